@@ -1,0 +1,97 @@
+//! The key: what one counter is filed under (the partition key of the IETF RateLimit draft).
+
+pub mod client_ip;
+mod digest;
+mod extract;
+
+pub use extract::{Caller, Found};
+
+use http::HeaderName;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// By whom a limit counts: the parts a key is made of, in order. None at all is `everyone`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyTemplate {
+    /// The parts, in the file's order.
+    pub parts: Vec<Part>,
+    /// What happens to a request without one of them. The file must say so where a part can be absent.
+    pub missing: Missing,
+}
+
+/// One part of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// The client's address, masked.
+    Ip(Mask),
+    /// A request field.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// A secret leaves the process as a digest only.
+        secret: bool,
+    },
+    /// The name of the route.
+    Route,
+}
+
+/// What a request without the key meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// 401.
+    Refuse,
+    /// Counted by client address instead.
+    Ip,
+    /// The limit does not apply.
+    Skip,
+    /// All such requests count on one key of the limit.
+    Shared,
+}
+
+/// How many leading bits of an address tell clients apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mask {
+    /// For IPv4, 1 to 32.
+    pub v4: u8,
+    /// For IPv6, 1 to 128.
+    pub v6: u8,
+}
+
+impl Mask {
+    /// Whole IPv4 addresses; IPv6 by /64, since one subscriber holds at least that many.
+    pub const DEFAULT: Self = Self { v4: 32, v6: 64 };
+
+    /// The network that `address` counts under. An IPv4 address in IPv6 clothes is an IPv4 address.
+    #[must_use]
+    pub fn apply(self, address: IpAddr) -> IpAddr {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                let keep = u32::MAX
+                    .checked_shl(32 - u32::from(self.v4.min(32)))
+                    .unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & keep))
+            }
+            IpAddr::V6(v6) => {
+                let keep = u128::MAX
+                    .checked_shl(128 - u32::from(self.v6.min(128)))
+                    .unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & keep))
+            }
+        }
+    }
+}
+
+/// Should the values of this field be kept out of logs and stores? Those that authenticate by their name.
+#[must_use]
+pub fn is_secret(field: &HeaderName) -> bool {
+    const MARKS: [&str; 8] = [
+        "auth",
+        "cookie",
+        "key",
+        "token",
+        "secret",
+        "session",
+        "password",
+        "signature",
+    ];
+    MARKS.iter().any(|mark| field.as_str().contains(mark))
+}

@@ -1,0 +1,127 @@
+//! What token bucket and leaky bucket share: one stored instant, the moment at which the bucket is empty again.
+//!
+//! Level and time are the same thing: a level of `v` units takes `v * P/N` to drain, so the only state is the instant
+//! at which nothing is left (the theoretical arrival time of GCRA, as an exact fraction). Charging adds to it,
+//! waiting needs no write. Twin: `lua/bucket.lua`.
+
+use super::rate::{Interval, Span};
+use crate::clock::Timestamp;
+
+/// The stored state: empty at `at + part/den` microseconds. Absent or past is the same as empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketState {
+    /// Whole microseconds since the epoch.
+    pub at: u64,
+    /// Fraction of a microsecond over `den`; 0 for most rates, and then `den` is 1.
+    pub part: u32,
+    /// Denominator that `part` was written under: another rate's fraction is recognised, never misread.
+    pub den: u32,
+}
+
+impl BucketState {
+    /// The state that empties `level` after `now`.
+    #[must_use]
+    pub fn at_level(now: Timestamp, level: Span, interval: Interval) -> Self {
+        let den = if level.part == 0 {
+            1
+        } else {
+            interval.den.get()
+        };
+        Self {
+            at: now.micros() + level.whole,
+            part: level.part,
+            den,
+        }
+    }
+
+    /// The first instant at which this state equals no state.
+    #[must_use]
+    pub fn ends(self) -> Timestamp {
+        Timestamp::from_micros(self.at + u64::from(self.part > 0))
+    }
+}
+
+/// What is in the bucket now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level {
+    /// As the time it takes to drain.
+    pub span: Span,
+    /// The stored state was impossible under the present numbers or clock and has been brought to the brim.
+    pub mended: bool,
+}
+
+/// Reads the level at `now` from a stored state, never above `capacity`.
+///
+/// A fraction written under another denominator is rounded up: against the client, by less than a microsecond.
+#[must_use]
+pub fn level(
+    state: Option<BucketState>,
+    now: Timestamp,
+    interval: Interval,
+    capacity: Span,
+) -> Level {
+    let Some(state) = state.filter(|state| state.at >= now.micros()) else {
+        return Level {
+            span: Span::default(),
+            mended: false,
+        };
+    };
+    let mut span = Span {
+        whole: state.at - now.micros(),
+        part: state.part,
+    };
+    if span.part > 0 && state.den != interval.den.get() {
+        span = Span {
+            whole: span.whole + 1,
+            part: 0,
+        };
+    }
+    if span > capacity {
+        return Level {
+            span: capacity,
+            mended: true,
+        };
+    }
+    Level {
+        span,
+        mended: false,
+    }
+}
+
+/// Takes back what `ticket` was granted, less what was granted after it.
+///
+/// A later request was told a wait that counts on this one; giving all back would let two go at the same instant
+/// (notes: `algorithms`, section 3.7). Returns the level that is left, or nothing when nothing may go back.
+#[must_use]
+pub fn refund(
+    state: BucketState,
+    ticket: BucketState,
+    charge: Span,
+    now: Timestamp,
+    interval: Interval,
+) -> Option<Span> {
+    let comparable = |s: BucketState| s.part == 0 || s.den == interval.den.get();
+    if !comparable(state) || !comparable(ticket) {
+        return None;
+    }
+    let (held, then) = (
+        Span {
+            whole: state.at,
+            part: state.part,
+        },
+        Span {
+            whole: ticket.at,
+            part: ticket.part,
+        },
+    );
+    let later = interval.sub(held, then)?;
+    let back = interval
+        .sub(charge, later)
+        .filter(|back| *back > Span::default())?;
+    let left = interval.sub(held, back)?;
+    let passed = Span {
+        whole: now.micros(),
+        part: 0,
+    };
+    Some(interval.sub(left, passed).unwrap_or_default())
+}

@@ -1,0 +1,149 @@
+//! Fixed window: at most N in each window of P; the window starts with its first admitted request.
+//! Twin: `lua/fixed_window.lua`.
+
+use super::rate::{Cost, Rate, Span};
+use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::{Change, Refunded, State};
+use crate::clock::Timestamp;
+
+/// The stored state: the window's own start, so that expiry is never its boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowState {
+    /// Start of the window, microseconds since the epoch.
+    pub start: u64,
+    /// How much has been taken in it.
+    pub count: u32,
+}
+
+/// A fixed window's numbers, ready to compute with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedWindow {
+    /// N: the quota of one window.
+    pub limit: u32,
+    /// P: its length in microseconds.
+    pub window: u64,
+}
+
+impl FixedWindow {
+    /// `rate.count` in each `rate.period`.
+    #[must_use]
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            limit: rate.count.get(),
+            window: rate.period.get(),
+        }
+    }
+
+    /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[must_use]
+    pub fn check(
+        &self,
+        state: Option<WindowState>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        let (current, mended) = self.current(state, now);
+        let left = current.start + self.window - now.micros();
+        if u64::from(current.count) + u64::from(cost.units()) > u64::from(self.limit)
+            && cost != Cost::ZERO
+        {
+            let wait = if cost.units() > self.limit {
+                Wait::Never
+            } else {
+                Wait::Micros(left)
+            };
+            let mended = mended && wait != Wait::Never;
+            let change = mended.then(|| self.change(current));
+            return (
+                Measured::refused(wait, Self::measure(left, current.count)),
+                change,
+            );
+        }
+        let next = WindowState {
+            start: current.start,
+            count: current.count.saturating_add(cost.units()),
+        };
+        let change = (cost != Cost::ZERO).then(|| self.change(next));
+        (Measured::admitted(Self::measure(left, next.count)), change)
+    }
+
+    /// What the reply of either store means. `charged` is false when another limit of the request refused.
+    #[must_use]
+    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+        let admitted = measured.wait == Wait::Micros(0);
+        let count = if admitted && !charged {
+            measured.span.part.saturating_sub(cost.units())
+        } else {
+            measured.span.part
+        };
+        Verdict {
+            outcome: if admitted {
+                Outcome::Admit { delay: 0 }
+            } else {
+                Outcome::Refuse(measured.wait)
+            },
+            remaining: u64::from(self.limit.saturating_sub(count)),
+            reset: if count == 0 { 0 } else { measured.span.whole },
+        }
+    }
+
+    /// Takes `cost` back out of the window that `ticket` was granted in, if it is still the current one.
+    /// A window with nothing left in it is no window: it never started.
+    #[must_use]
+    pub fn refund(
+        &self,
+        state: WindowState,
+        ticket: WindowState,
+        cost: Cost,
+        now: Timestamp,
+    ) -> Refunded {
+        let current = now.micros() < state.start.saturating_add(self.window);
+        let same = state.start == ticket.start && state.count >= cost.units();
+        if !current || !same || cost == Cost::ZERO {
+            return Refunded::Nothing;
+        }
+        match state.count - cost.units() {
+            0 => Refunded::Gone,
+            count => Refunded::Left(self.change(WindowState {
+                start: state.start,
+                count,
+            })),
+        }
+    }
+
+    /// The window at `now`, and whether the stored one had to be brought back from the future: then the clock
+    /// stepped back, and the nearest possible window is the one that starts now.
+    fn current(&self, state: Option<WindowState>, now: Timestamp) -> (WindowState, bool) {
+        match state {
+            Some(state) if state.start > now.micros() => (
+                WindowState {
+                    start: now.micros(),
+                    ..state
+                },
+                true,
+            ),
+            Some(state) if now.micros() - state.start < self.window => (state, false),
+            _ => (
+                WindowState {
+                    start: now.micros(),
+                    count: 0,
+                },
+                false,
+            ),
+        }
+    }
+
+    fn measure(left: u64, count: u32) -> Span {
+        Span {
+            whole: left,
+            part: count,
+        }
+    }
+
+    fn change(&self, state: WindowState) -> Change {
+        Change {
+            state: State::Window(state),
+            ends: Timestamp::from_micros(state.start + self.window),
+        }
+    }
+}

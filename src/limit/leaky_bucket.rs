@@ -1,0 +1,126 @@
+//! Leaky bucket: a queue that lets go at N per P; what finds no room, or would wait too long, is refused.
+//! With `over = "refuse"` nothing waits and it is a meter of size B. Twin: `lua/leaky_bucket.lua`.
+
+use super::bucket::{self, BucketState};
+use super::rate::{Cost, Interval, Rate, Span};
+use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::{Change, State};
+use crate::clock::Timestamp;
+use std::num::NonZeroU32;
+
+/// A leaky bucket's numbers, ready to compute with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeakyBucket {
+    /// The time one unit takes to leak.
+    pub interval: Interval,
+    /// B: how many may go on at once.
+    pub burst: NonZeroU32,
+    /// How many may wait behind them.
+    pub queue: u32,
+    /// Longest wait, in microseconds.
+    pub max_wait: u64,
+    /// The time queue + B take: the level never exceeds it.
+    pub capacity: Span,
+    /// The time B - 1 take: below this level nobody waits.
+    pub free: Span,
+    /// The highest level behind which one still waits no longer than `max_wait`.
+    pub latest: Span,
+}
+
+impl LeakyBucket {
+    /// A queue. The caller has checked `queue + burst` against [`Rate::most_units`].
+    #[must_use]
+    pub fn new(rate: Rate, burst: NonZeroU32, queue: u32, max_wait: u64) -> Self {
+        let interval = rate.interval();
+        let free = interval.times(u64::from(burst.get()) - 1);
+        let capacity = interval.times(u64::from(queue) + u64::from(burst.get()));
+        let latest = Span {
+            whole: free.whole.saturating_add(max_wait),
+            part: free.part,
+        };
+        Self {
+            interval,
+            burst,
+            queue,
+            max_wait,
+            capacity,
+            free,
+            latest,
+        }
+    }
+
+    /// A meter: full means refused at once, nothing waits.
+    #[must_use]
+    pub fn meter(rate: Rate, burst: NonZeroU32) -> Self {
+        Self::new(rate, burst, 0, 0)
+    }
+
+    /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[must_use]
+    pub fn check(
+        &self,
+        state: Option<BucketState>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        let level = bucket::level(state, now, self.interval, self.capacity);
+        if cost == Cost::ZERO {
+            return (Measured::admitted(level.span), None);
+        }
+        let charge = self.interval.times(u64::from(cost.units()));
+        let next = self.interval.add(level.span, charge);
+        let excess = |span, bound| self.interval.sub(span, bound).map_or(0, Span::ceil);
+        let wait = excess(next, self.capacity).max(excess(level.span, self.latest));
+        if wait > 0 {
+            let wait = if charge > self.capacity {
+                Wait::Never
+            } else {
+                Wait::Micros(wait)
+            };
+            let mended = level.mended && wait != Wait::Never;
+            let change = mended.then(|| self.change(now, level.span));
+            return (Measured::refused(wait, level.span), change);
+        }
+        (Measured::admitted(next), Some(self.change(now, next)))
+    }
+
+    /// What the reply of either store means. `charged` is false when another limit of the request refused.
+    #[must_use]
+    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+        let admitted = measured.wait == Wait::Micros(0);
+        let before = if admitted {
+            self.interval
+                .sub(measured.span, self.interval.times(u64::from(cost.units())))
+                .unwrap_or_default()
+        } else {
+            measured.span
+        };
+        let level = if admitted && charged {
+            measured.span
+        } else {
+            before
+        };
+        let left = self.interval.sub(self.capacity, level).unwrap_or_default();
+        let delay = match cost {
+            Cost::ZERO => 0,
+            _ => self.interval.sub(before, self.free).map_or(0, Span::ceil),
+        };
+        Verdict {
+            outcome: if admitted {
+                Outcome::Admit { delay }
+            } else {
+                Outcome::Refuse(measured.wait)
+            },
+            remaining: self.interval.units_in(left),
+            reset: level.ceil(),
+        }
+    }
+
+    fn change(&self, now: Timestamp, level: Span) -> Change {
+        let state = BucketState::at_level(now, level, self.interval);
+        Change {
+            state: State::Bucket(state),
+            ends: state.ends(),
+        }
+    }
+}

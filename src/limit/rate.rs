@@ -1,0 +1,244 @@
+//! Rates and exact spans of time: N per P without a fraction ever being lost.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+/// The longest span any limit may reach over, in microseconds: 2^52 (142 years).
+///
+/// The scripts compute in doubles, where integers are exact below 2^53; an instant of this century plus this span
+/// stays below that (notes: `algorithms`, section 3.1).
+pub const MAX_SPAN: u64 = 1 << 52;
+
+/// How many units a request takes from a limit. 0 asks without taking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(u32);
+
+impl Cost {
+    /// One unit: what a request takes unless the file says otherwise.
+    pub const ONE: Self = Self(1);
+    /// Takes nothing: a peek.
+    pub const ZERO: Self = Self(0);
+
+    /// `units` units.
+    #[must_use]
+    pub const fn new(units: u32) -> Self {
+        Self(units)
+    }
+
+    /// How many units.
+    #[must_use]
+    pub const fn units(self) -> u32 {
+        self.0
+    }
+}
+
+/// N per P: the count and the microseconds it is counted over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// N, the quota.
+    pub count: NonZeroU32,
+    /// P, the window, in microseconds.
+    pub period: NonZeroU64,
+}
+
+impl Rate {
+    /// The time one unit takes, exactly.
+    #[must_use]
+    pub fn interval(self) -> Interval {
+        let (count, period) = (u64::from(self.count.get()), self.period.get());
+        let den = count / gcd(count, period);
+        let part = (period % count) / (count / den);
+        Interval {
+            span: Span {
+                whole: period / count,
+                part: narrow(part),
+            },
+            den: NonZeroU32::new(narrow(den)).unwrap_or(NonZeroU32::MIN),
+        }
+    }
+
+    /// The most units whose time together stays within [`MAX_SPAN`].
+    #[must_use]
+    pub fn most_units(self) -> u64 {
+        let most =
+            u128::from(MAX_SPAN) * u128::from(self.count.get()) / u128::from(self.period.get());
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+}
+
+/// A span of time as whole microseconds and a numerator over a denominator known from the [`Interval`].
+///
+/// Ordered as the time it stands for, among spans of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span {
+    /// Whole microseconds.
+    pub whole: u64,
+    /// The rest, in parts of one microsecond; below the denominator.
+    pub part: u32,
+}
+
+impl Span {
+    /// The least whole number of microseconds that is not shorter.
+    #[must_use]
+    pub const fn ceil(self) -> u64 {
+        self.whole + (self.part > 0) as u64
+    }
+}
+
+/// The time one unit takes (P/N) as a fraction in lowest terms, so that `times` and sums are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// One unit's time.
+    pub span: Span,
+    /// Parts in one microsecond.
+    pub den: NonZeroU32,
+}
+
+impl Interval {
+    /// The time `units` units take. Callers keep `units` within [`Rate::most_units`].
+    #[must_use]
+    pub fn times(self, units: u64) -> Span {
+        let den = u128::from(self.den.get());
+        let parts = self.parts_of(self.span) * u128::from(units);
+        Span {
+            whole: u64::try_from(parts / den).unwrap_or(u64::MAX),
+            part: narrow128(parts % den),
+        }
+    }
+
+    /// How many whole units fit into `span`.
+    #[must_use]
+    pub fn units_in(self, span: Span) -> u64 {
+        let one = self.parts_of(self.span).max(1);
+        u64::try_from(self.parts_of(span) / one).unwrap_or(u64::MAX)
+    }
+
+    /// `a + b`.
+    #[must_use]
+    pub fn add(self, a: Span, b: Span) -> Span {
+        let den = u64::from(self.den.get());
+        let part = u64::from(a.part) + u64::from(b.part);
+        Span {
+            whole: a.whole + b.whole + part / den,
+            part: narrow(part % den),
+        }
+    }
+
+    /// `a - b`, or nothing when `b` is the longer one.
+    #[must_use]
+    pub fn sub(self, a: Span, b: Span) -> Option<Span> {
+        if a < b {
+            return None;
+        }
+        Some(if a.part >= b.part {
+            Span {
+                whole: a.whole - b.whole,
+                part: a.part - b.part,
+            }
+        } else {
+            let part = u64::from(a.part) + u64::from(self.den.get()) - u64::from(b.part);
+            Span {
+                whole: a.whole - b.whole - 1,
+                part: narrow(part),
+            }
+        })
+    }
+
+    fn parts_of(self, span: Span) -> u128 {
+        u128::from(span.whole) * u128::from(self.den.get()) + u128::from(span.part)
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// For values that are below a `u32` denominator by construction.
+fn narrow(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn narrow128(value: u128) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(count: u32, period: u64) -> Rate {
+        Rate {
+            count: NonZeroU32::new(count).unwrap(),
+            period: NonZeroU64::new(period).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_interval_is_exact_and_in_lowest_terms() {
+        let seven_per_three_seconds = rate(7, 3_000_000).interval();
+        assert_eq!(seven_per_three_seconds.den.get(), 7);
+        assert_eq!(
+            seven_per_three_seconds.times(7),
+            Span {
+                whole: 3_000_000,
+                part: 0
+            }
+        );
+        assert_eq!(
+            seven_per_three_seconds.times(7_000_000).whole,
+            3_000_000_000_000
+        );
+        let ten_per_second = rate(10, 1_000_000).interval();
+        assert_eq!(
+            (ten_per_second.span.whole, ten_per_second.span.part),
+            (100_000, 0)
+        );
+        assert_eq!(ten_per_second.den.get(), 1);
+        let ten_million = rate(10_000_000, 1_000_000).interval();
+        assert_eq!(
+            (
+                ten_million.span.whole,
+                ten_million.span.part,
+                ten_million.den.get()
+            ),
+            (0, 1, 10)
+        );
+    }
+
+    #[test]
+    fn sums_and_differences_carry() {
+        let third = rate(3, 1_000_000).interval();
+        let two = third.times(2);
+        assert_eq!(
+            third.add(two, third.span),
+            Span {
+                whole: 1_000_000,
+                part: 0
+            }
+        );
+        assert_eq!(
+            third.sub(
+                Span {
+                    whole: 1_000_000,
+                    part: 0
+                },
+                third.span
+            ),
+            Some(two)
+        );
+        assert_eq!(third.sub(third.span, two), None);
+        assert_eq!(
+            third.units_in(Span {
+                whole: 999_999,
+                part: 2
+            }),
+            2
+        );
+        assert_eq!(
+            third.units_in(Span {
+                whole: 1_000_000,
+                part: 0
+            }),
+            3
+        );
+    }
+}

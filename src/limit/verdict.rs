@@ -1,0 +1,125 @@
+//! One limit's answer, and the request's: admit, delay, or refuse.
+
+use super::rate::Span;
+use crate::clock::Timestamp;
+use smallvec::SmallVec;
+
+/// How long until the same request would be admitted. `Never` is the longest wait of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// Microseconds, rounded up: waiting exactly this long admits, one microsecond less does not.
+    Micros(u64),
+    /// The cost is greater than the whole limit.
+    Never,
+}
+
+/// What a store measured for one limit: the reply's three numbers, before they are given meaning.
+///
+/// Both stores answer in this form, so the arithmetic behind it exists once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Zero admits.
+    pub wait: Wait,
+    /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
+    /// as `part`.
+    pub span: Span,
+}
+
+impl Measured {
+    /// Admitted, leaving `span`.
+    #[must_use]
+    pub const fn admitted(span: Span) -> Self {
+        Self {
+            wait: Wait::Micros(0),
+            span,
+        }
+    }
+
+    /// Refused for `wait`, at `span`.
+    #[must_use]
+    pub const fn refused(wait: Wait, span: Span) -> Self {
+        Self { wait, span }
+    }
+}
+
+/// What one limit says to one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Go on after `delay` microseconds (0 but for leaky buckets).
+    Admit {
+        /// Microseconds to hold the request.
+        delay: u64,
+    },
+    /// Not now; the wait says when.
+    Refuse(Wait),
+}
+
+/// One limit's answer with what the fields of the response need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// Admit or refuse.
+    pub outcome: Outcome,
+    /// Units left, floored.
+    pub remaining: u64,
+    /// Microseconds until the state equals no state.
+    pub reset: u64,
+}
+
+/// What happens to the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ruling {
+    /// Every limit agreed and was charged; hold the request this many microseconds first.
+    Admit {
+        /// The longest of the limits' delays, in microseconds.
+        delay: u64,
+    },
+    /// At least one limit refused and none was charged.
+    Refuse {
+        /// Which limit is named: the one with the longest wait, on a tie the first.
+        by: usize,
+        /// Its wait.
+        wait: Wait,
+    },
+}
+
+/// Up to this many limits a request fit without an allocation.
+pub const INLINE_LIMITS: usize = 4;
+
+/// All verdicts of one request, in the order of its limits, and what follows from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The instant of the decision, on the store's clock.
+    pub at: Timestamp,
+    /// One for each limit.
+    pub verdicts: SmallVec<[Verdict; INLINE_LIMITS]>,
+    /// The sum of them.
+    pub ruling: Ruling,
+}
+
+impl Decision {
+    /// Any refusal refuses, the longest wait is named, the longest delay is waited.
+    #[must_use]
+    pub fn of(at: Timestamp, verdicts: SmallVec<[Verdict; INLINE_LIMITS]>) -> Self {
+        let mut ruling = Ruling::Admit { delay: 0 };
+        for (index, verdict) in verdicts.iter().enumerate() {
+            ruling = match (ruling, verdict.outcome) {
+                (Ruling::Admit { delay }, Outcome::Admit { delay: more }) => Ruling::Admit {
+                    delay: delay.max(more),
+                },
+                (Ruling::Admit { .. }, Outcome::Refuse(wait)) => Ruling::Refuse { by: index, wait },
+                (Ruling::Refuse { wait, .. }, Outcome::Refuse(longer)) if longer > wait => {
+                    Ruling::Refuse {
+                        by: index,
+                        wait: longer,
+                    }
+                }
+                (refused @ Ruling::Refuse { .. }, _) => refused,
+            };
+        }
+        Self {
+            at,
+            verdicts,
+            ruling,
+        }
+    }
+}

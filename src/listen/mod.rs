@@ -1,0 +1,29 @@
+//! Listeners: bound sockets, the connections on them, and who is on the other end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How connections are taken and how long they may dawdle. Read once, at start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Addresses to listen on; port 0 is any free port.
+    pub addresses: Vec<SocketAddr>,
+    /// Longest a fresh connection may take to show which protocol it speaks.
+    pub first_byte: Duration,
+    /// Longest a connection may idle: between requests, inside a head, between two chunks of a body in either
+    /// direction.
+    pub idle: Duration,
+    /// Connections held at once; beyond it a new one is closed.
+    pub max_connections: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            addresses: vec![SocketAddr::from(([0, 0, 0, 0], 8080))],
+            first_byte: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            max_connections: 100_000,
+        }
+    }
+}

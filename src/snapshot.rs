@@ -1,0 +1,71 @@
+//! The snapshot: the compiled whole that a request lives and dies under.
+
+use crate::key::client_ip::Trust;
+use crate::limit::Limit;
+use crate::route::Table;
+use crate::upstream::Upstream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything a reload swaps, as one.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Which reading of the file this is; 1 at start.
+    pub generation: u64,
+    /// Recognises requests; its indices are positions in `services`.
+    pub table: Table,
+    /// What each route leads to.
+    pub services: Vec<Service>,
+    /// All upstreams; `Service::upstream` is a position here.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// Whose word on the client's address is believed.
+    pub trust: Trust,
+    /// Which limit fields responses carry.
+    pub fields: FieldStyle,
+    /// Bounds on held requests.
+    pub holds: HoldCaps,
+}
+
+/// What a route leads to.
+#[derive(Debug)]
+pub struct Service {
+    /// The route's name.
+    pub name: Arc<str>,
+    /// Position in [`Snapshot::upstreams`].
+    pub upstream: usize,
+    /// Its limits, the route's first, then its upstream's, each once: one decision.
+    pub limits: Vec<Arc<Limit>>,
+    /// From forwarding to the head of the response; beyond it 504.
+    pub timeout: Duration,
+}
+
+/// Which limit fields responses carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldStyle {
+    /// The draft's and the older ones.
+    Both,
+    /// `RateLimit` and `RateLimit-Policy`.
+    Standard,
+    /// `X-RateLimit-*`.
+    Legacy,
+    /// Neither; a refusal still says when to come back.
+    None,
+}
+
+/// How many requests may be held back at once in this gateway, beside each limit's own queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldCaps {
+    /// In all.
+    pub total: usize,
+    /// From one peer address.
+    pub per_peer: usize,
+}
+
+impl Default for HoldCaps {
+    fn default() -> Self {
+        Self {
+            total: 10_000,
+            per_peer: 1_000,
+        }
+    }
+}

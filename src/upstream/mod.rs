@@ -1,0 +1,40 @@
+//! Upstreams: named sets of servers to forward to.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A named set of servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    /// Its name in the file.
+    pub name: Arc<str>,
+    /// Its servers, taken in turn. Never empty.
+    pub servers: Vec<Server>,
+    /// Longest time to wait for a connection.
+    pub connect_timeout: Duration,
+}
+
+/// Where one server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Server {
+    /// `http://host:port`; a name is resolved at each new connection.
+    Http {
+        /// Name or address, IPv6 without brackets.
+        host: Arc<str>,
+        /// TCP port.
+        port: u16,
+    },
+    /// `demo:`, the built-in server, started because the file asks for it.
+    Demo,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http { host, port } if host.contains(':') => write!(f, "http://[{host}]:{port}"),
+            Self::Http { host, port } => write!(f, "http://{host}:{port}"),
+            Self::Demo => f.write_str("demo:"),
+        }
+    }
+}
