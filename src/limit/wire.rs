@@ -110,7 +110,7 @@ fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(bytes: &[u8], at: usize) -> Option<u64> {
     let value = f64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
-    (value >= 0.0 && value < 9_007_199_254_740_992.0 && value.fract() == 0.0)
+    ((0.0..9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0)
         .then_some(value as u64)
 }
 
