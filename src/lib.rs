@@ -6,6 +6,7 @@ pub mod key;
 pub mod limit;
 pub mod listen;
 pub mod route;
+pub mod shutdown;
 pub mod snapshot;
 pub mod store;
 pub mod telemetry;
