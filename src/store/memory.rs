@@ -113,11 +113,7 @@ impl MemoryStore {
             if state.is_none() && place.key != OVERFLOW && !self.has_room(table, now) {
                 return Err(index);
             }
-            let (outcome, change) =
-                check
-                    .limit
-                    .rule
-                    .check(entry.map(|entry| entry.state), now, check.cost);
+            let (outcome, change) = check.limit.rule.check(state, now, check.cost);
             measured.push(outcome);
             changes.push(change);
         }
