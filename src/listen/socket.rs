@@ -5,12 +5,11 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
@@ -179,18 +178,22 @@ impl SocketWatch {
         };
         loop {
             match watch.ready(Interest::READABLE).await {
-                Ok(mut ready) if !(ready.ready().is_read_closed() || ready.ready().is_error()) => {
-                    ready.clear_ready()
+                Ok(ready) if !(ready.is_read_closed() || ready.is_error()) => {
+                    // Only bytes have come. Claiming that there were none makes tokio wait for the next event; the
+                    // bytes stay where they are, for hyper.
+                    let _ = watch.try_io(Interest::READABLE, || {
+                        Err::<(), _>(io::ErrorKind::WouldBlock.into())
+                    });
                 }
                 _ => return,
             }
         }
     }
 
-    fn register(&self) -> Option<AsyncFd<OwnedFd>> {
+    fn register(&self) -> Option<TcpStream> {
         let tcp = self.0.upgrade()?;
         let copy = lock(&tcp).as_fd().try_clone_to_owned().ok()?;
-        AsyncFd::register_with_interest(copy, Interest::READABLE).ok()
+        TcpStream::from_std(std::net::TcpStream::from(copy)).ok()
     }
 }
 
