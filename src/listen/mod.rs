@@ -4,6 +4,8 @@ pub mod accept;
 pub mod connection;
 pub mod socket;
 
+use crate::telemetry::metrics::Connected;
+use accept::OpenGuard;
 use socket::SocketWatch;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,6 +17,10 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Sees it leave.
     pub watch: SocketWatch,
+    /// Counts its connection as open, for dealing out and for draining.
+    pub open: OpenGuard,
+    /// Counts it in the metrics.
+    pub counted: Connected,
 }
 
 /// How connections are taken and how long they may dawdle. Read once, at start.

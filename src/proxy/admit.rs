@@ -1,12 +1,11 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
 use super::error::ProxyError;
-use super::hold::Place;
 use crate::key::{Caller, Found};
 use crate::limit::Limit;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling};
 use crate::snapshot::Service;
-use crate::store::{Check, Decided, DecidedBy, Store};
+use crate::store::{Charge, Check, Decided, DecidedBy, Store};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -121,14 +120,14 @@ impl Admission {
 
     /// The places this admission takes in queues.
     #[must_use]
-    pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Place> {
+    pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Charge> {
         let Some(decided) = &self.decided else { return Vec::new() };
         let checks = plan.checks(service);
         let queued = checks.iter().enumerate().filter(|(_, check)| check.limit.rule.queues());
         queued
             .filter_map(|(index, check)| {
                 let ticket = decided.ticket(index, check)?;
-                Some(Place { limit: Arc::clone(check.limit), key: Box::from(check.key), ticket })
+                Some(Charge { limit: Arc::clone(check.limit), key: Box::from(check.key), ticket })
             })
             .collect()
     }

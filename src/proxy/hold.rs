@@ -1,10 +1,9 @@
 //! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
 
-use crate::limit::{Limit, Ticket};
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
-use crate::store::Store;
+use crate::store::{Charge, DecidedBy, Store};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,27 +81,17 @@ impl Drop for Held {
 #[derive(Debug)]
 pub struct Places {
     store: Store,
-    places: Vec<Place>,
+    by: DecidedBy,
+    places: Vec<Charge>,
     /// Its place in the gateway's own count of held requests.
     _held: Option<Held>,
-}
-
-/// A place in one limit's queue.
-#[derive(Debug)]
-pub struct Place {
-    /// The limit.
-    pub limit: Arc<Limit>,
-    /// The key it was charged under.
-    pub key: Box<[u8]>,
-    /// What takes the charge back.
-    pub ticket: Ticket,
 }
 
 impl Places {
     /// Holds `places` until [`Places::used`].
     #[must_use]
-    pub fn new(store: Store, places: Vec<Place>) -> Self {
-        Self { store, places, _held: None }
+    pub fn new(store: Store, by: DecidedBy, places: Vec<Charge>) -> Self {
+        Self { store, by, places, _held: None }
     }
 
     /// Holds the gateway's own place as well.
@@ -121,7 +110,7 @@ impl Places {
 impl Drop for Places {
     fn drop(&mut self) {
         for place in self.places.drain(..) {
-            self.store.refund(place);
+            self.store.refund(place, self.by);
         }
     }
 }

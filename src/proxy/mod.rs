@@ -192,7 +192,7 @@ impl Worker {
             Ok(1..) => admission.places(&plan, service),
             _ => Vec::new(),
         };
-        let places = Places::new(self.store.clone(), places);
+        let places = Places::new(self.store.clone(), admission.by, places);
         exchange.decided(plan, admission);
         match delay? {
             0 => {

@@ -63,6 +63,17 @@ impl Decided {
     }
 }
 
+/// A charge that can be taken back.
+#[derive(Debug, Clone)]
+pub struct Charge {
+    /// The limit.
+    pub limit: Arc<Limit>,
+    /// The key it was charged under.
+    pub key: Box<[u8]>,
+    /// What takes it back.
+    pub ticket: Ticket,
+}
+
 /// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DecidedBy {
