@@ -5,6 +5,7 @@ pub mod clock;
 pub mod key;
 pub mod limit;
 pub mod listen;
+pub mod proxy;
 pub mod route;
 pub mod shutdown;
 pub mod snapshot;

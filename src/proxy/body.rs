@@ -62,11 +62,6 @@ impl RequestBody {
         }
         Self::Stream { incoming, idle: IdleTimer::new(allowed), allowed, upload: Rc::clone(upload) }
     }
-
-    /// Is there one, and is its length unknown?
-    pub fn is_of_unknown_length(&self) -> bool {
-        matches!(self, Self::Stream { incoming, .. } if incoming.size_hint().exact().is_none())
-    }
 }
 
 impl http_body::Body for RequestBody {

@@ -12,7 +12,8 @@ use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
 use crate::snapshot::{FieldStyle, Service};
 use crate::store::DecidedBy;
-use crate::telemetry::access_log::{AccessRecord, Reason};
+use crate::clock::{self, Timestamp};
+use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, Decision, InFlight, Source};
 use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
@@ -38,6 +39,7 @@ pub struct Exchange {
     worker: Rc<Worker>,
     /// The generation it lives under.
     pub local: Rc<Local>,
+    began: Timestamp,
     started: Instant,
     method: Method,
     uri: Uri,
@@ -74,6 +76,7 @@ impl Exchange {
         let trusted = local.snapshot.trust.believes(address);
         Box::new(Self {
             worker: Rc::clone(worker),
+            began: clock::wall(),
             started: Instant::now(),
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -235,11 +238,7 @@ impl Exchange {
 
     fn count_decisions(&self) {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else { return };
-        let by = match admission.by {
-            DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
-            DecidedBy::Local => metrics::DecidedBy::Local,
-            DecidedBy::Open => metrics::DecidedBy::Open,
-        };
+        let by = decider(admission.by);
         let handles = &self.local.route(route, &self.worker.metrics).limits;
         for (index, (position, _)) in self.plan.keys().enumerate() {
             let verdict = admission.decided.as_ref().and_then(|decided| decided.decision.verdicts.get(index));
@@ -261,6 +260,12 @@ impl Exchange {
             Ending::UpstreamFailed => Reason::UpstreamReset,
             Ending::ClientGone => Reason::ClientGone,
         }
+    }
+
+    fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
+        let keys = self.plan.keys().map(|(at, key)| (&service.limits[at], key));
+        keys.map(|(limit, key)| Charge { limit: &limit.name, key: key.as_bytes(), cost: u64::from(limit.cost.units()) })
+            .collect()
     }
 
     /// Left of the limit that is tightest; for the log.
@@ -288,33 +293,22 @@ impl Drop for Exchange {
             return;
         }
         let service = self.service();
-        let keys: Vec<(&str, &str)> = match service {
-            Some(service) => self.plan.keys().map(|(at, key)| (&*service.limits[at].name, key)).collect(),
-            None => Vec::new(),
-        };
-        let costs: Vec<(&str, u64)> = match service {
-            Some(service) => self
-                .plan
-                .keys()
-                .map(|(at, _)| (&*service.limits[at].name, u64::from(service.limits[at].cost.units())))
-                .collect(),
-            None => Vec::new(),
-        };
+        let charges = service.map(|service| self.charges(service)).unwrap_or_default();
         let server = self.upstream.as_ref().map(|(pool, _)| pool.server().to_string());
         worker.access.write(&AccessRecord {
+            ts: self.began.micros(),
             request_id: self.id.as_bytes(),
-            client: self.client,
-            peer: self.peer,
+            client: Some(self.client),
+            peer: Some(self.peer),
             method: self.method.as_str(),
-            host: self.host.as_bytes(),
+            host: Some(self.host.as_bytes()).filter(|host| !host.is_empty()),
             path: self.uri.path().as_bytes(),
-            version: self.version,
+            proto: self.version,
             status: self.status,
             reason: self.final_reason(),
             route: service.map(|service| &*service.name),
             limit: self.limit.as_deref(),
-            keys: &keys,
-            costs: &costs,
+            charges: &charges,
             delay: Duration::from_micros(self.delayed),
             duration: took,
             upstream: server.as_deref(),
@@ -322,9 +316,18 @@ impl Drop for Exchange {
             bytes_in: self.upload.bytes.get(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self.admission.as_ref().map(|admission| admission.by.as_str()),
+            decided_by: self.admission.as_ref().map(|admission| decider(admission.by)),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
         });
+    }
+}
+
+/// Who decided, in the words of the metrics.
+fn decider(by: DecidedBy) -> metrics::DecidedBy {
+    match by {
+        DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
+        DecidedBy::Local => metrics::DecidedBy::Local,
+        DecidedBy::Open => metrics::DecidedBy::Open,
     }
 }

@@ -2,11 +2,12 @@
 
 use super::body::{RequestBody, Upload};
 use super::error::{ProxyError, is_from_body};
+use super::hop;
 use super::local::Servers;
 use crate::listen::Peer;
 use crate::upstream::pool::{ConnectError, Connection, Pool};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Request, Response, Uri, Version};
+use hyper::body::{Body as _, Incoming};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -48,10 +49,8 @@ impl Head {
         *request.uri_mut() = self.target;
         *request.version_mut() = Version::HTTP_11;
         *request.headers_mut() = self.fields;
-        if request.body().is_of_unknown_length() && !request.headers().contains_key(header::CONTENT_LENGTH) {
-            // Without it hyper's client sends no body at all with GET and its like.
-            request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
+        let ended = request.body().is_end_stream();
+        hop::frame_request(request.headers_mut(), ended);
         request
     }
 }

@@ -22,6 +22,7 @@ pub use hold::Holds;
 use crate::key::Caller;
 use crate::listen::Peer;
 use crate::listen::connection::Answer;
+use crate::route::{host_key, path};
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -34,13 +35,15 @@ use body::RequestBody;
 use error::ProxyError;
 use exchange::Exchange;
 use forward::{Answer as Answered, Head};
+use forwarded::{Hops, Origin};
 use hold::{Cut, Places};
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use local::Local;
-use request::{Form, Target};
+use hop::Switch;
+use request::{BadRequest, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -143,29 +146,41 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Outcome, ProxyError> {
         let (mut parts, incoming) = request.into_parts();
-        let target = Target::read(&parts.method, &parts.uri, parts.version, &mut parts.headers)?;
-        exchange.host = target.host.as_ref().into();
-        if target.form == Form::Asterisk || forwarded::stops_here(&parts.method, &mut parts.headers) {
+        let target = self.read(&mut parts, exchange)?;
+        if target.is_asterisk() || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent {
             return Ok(Outcome::Answered(reply::empty()));
         }
-        let route = self.find(&target, &parts, exchange)?;
-        exchange.matched(route);
-        let until = match self.admit(&parts, peer, exchange).await {
-            Ok(admitted) => admitted,
+        parts.uri = self.find(&target, &parts, exchange)?;
+        let held = match self.admit(&parts, peer, exchange).await {
+            Ok(held) => held,
             Err(refused) => {
                 discard(incoming, &parts);
                 return Err(refused);
             }
         };
-        if let Some((until, places)) = until {
+        if let Some((until, places)) = held {
             self.hold(until, places, peer, exchange).await?;
         }
         self.forward(&target, parts, incoming, peer, exchange).await
     }
 
-    fn find(&self, target: &Target<'_>, parts: &Parts, exchange: &Exchange) -> Result<usize, ProxyError> {
+    /// Is it a request that may be forwarded, and to whom is it addressed?
+    fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
+        let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
+        request::tidy(&mut parts.headers);
+        exchange.host = target.host().into();
+        Ok(target)
+    }
+
+    /// Which route is it for? Returns what to ask the upstream for: the path in the form that was matched.
+    fn find(&self, target: &Target, parts: &Parts, exchange: &mut Exchange) -> Result<Uri, ProxyError> {
+        let path = path::normalize(parts.uri.path()).map_err(BadRequest::from)?;
         let table = &exchange.local.snapshot.table;
-        table.find(&target.host, target.path.matched(), &parts.method).ok_or(ProxyError::NoRoute)
+        let host = host_key(target.host());
+        let route = table.find(&host, path.to_match(), &parts.method).ok_or(ProxyError::NoRoute)?;
+        let onward = request::forward_target(&parts.uri, &path)?;
+        exchange.matched(route);
+        Ok(Uri::from(onward))
     }
 
     /// Asks all limits at once. Returns until when to hold the request, if at all, and the places it then has.
@@ -231,7 +246,7 @@ impl Worker {
     /// Sends the request upstream and turns the answer round.
     async fn forward(
         &self,
-        target: &Target<'_>,
+        target: &Target,
         mut parts: Parts,
         incoming: Incoming,
         peer: &Peer,
@@ -241,12 +256,13 @@ impl Worker {
         let Some(service) = exchange.service() else { return Err(ProxyError::NoRoute) };
         let servers = local.servers(service.upstream, &self.pools, &self.metrics);
         let allowed = service.timeout;
-        let down = hop::asks_for_websocket(&parts).then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
-        let head = self.head(target, parts, down.is_some(), peer, exchange)?;
+        let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
+        let down = asked.then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
+        let head = head(target, parts, down.is_some(), peer, exchange)?;
         let upload = Rc::clone(&exchange.upload);
         let body = RequestBody::new(incoming, self.idle, &upload);
 
-        let forwarded = Instant::now();
+        let started = Instant::now();
         let sending = forward::send(servers, head, body, &upload);
         let answer = match forward::within(sending, allowed, peer).await {
             Ok(answer) => answer,
@@ -258,34 +274,18 @@ impl Worker {
             }
         };
         let status = answer.response.status();
-        exchange.answered(&answer.pool, forwarded.elapsed(), status.as_u16());
-        servers.metrics.answered(status.as_u16(), forwarded.elapsed());
-        match (status, down) {
-            (StatusCode::SWITCHING_PROTOCOLS, Some(down)) => join(answer, down).map(Outcome::Joined),
-            (StatusCode::SWITCHING_PROTOCOLS, None) => Err(ProxyError::UnaskedUpgrade),
-            _ => Ok(Outcome::Answered(self.turn_round(answer))),
+        servers.metrics.answered(status.as_u16(), started.elapsed());
+        match (hop::switch(down.is_some(), status, answer.response.headers()), down) {
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => return Err(ProxyError::UnaskedUpgrade),
+            (Switch::WebSocket, Some(down)) => {
+                exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
+                Ok(Outcome::Joined(join(answer, down)))
+            }
+            (Switch::None, _) => {
+                exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
+                Ok(Outcome::Answered(self.turn_round(answer)))
+            }
         }
-    }
-
-    /// The head to send: hop-by-hop fields removed first, ours added afterwards.
-    fn head(
-        &self,
-        target: &Target<'_>,
-        mut parts: Parts,
-        websocket: bool,
-        peer: &Peer,
-        exchange: &Exchange,
-    ) -> Result<Head, ProxyError> {
-        let fields = &mut parts.headers;
-        hop::strip_request(fields);
-        if websocket {
-            hop::ask_for_websocket(fields);
-        }
-        let trusted = exchange.local.snapshot.trust.believes(peer.address.ip());
-        forwarded::announce(fields, &target.host, peer.address.ip(), trusted, parts.version)
-            .map_err(|_again| ProxyError::Loop)?;
-        fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
-        Ok(Head { method: parts.method, target: target.origin_form(&parts.uri), fields: parts.headers })
     }
 
     fn turn_round(&self, answer: Answered) -> Response<Body> {
@@ -299,19 +299,51 @@ impl Worker {
     }
 }
 
-/// Prepares a tunnel; the upstream must have agreed to the protocol that was asked for.
-fn join(mut answer: Answered, down: OnUpgrade) -> Result<Join, ProxyError> {
-    if !hop::agrees_to_websocket(answer.response.headers()) {
-        return Err(ProxyError::UnaskedUpgrade);
+/// The head to send: hop-by-hop fields removed first, ours added afterwards.
+fn head(
+    target: &Target,
+    mut parts: Parts,
+    websocket: bool,
+    peer: &Peer,
+    exchange: &Exchange,
+) -> Result<Head, ProxyError> {
+    let fields = &mut parts.headers;
+    if forwarded::is_loop(fields) {
+        return Err(ProxyError::Loop);
     }
+    hop::strip_request(fields);
+    if websocket {
+        hop::mark_websocket(fields);
+    }
+    let peer = peer.address.ip();
+    let origin = Origin {
+        peer,
+        client: exchange.client,
+        trusted: exchange.local.snapshot.trust.believes(peer),
+        host: target.authority(),
+        scheme: "http",
+    };
+    forwarded::announce(fields, &origin);
+    forwarded::add_via(fields, parts.version);
+    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
+    fields.remove(header::EXPECT);
+    if let Some(host) = target.authority() {
+        fields.insert(header::HOST, host.clone());
+    }
+    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    Ok(Head { method: parts.method, target: parts.uri, fields: parts.headers })
+}
+
+/// Prepares a tunnel to an upstream that has agreed to it.
+fn join(mut answer: Answered, down: OnUpgrade) -> Join {
     let up = hyper::upgrade::on(&mut answer.response);
     let (parts, _) = answer.response.into_parts();
     let mut response = Response::new(Body::own(bytes::Bytes::new()));
     *response.status_mut() = parts.status;
     *response.headers_mut() = parts.headers;
     hop::strip_response(response.headers_mut());
-    hop::agree_to_websocket(response.headers_mut());
-    Ok(Join { response, down, up })
+    hop::mark_websocket(response.headers_mut());
+    Join { response, down, up }
 }
 
 impl Join {
@@ -344,7 +376,7 @@ const DISCARDING: Duration = Duration::from_secs(1);
 fn discard(mut incoming: Incoming, parts: &Parts) {
     use http_body_util::BodyExt as _;
     use hyper::body::Body as _;
-    if incoming.is_end_stream() || parts.headers.contains_key(http::header::EXPECT) {
+    if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
         return;
     }
     tokio::task::spawn_local(async move {
