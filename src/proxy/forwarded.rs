@@ -5,7 +5,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -43,9 +43,23 @@ impl Line {
         self.0.extend_from_slice(text);
     }
 
-    fn value(&mut self, value: impl Display) {
-        // Writing into memory cannot fail.
-        let _ = write!(self, "{value}");
+    /// By hand for IPv4, which costs a fifth of the standard formatting and happens twice for each request.
+    fn address(&mut self, address: IpAddr) {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                for (index, octet) in v4.octets().into_iter().enumerate() {
+                    if index > 0 {
+                        self.text(b".");
+                    }
+                    let digits =
+                        [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+                    let zeros = usize::from(octet < 100) + usize::from(octet < 10);
+                    self.text(&digits[zeros..]);
+                }
+            }
+            // Writing into memory cannot fail.
+            IpAddr::V6(v6) => drop(write!(self, "{v6}")),
+        }
     }
 }
 
@@ -73,16 +87,13 @@ pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>) {
         if !fields.contains_key(X_FORWARDED_HOST) {
             set_host(fields, origin);
         }
-        set(fields, X_REAL_IP, |line| line.value(origin.client));
     } else {
         forget(fields);
-        let peer = begin_chains(fields, origin);
+        begin_chains(fields, origin);
         set_scheme(fields, origin);
         set_host(fields, origin);
-        if let Some(peer) = peer {
-            fields.insert(X_REAL_IP, peer);
-        }
     }
+    set(fields, X_REAL_IP, |line| line.address(origin.client));
 }
 
 /// Removes everything a stranger says in the names of proxies.
@@ -100,14 +111,12 @@ fn forget(fields: &mut HeaderMap) {
     }
 }
 
-/// Both chains, beginning with the peer. Returns the peer as a value.
-fn begin_chains(fields: &mut HeaderMap, origin: &Origin<'_>) -> Option<HeaderValue> {
-    let peer = origin.peer.to_canonical();
-    let address = set(fields, X_FORWARDED_FOR, |line| line.value(peer));
+/// Both chains, beginning with the peer.
+fn begin_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    set(fields, X_FORWARDED_FOR, |line| line.address(origin.peer));
     set(fields, header::FORWARDED, |line| {
         write_element(line, origin)
     });
-    address
 }
 
 fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
@@ -115,7 +124,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
     let peer = origin.peer.to_canonical();
     match (has(&X_FORWARDED_FOR), has(&header::FORWARDED)) {
         (true, true) if origin.client.to_canonical() != peer => {
-            append(fields, X_FORWARDED_FOR, |line| line.value(peer));
+            append(fields, X_FORWARDED_FOR, |line| line.address(peer));
             append(fields, header::FORWARDED, |line| {
                 write_element(line, origin)
             });
@@ -128,26 +137,26 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
                 chain.text(b", ");
             }
             write_element(&mut chain, origin);
-            append(fields, X_FORWARDED_FOR, |line| line.value(peer));
+            append(fields, X_FORWARDED_FOR, |line| line.address(peer));
             set(fields, header::FORWARDED, |line| *line = chain);
         }
         (false, true) => {
             let mut chain = Line::default();
             for element in entries(fields, &header::FORWARDED) {
                 match read_for(element) {
-                    Some(address) => chain.value(address),
-                    None => chain.value("unknown"),
+                    Some(address) => chain.address(address),
+                    None => chain.text(b"unknown"),
                 }
                 chain.text(b", ");
             }
-            chain.value(peer);
+            chain.address(peer);
             append(fields, header::FORWARDED, |line| {
                 write_element(line, origin)
             });
             set(fields, X_FORWARDED_FOR, |line| *line = chain);
         }
         // None there, or two that were not believed.
-        _ => drop(begin_chains(fields, origin)),
+        _ => begin_chains(fields, origin),
     }
 }
 
@@ -161,18 +170,15 @@ fn set_host(fields: &mut HeaderMap, origin: &Origin<'_>) {
     }
 }
 
-/// Sets a field to what `compose` writes, and returns that.
-fn set(
-    fields: &mut HeaderMap,
-    name: HeaderName,
-    compose: impl FnOnce(&mut Line),
-) -> Option<HeaderValue> {
+/// Sets a field to what `compose` writes.
+fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
     let mut line = Line::default();
     compose(&mut line);
-    // Addresses, hosts that were checked and parts of fields make a field's value; if not, better none than half.
-    let value = HeaderValue::from_bytes(&line.0).ok()?;
-    fields.insert(name, value.clone());
-    Some(value)
+    match HeaderValue::from_bytes(&line.0) {
+        Ok(value) => drop(fields.insert(name, value)),
+        // Addresses, checked hosts and parts of fields always make a value; if not, no word is better than a stranger's.
+        Err(_) => drop(fields.remove(name)),
+    }
 }
 
 /// Joins a field's lines and adds what `compose` writes: some origins read the first line only.
@@ -203,9 +209,13 @@ fn write_element(line: &mut Line, origin: &Origin<'_>) {
 /// An address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), what is no address as `unknown`.
 fn write_node(line: &mut Line, address: Option<IpAddr>) {
     match address.map(|address| address.to_canonical()) {
-        Some(IpAddr::V4(v4)) => line.value(v4),
-        Some(IpAddr::V6(v6)) => line.value(format_args!("\"[{v6}]\"")),
-        None => line.value("unknown"),
+        Some(IpAddr::V6(v6)) => {
+            line.text(b"\"[");
+            line.address(IpAddr::V6(v6));
+            line.text(b"]\"");
+        }
+        Some(v4) => line.address(v4),
+        None => line.text(b"unknown"),
     }
 }
 
