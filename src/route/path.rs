@@ -195,14 +195,14 @@ fn forward_form(raw: &str) -> Result<Text, BadPath> {
             (2, "") => out.pop()?,
             (1 | 2, after) if begins_parameters(after) => return Err(BadPath::DotParameters),
             _ => {
-                out.push('/');
+                out.push(b'/');
                 forward_segment(segment, &mut out)?;
                 slash = false;
             }
         }
     }
     if slash {
-        out.push('/');
+        out.push(b'/');
     }
     Ok(out.text)
 }
@@ -235,25 +235,26 @@ fn begins_parameters(text: &str) -> bool {
 }
 
 fn forward_segment(segment: &str, out: &mut Writer<'_>) -> Result<(), BadPath> {
-    let mut characters = segment.char_indices();
-    while let Some((at, character)) = characters.next() {
-        match character {
-            '%' => {
-                let byte = escape_at(segment, at).ok_or(BadPath::Escape)?;
-                characters.nth(1);
-                match byte {
-                    0 => return Err(BadPath::Nul),
-                    b'/' | b'\\' => return Err(BadPath::Separator),
-                    byte if is_unreserved(byte) => out.push(char::from(byte)),
-                    byte => out.push_escape(byte),
-                }
-            }
-            '\\' => return Err(BadPath::Separator),
-            '\0'..=' ' | '\x7f' | '?' | '#' => return Err(BadPath::Character),
-            character => out.push(character),
+    let is_special = |byte: u8| matches!(byte, b'%' | b'\\' | 0..=b' ' | 0x7f | b'?' | b'#');
+    let mut rest = segment;
+    loop {
+        let run = rest.bytes().position(is_special).unwrap_or(rest.len());
+        out.push_str(&rest[..run]);
+        rest = &rest[run..];
+        match rest.bytes().next() {
+            None => return Ok(()),
+            Some(b'%') => {}
+            Some(b'\\') => return Err(BadPath::Separator),
+            Some(_) => return Err(BadPath::Character),
         }
+        match escape_at(rest, 0).ok_or(BadPath::Escape)? {
+            0 => return Err(BadPath::Nul),
+            b'/' | b'\\' => return Err(BadPath::Separator),
+            byte if is_unreserved(byte) => out.push(byte),
+            byte => out.push_escape(byte),
+        }
+        rest = &rest[3..];
     }
-    Ok(())
 }
 
 /// The byte that the escape at this place of `text` stands for.
@@ -277,35 +278,46 @@ fn match_form(forward: &str) -> Text {
     let mut out = Writer::over(forward);
     for segment in forward.split('/') {
         if !segment.is_empty() && !begins_parameters(segment) {
-            out.push('/');
+            out.push(b'/');
             match_segment(segment, &mut out);
         }
     }
     if out.is_empty() {
-        out.push('/');
+        out.push(b'/');
     }
     out.text
 }
 
 fn match_segment(segment: &str, out: &mut Writer<'_>) {
-    let bytes = segment.as_bytes();
-    let mut at = 0;
-    while let Some(mut byte) = bytes.get(at).copied() {
-        if begins_parameters(segment.get(at..).unwrap_or_default()) {
+    let mut rest = segment;
+    loop {
+        let run = rest.bytes().position(|byte| !SEGMENT[usize::from(byte)]);
+        let run = run.unwrap_or(rest.len());
+        out.push_str(&rest[..run]);
+        rest = &rest[run..];
+        let Some(character) = rest.chars().next() else {
+            return;
+        };
+        if begins_parameters(rest) {
             return;
         }
-        at += 1;
-        if byte == b'%'
-            && let Some(escaped) = escape_at(segment, at - 1)
-        {
-            byte = escaped;
-            at += 2;
-        }
-        if SEGMENT[usize::from(byte)] {
-            out.push(char::from(byte));
-        } else {
-            out.push_escape(byte);
-        }
+        let escaped = escape_at(rest, 0).filter(|_| character == '%');
+        let length = match escaped {
+            Some(byte) if is_segment(byte) => {
+                out.push(byte);
+                3
+            }
+            Some(byte) => {
+                out.push_escape(byte);
+                3
+            }
+            None => {
+                let bytes = rest.bytes().take(character.len_utf8());
+                bytes.for_each(|byte| out.push_escape(byte));
+                character.len_utf8()
+            }
+        };
+        rest = &rest[length..];
     }
 }
 
@@ -327,27 +339,34 @@ impl<'a> Writer<'a> {
         self.text.of(self.source).is_empty()
     }
 
-    fn push(&mut self, character: char) {
+    fn push_str(&mut self, piece: &str) {
         match &mut self.text {
-            Text::Own(text) => text.push(character),
-            Text::Same(length) if self.source[*length..].starts_with(character) => {
-                *length += character.len_utf8();
+            Text::Own(text) => text.push_str(piece),
+            Text::Same(length) if self.source[*length..].starts_with(piece) => {
+                *length += piece.len();
             }
             Text::Same(length) => {
                 // An escape takes three bytes where one stood, at worst; most paths have few.
                 let mut text = String::with_capacity(self.source.len() + 16);
                 text.push_str(&self.source[..*length]);
-                text.push(character);
+                text.push_str(piece);
                 self.text = Text::Own(text);
             }
         }
     }
 
+    /// One ASCII character.
+    fn push(&mut self, ascii: u8) {
+        self.push_str(char::from(ascii).encode_utf8(&mut [0; 2]));
+    }
+
     fn push_escape(&mut self, byte: u8) {
         const DIGITS: [u8; 16] = *b"0123456789ABCDEF";
-        self.push('%');
-        self.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        self.push(char::from(DIGITS[usize::from(byte & 15)]));
+        let digits = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+        if let Ok(digits) = str::from_utf8(&digits) {
+            self.push_str("%");
+            self.push_str(digits);
+        }
     }
 
     /// Takes the last segment back.
