@@ -3,6 +3,7 @@
 mod banner;
 mod worker;
 
+use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
 use crate::config::{Boot, Compiled};
 use crate::listen::accept::{Seat, accept};
@@ -12,10 +13,10 @@ use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
 use crate::snapshot::Snapshot;
 use crate::store::MemoryStore;
-use crate::telemetry::access_log::LogWriter;
+use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
+use crate::upstream;
 use crate::upstream::{Server, demo};
-use crate::{admin, upstream};
 use arc_swap::ArcSwap;
 use std::io;
 use std::net::SocketAddr;
@@ -34,7 +35,9 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address with `listen` or --listen")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another address with `listen` or --listen"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -61,7 +64,9 @@ struct Shared {
 /// # Errors
 /// When it cannot start.
 pub fn run(compiled: Compiled, file: Option<PathBuf>) -> Result<(), StartError> {
-    let control = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let control = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     control.block_on(async { Gateway::start(compiled, file).await?.until_stopped().await })
 }
 
@@ -69,9 +74,9 @@ struct Gateway {
     boot: Boot,
     shared: Shared,
     switch: DrainSwitch,
-    readiness: admin::Readiness,
+    readiness: Readiness,
     workers: Vec<WorkerThread>,
-    log: LogWriter,
+    log: AccessLog,
     signals: Signals,
     reload: reload::Trigger,
 }
@@ -81,7 +86,10 @@ impl Gateway {
         let Compiled { boot, snapshot, .. } = compiled;
         let signals = Signals::install()?;
         let listeners = bind_all(&boot.listen.addresses)?;
-        let admin = boot.admin.map(|admin| bind_all(&[admin.listen])).transpose()?;
+        let admin = boot
+            .admin
+            .map(|admin| bind_all(&[admin.listen]))
+            .transpose()?;
         start_demo(&snapshot).await?;
 
         let (switch, drain) = drain();
@@ -95,7 +103,7 @@ impl Gateway {
             metrics: Arc::clone(&metrics),
             drain: drain.clone(),
         };
-        let log = LogWriter::start(boot.log.access, Arc::clone(&metrics))?;
+        let log = AccessLog::stdout(boot.log.access, &metrics)?;
         let workers = start_workers(&boot, &shared, &log)?;
 
         let seats: Vec<Seat> = workers.iter().map(WorkerThread::seat).collect();
@@ -103,47 +111,64 @@ impl Gateway {
         for listener in listeners {
             addresses.push(listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(accept(listener, seats.clone(), boot.listen.max_connections, drain.clone()));
+            tokio::spawn(accept(
+                listener,
+                seats.clone(),
+                boot.listen.max_connections,
+                drain.clone(),
+            ));
         }
-        let readiness = admin::Readiness::default();
+        let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness)?;
         tokio::spawn(sweep(shared.clone()));
         let reload = start_reload(file, &boot, &shared);
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
-        readiness.ready();
-        Ok(Self { boot, shared, switch, readiness, workers, log, signals, reload })
+        readiness.set(Phase::Ready);
+        Ok(Self {
+            boot,
+            shared,
+            switch,
+            readiness,
+            workers,
+            log,
+            signals,
+            reload,
+        })
     }
 
     async fn until_stopped(mut self) -> Result<(), StartError> {
         while self.signals.next().await == Request::Reload {
             self.reload.pull();
         }
-        self.readiness.draining();
+        self.readiness.set(Phase::Draining);
         let grace = self.boot.drain;
         tracing::info!("stopping: no new connections, {grace:?} for what is under way");
         self.switch.pull(grace);
         let deadline = Instant::now() + grace;
         tokio::select! {
-            () = self.finished() => tracing::info!("stopped: everything was finished"),
+            () = finished(&self.workers) => tracing::info!("stopped: everything was finished"),
             () = tokio::time::sleep_until(deadline) => {
-                tracing::warn!("stopped: {} connections were cut", self.open_connections());
+                tracing::warn!("stopped: {} connections were cut", open_connections(&self.workers));
             }
             () = second_stop(&mut self.signals) => tracing::warn!("stopped at once, as asked"),
+        }
+        for worker in self.workers {
+            worker.end();
         }
         self.log.shutdown(LAST_LINES);
         Ok(())
     }
+}
 
-    /// Resolves when the last connection has ended.
-    async fn finished(&self) {
-        while self.open_connections() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+/// Resolves when the last connection has ended.
+async fn finished(workers: &[WorkerThread]) {
+    while open_connections(workers) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
 
-    fn open_connections(&self) -> usize {
-        self.workers.iter().map(WorkerThread::open_connections).sum()
-    }
+fn open_connections(workers: &[WorkerThread]) -> usize {
+    workers.iter().map(WorkerThread::open_connections).sum()
 }
 
 async fn second_stop(signals: &mut Signals) {
@@ -152,14 +177,25 @@ async fn second_stop(signals: &mut Signals) {
 
 fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, StartError> {
     let bind = |address: &SocketAddr| {
-        socket::bind(*address).map_err(|source| StartError::Listen { address: *address, source })
+        socket::bind(*address).map_err(|source| StartError::Listen {
+            address: *address,
+            source,
+        })
     };
     addresses.iter().map(bind).collect()
 }
 
-fn start_workers(boot: &Boot, shared: &Shared, log: &LogWriter) -> Result<Vec<WorkerThread>, StartError> {
+fn start_workers(
+    boot: &Boot,
+    shared: &Shared,
+    log: &AccessLog,
+) -> Result<Vec<WorkerThread>, StartError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let count = if boot.workers == 0 { cores } else { boot.workers };
+    let count = if boot.workers == 0 {
+        cores
+    } else {
+        boot.workers
+    };
     let start = |index| {
         let equipment = Equipment {
             shared: shared.clone(),
@@ -175,13 +211,19 @@ fn start_workers(boot: &Boot, shared: &Shared, log: &LogWriter) -> Result<Vec<Wo
 fn start_admin(
     listeners: Option<Vec<std::net::TcpListener>>,
     metrics: &Arc<Metrics>,
-    readiness: &admin::Readiness,
+    readiness: &Readiness,
 ) -> Result<Option<SocketAddr>, StartError> {
-    let Some(listener) = listeners.and_then(|mut listeners| listeners.pop()) else { return Ok(None) };
+    let Some(listener) = listeners.and_then(|mut listeners| listeners.pop()) else {
+        return Ok(None);
+    };
     let address = listener.local_addr()?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let state = admin::AdminState::new(Arc::clone(metrics), readiness.clone());
-    tokio::spawn(admin::serve(listener, state));
+    let state = AdminState {
+        metrics: Arc::clone(metrics),
+        readiness: readiness.clone(),
+    };
+    // It answers to the last: draining is something to see.
+    tokio::spawn(admin::serve(listener, state, std::future::pending()));
     Ok(Some(address))
 }
 
@@ -189,7 +231,10 @@ fn start_admin(
 fn start_reload(file: Option<PathBuf>, boot: &Boot, shared: &Shared) -> reload::Trigger {
     let (trigger, pulled) = reload::trigger();
     let Some(file) = file else { return trigger };
-    let install = Install { boot: boot.clone(), shared: shared.clone() };
+    let install = Install {
+        boot: boot.clone(),
+        shared: shared.clone(),
+    };
     tokio::spawn(Watcher::new(file, pulled).run(install));
     trigger
 }
@@ -202,7 +247,9 @@ struct Install {
 
 impl reload::Apply for Install {
     async fn apply(&mut self, compiled: Compiled) {
-        let Compiled { boot, mut snapshot, .. } = compiled;
+        let Compiled {
+            boot, mut snapshot, ..
+        } = compiled;
         let now = self.shared.snapshots.load_full();
         snapshot.generation = now.generation + 1;
         if let Err(error) = start_demo(&snapshot).await {

@@ -13,13 +13,22 @@ use std::net::{IpAddr, SocketAddr};
 const MOST_LINES: usize = 8;
 
 /// Tells it on standard error.
-pub(super) fn print(boot: &Boot, snapshot: &Snapshot, addresses: &[SocketAddr], admin: Option<SocketAddr>) {
+pub(super) fn print(
+    boot: &Boot,
+    snapshot: &Snapshot,
+    addresses: &[SocketAddr],
+    admin: Option<SocketAddr>,
+) {
     let mut text = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
     for address in addresses {
         let _ = writeln!(text, "  listening  http://{}", reachable(*address));
     }
     if let Some(admin) = admin {
-        let _ = writeln!(text, "  admin      http://{}  (/metrics /healthz /readyz)", reachable(admin));
+        let _ = writeln!(
+            text,
+            "  admin      http://{}  (/metrics /healthz /readyz)",
+            reachable(admin)
+        );
     }
     let _ = writeln!(text, "  counting   {}", counting(boot));
     routes(&mut text, snapshot);
@@ -47,8 +56,17 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
         let upstream = &snapshot.upstreams[service.upstream];
         let servers: Vec<String> = upstream.servers.iter().map(ToString::to_string).collect();
         let limits: Vec<&str> = service.limits.iter().map(|limit| &*limit.name).collect();
-        let limits = if limits.is_empty() { "no limit".to_owned() } else { limits.join(", ") };
-        let _ = writeln!(text, "  route      {}  ->  {}  [{limits}]", service.name, servers.join(", "));
+        let limits = if limits.is_empty() {
+            "no limit".to_owned()
+        } else {
+            limits.join(", ")
+        };
+        let _ = writeln!(
+            text,
+            "  route      {}  ->  {}  [{limits}]",
+            service.name,
+            servers.join(", ")
+        );
     }
     more(text, snapshot.services.len());
 }
@@ -70,7 +88,9 @@ fn meaning(limit: &Limit) -> String {
     let rate = crate::config::write_rate(limit.rate);
     match &limit.rule {
         Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
-        Rule::LeakyBucket(rule) if rule.queue > 0 => format!("{rate} evenly, up to {} waiting", rule.queue),
+        Rule::LeakyBucket(rule) if rule.queue > 0 => {
+            format!("{rate} evenly, up to {} waiting", rule.queue)
+        }
         Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
         Rule::FixedWindow(_) => format!("{rate} in each window"),
     }

@@ -103,19 +103,29 @@ fn check_command(args: CheckArgs) -> u8 {
         no_file();
         return BAD;
     };
-    let format = if args.json { check::Format::Json } else { check::Format::Human };
+    let format = if args.json {
+        check::Format::Json
+    } else {
+        check::Format::Human
+    };
     check::check(&file, format, args.deny_warnings)
 }
 
 /// The file where it is usually found.
 fn find_file() -> Option<PathBuf> {
     let usual = ["gateway.toml", "/etc/tollgate/gateway.toml"];
-    usual.iter().map(Path::new).find(|path| path.exists()).map(Path::to_path_buf)
+    usual
+        .iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+        .map(Path::to_path_buf)
 }
 
 fn no_file() {
-    tell("error: there is no gateway.toml here and none in /etc/tollgate\n\
-          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s");
+    tell(
+        "error: there is no gateway.toml here and none in /etc/tollgate\n\
+          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
+    );
 }
 
 /// A line on standard error, which may be closed.

@@ -6,8 +6,13 @@ use crate::{app, telemetry};
 use std::path::PathBuf;
 
 pub(super) fn run(args: RunArgs) -> u8 {
-    let Some((compiled, file)) = load(args) else { return BAD };
-    telemetry::log::init(compiled.boot.log.level);
+    let Some((compiled, file)) = load(args) else {
+        return BAD;
+    };
+    if let Err(error) = telemetry::log::start(compiled.boot.log.level) {
+        tell(&format!("error: {error}"));
+        return BAD;
+    }
     match app::run(compiled, file) {
         Ok(()) => GOOD,
         Err(error) => {
@@ -20,7 +25,12 @@ pub(super) fn run(args: RunArgs) -> u8 {
 /// What to run, and the file to watch; the mistakes have been told when there is nothing.
 fn load(args: RunArgs) -> Option<(Compiled, Option<PathBuf>)> {
     let (loaded, file) = if let Some(to) = args.to {
-        let quick = config::quick(&to, args.limit.as_deref(), args.listen.as_deref(), args.redis.as_deref());
+        let quick = config::quick(
+            &to,
+            args.limit.as_deref(),
+            args.listen.as_deref(),
+            args.redis.as_deref(),
+        );
         (quick, None)
     } else {
         let Some(file) = args.config.or_else(find_file) else {

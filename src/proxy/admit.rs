@@ -39,14 +39,24 @@ impl Plan {
     /// # Errors
     /// When a limit demands a field that the request lacks.
     pub fn of(service: &Service, caller: &Caller<'_>) -> Result<Self, ProxyError> {
-        let mut plan = Self { keys: Vec::with_capacity(64 * service.limits.len()), limits: SmallVec::new() };
+        let mut plan = Self {
+            keys: Vec::with_capacity(64 * service.limits.len()),
+            limits: SmallVec::new(),
+        };
         for (index, limit) in service.limits.iter().enumerate() {
             let start = plan.keys.len();
             match limit.by.write(caller, &mut plan.keys) {
-                Found::Key => plan.limits.push(Planned { limit: index, start, end: plan.keys.len() }),
+                Found::Key => plan.limits.push(Planned {
+                    limit: index,
+                    start,
+                    end: plan.keys.len(),
+                }),
                 Found::Skip => {}
                 Found::Refuse(field) => {
-                    return Err(ProxyError::MissingKey { limit: Arc::clone(&limit.name), field: field.clone() });
+                    return Err(ProxyError::MissingKey {
+                        limit: Arc::clone(&limit.name),
+                        field: field.clone(),
+                    });
                 }
             }
         }
@@ -72,7 +82,7 @@ impl Plan {
             .iter()
             .map(|planned| {
                 let limit = &service.limits[planned.limit];
-                Check { limit, key: &self.keys[planned.start..planned.end], cost: limit.cost }
+                Check::new(limit, &self.keys[planned.start..planned.end])
             })
             .collect()
     }
@@ -80,14 +90,18 @@ impl Plan {
     /// The limits that apply, in order.
     #[must_use]
     pub fn limits<'a>(&self, service: &'a Service) -> SmallVec<[&'a Arc<Limit>; INLINE_LIMITS]> {
-        self.limits.iter().map(|planned| &service.limits[planned.limit]).collect()
+        self.limits
+            .iter()
+            .map(|planned| &service.limits[planned.limit])
+            .collect()
     }
 
     /// Each limit's position in the service, with its key as text.
     pub fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
         self.limits.iter().map(|planned| {
             // Keys are written as ASCII.
-            let key = std::str::from_utf8(&self.keys[planned.start..planned.end]).unwrap_or_default();
+            let key =
+                std::str::from_utf8(&self.keys[planned.start..planned.end]).unwrap_or_default();
             (planned.limit, key)
         })
     }
@@ -98,7 +112,10 @@ impl Plan {
 /// # Errors
 /// When the store is away and the file says to refuse.
 pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admission, ProxyError> {
-    let (decided, by) = store.decide(&plan.checks(service)).await.map_err(|_away| ProxyError::StoreDown)?;
+    let (decided, by) = store
+        .decide(&plan.checks(service))
+        .await
+        .map_err(|_away| ProxyError::StoreDown)?;
     Ok(Admission { decided, by })
 }
 
@@ -112,7 +129,11 @@ impl Admission {
             None => Ok(0),
             Some(Ruling::Admit { delay }) => Ok(delay),
             Some(Ruling::Refuse { by, wait }) => {
-                let limit = plan.limits(service).get(by).map(|limit| Arc::clone(&limit.name)).unwrap_or_default();
+                let limit = plan
+                    .limits(service)
+                    .get(by)
+                    .map(|limit| Arc::clone(&limit.name))
+                    .unwrap_or_default();
                 Err(ProxyError::Limited { limit, wait })
             }
         }
@@ -121,13 +142,22 @@ impl Admission {
     /// The places this admission takes in queues.
     #[must_use]
     pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Charge> {
-        let Some(decided) = &self.decided else { return Vec::new() };
+        let Some(decided) = &self.decided else {
+            return Vec::new();
+        };
         let checks = plan.checks(service);
-        let queued = checks.iter().enumerate().filter(|(_, check)| check.limit.rule.queues());
+        let queued = checks
+            .iter()
+            .enumerate()
+            .filter(|(_, check)| check.limit.rule.queues());
         queued
             .filter_map(|(index, check)| {
                 let ticket = decided.ticket(index, check)?;
-                Some(Charge { limit: Arc::clone(check.limit), key: Box::from(check.key), ticket })
+                Some(Charge {
+                    limit: Arc::clone(check.limit),
+                    key: Box::from(check.key),
+                    ticket,
+                })
             })
             .collect()
     }
@@ -140,7 +170,15 @@ impl Admission {
             Outcome::Admit { delay } => delay,
             Outcome::Refuse(_) => 0,
         };
-        let longest = decision.verdicts.iter().map(|verdict| delay(verdict.outcome)).max().filter(|delay| *delay > 0)?;
-        decision.verdicts.iter().position(|verdict| delay(verdict.outcome) == longest)
+        let longest = decision
+            .verdicts
+            .iter()
+            .map(|verdict| delay(verdict.outcome))
+            .max()
+            .filter(|delay| *delay > 0)?;
+        decision
+            .verdicts
+            .iter()
+            .position(|verdict| delay(verdict.outcome) == longest)
     }
 }

@@ -60,7 +60,12 @@ impl RequestBody {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        Self::Stream { incoming, idle: IdleTimer::new(allowed), allowed, upload: Rc::clone(upload) }
+        Self::Stream {
+            incoming,
+            idle: IdleTimer::new(allowed),
+            allowed,
+            upload: Rc::clone(upload),
+        }
     }
 }
 
@@ -68,8 +73,19 @@ impl http_body::Body for RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Stream { incoming, idle, allowed, upload } = self.get_mut() else { return Poll::Ready(None) };
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self::Stream {
+            incoming,
+            idle,
+            allowed,
+            upload,
+        } = self.get_mut()
+        else {
+            return Poll::Ready(None);
+        };
         upload.started.set(true);
         let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
             ready!(idle.poll_late(cx));
@@ -79,7 +95,9 @@ impl http_body::Body for RequestBody {
         idle.reset();
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
-                upload.bytes.set(upload.bytes.get() + frame.data_ref().map_or(0, |data| data.len() as u64));
+                upload
+                    .bytes
+                    .set(upload.bytes.get() + frame.data_ref().map_or(0, |data| data.len() as u64));
                 Some(Ok(frame.map_data(|data| data)).map(filter_trailers))
             }
             Some(Err(error)) => {
@@ -146,7 +164,10 @@ impl Body {
     /// A body of the gateway's own.
     #[must_use]
     pub fn own(bytes: Bytes) -> Self {
-        Self { kind: Kind::Own(Some(bytes).filter(|bytes| !bytes.is_empty())), exchange: None }
+        Self {
+            kind: Kind::Own(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            exchange: None,
+        }
     }
 
     /// A body from the upstream. A connection without anything left to read goes back at once.
@@ -159,11 +180,22 @@ impl Body {
     ) -> Self {
         if incoming.is_end_stream() {
             pool.put(connection);
-            return Self { kind: Kind::Own(None), exchange: None };
+            return Self {
+                kind: Kind::Own(None),
+                exchange: None,
+            };
         }
         let connection = Some((connection, Rc::clone(pool)));
-        let download = Download { incoming, idle: IdleTimer::new(allowed), allowed, connection };
-        Self { kind: Kind::Upstream(Box::new(download)), exchange: None }
+        let download = Download {
+            incoming,
+            idle: IdleTimer::new(allowed),
+            allowed,
+            connection,
+        };
+        Self {
+            kind: Kind::Upstream(Box::new(download)),
+            exchange: None,
+        }
     }
 
     /// Lets the exchange ride on this body: it ends when the last byte has been handed on, or when the body is dropped.
@@ -187,7 +219,10 @@ impl Body {
 }
 
 impl Download {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.idle.poll_late(cx));
             return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
@@ -207,10 +242,15 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         let download = match &mut this.kind {
-            Kind::Own(bytes) => return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Own(bytes) => {
+                return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
+            }
             Kind::Upstream(download) => download,
         };
         let frame = ready!(download.poll_frame(cx));
@@ -244,7 +284,9 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Own(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
             Kind::Upstream(download) => download.incoming.size_hint(),
         }
     }

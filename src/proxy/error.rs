@@ -81,7 +81,9 @@ impl ProxyError {
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
-            Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
             Self::Connect(_) | Self::Upstream(_) | Self::UnaskedUpgrade => StatusCode::BAD_GATEWAY,
         }
     }
@@ -109,7 +111,10 @@ impl ProxyError {
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::Limited { wait: Wait::Micros(wait), .. } => Some(*wait),
+            Self::Limited {
+                wait: Wait::Micros(wait),
+                ..
+            } => Some(*wait),
             Self::TooManyHeld | Self::StoreDown | Self::Draining => Some(1_000_000),
             _ => None,
         }
@@ -119,5 +124,8 @@ impl ProxyError {
 /// Did our own request body end the exchange? Then the upstream is not to blame.
 #[must_use]
 pub fn is_from_body(error: &hyper::Error) -> bool {
-    error.is_user() || error.source().is_some_and(|source| source.is::<BodyError>())
+    error.is_user()
+        || error
+            .source()
+            .is_some_and(|source| source.is::<BodyError>())
 }

@@ -8,11 +8,11 @@ use super::local::Local;
 use super::reply::{self, Violated};
 use super::request_id::X_REQUEST_ID;
 use super::{fields, request_id};
+use crate::clock::{self, Timestamp};
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
 use crate::snapshot::{FieldStyle, Service};
 use crate::store::DecidedBy;
-use crate::clock::{self, Timestamp};
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, Decision, InFlight, Source};
 use crate::upstream::pool::Pool;
@@ -71,7 +71,12 @@ pub struct Exchange {
 
 impl Exchange {
     /// A request has arrived.
-    pub fn begin<B>(worker: &Rc<Worker>, local: Rc<Local>, request: &Request<B>, peer: &Peer) -> Box<Self> {
+    pub fn begin<B>(
+        worker: &Rc<Worker>,
+        local: Rc<Local>,
+        request: &Request<B>,
+        peer: &Peer,
+    ) -> Box<Self> {
         let address = peer.address.ip();
         let trusted = local.snapshot.trust.believes(address);
         Box::new(Self {
@@ -197,9 +202,13 @@ impl Exchange {
 
     fn stamp_limits(&self, fields: &mut HeaderMap) {
         let style = self.local.snapshot.fields;
-        let (Some(route), Some(admission)) = (self.route, &self.admission) else { return };
+        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
+            return;
+        };
         // Decided in Redis' place, the numbers would be those of this gateway alone: better none than wrong ones.
-        let Some(decided) = &admission.decided else { return };
+        let Some(decided) = &admission.decided else {
+            return;
+        };
         if style == FieldStyle::None || self.plan.is_empty() {
             return;
         }
@@ -215,18 +224,26 @@ impl Exchange {
     }
 
     fn violated(&self) -> Violated<'_> {
-        let (Some(service), Some(decided)) =
-            (self.service(), self.admission.as_ref().and_then(|admission| admission.decided.as_ref()))
-        else {
+        let (Some(service), Some(decided)) = (
+            self.service(),
+            self.admission
+                .as_ref()
+                .and_then(|admission| admission.decided.as_ref()),
+        ) else {
             return Violated::default();
         };
-        let Ruling::Refuse { by, .. } = decided.decision.ruling else { return Violated::default() };
+        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
+            return Violated::default();
+        };
         let limits = self.plan.limits(service);
         let refusing = limits
             .iter()
             .zip(&decided.decision.verdicts)
             .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
-        Violated { named: limits.get(by).copied(), all: refusing.map(|(limit, _)| &*limit.name).collect() }
+        Violated {
+            named: limits.get(by).copied(),
+            all: refusing.map(|(limit, _)| &*limit.name).collect(),
+        }
     }
 
     /// The limit that delays it: its position among the service's limits, and its name.
@@ -237,11 +254,16 @@ impl Exchange {
     }
 
     fn count_decisions(&self) {
-        let (Some(route), Some(admission)) = (self.route, &self.admission) else { return };
+        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
+            return;
+        };
         let by = decider(admission.by);
         let handles = &self.local.route(route, &self.worker.metrics).limits;
         for (index, (position, _)) in self.plan.keys().enumerate() {
-            let verdict = admission.decided.as_ref().and_then(|decided| decided.decision.verdicts.get(index));
+            let verdict = admission
+                .decided
+                .as_ref()
+                .and_then(|decided| decided.decision.verdicts.get(index));
             let decision = match verdict.map(|verdict| verdict.outcome) {
                 None | Some(Outcome::Admit { delay: 0 }) => Decision::Allow,
                 Some(Outcome::Admit { delay }) => {
@@ -264,14 +286,23 @@ impl Exchange {
 
     fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
         let keys = self.plan.keys().map(|(at, key)| (&service.limits[at], key));
-        keys.map(|(limit, key)| Charge { limit: &limit.name, key: key.as_bytes(), cost: u64::from(limit.cost.units()) })
-            .collect()
+        keys.map(|(limit, key)| Charge {
+            limit: &limit.name,
+            key: key.as_bytes(),
+            cost: u64::from(limit.cost.units()),
+        })
+        .collect()
     }
 
     /// Left of the limit that is tightest; for the log.
     fn remaining(&self) -> Option<u64> {
         let decided = self.admission.as_ref()?.decided.as_ref()?;
-        decided.decision.verdicts.iter().map(|verdict| verdict.remaining).min()
+        decided
+            .decision
+            .verdicts
+            .iter()
+            .map(|verdict| verdict.remaining)
+            .min()
     }
 }
 
@@ -293,9 +324,14 @@ impl Drop for Exchange {
             return;
         }
         let service = self.service();
-        let charges = service.map(|service| self.charges(service)).unwrap_or_default();
-        let server = self.upstream.as_ref().map(|(pool, _)| pool.server().to_string());
-        worker.access.write(&AccessRecord {
+        let charges = service
+            .map(|service| self.charges(service))
+            .unwrap_or_default();
+        let server = self
+            .upstream
+            .as_ref()
+            .map(|(pool, _)| pool.server().to_string());
+        worker.access.record(&AccessRecord {
             ts: self.began.micros(),
             request_id: self.id.as_bytes(),
             client: Some(self.client),
@@ -316,7 +352,10 @@ impl Drop for Exchange {
             bytes_in: self.upload.bytes.get(),
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self.admission.as_ref().map(|admission| decider(admission.by)),
+            decided_by: self
+                .admission
+                .as_ref()
+                .map(|admission| decider(admission.by)),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
         });

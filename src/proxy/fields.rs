@@ -20,8 +20,7 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// What a page of another origin may read, where the upstream lets it read anything at all.
-const EXPOSED: &str =
-    "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, X-Request-Id";
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, X-Request-Id";
 
 /// The `RateLimit-Policy` of these limits: known when the file is.
 #[must_use]
@@ -30,9 +29,17 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
     for limit in limits {
         let separator = if text.is_empty() { "" } else { ", " };
         let window = seconds(limit.rate.period.get());
-        let _ = write!(text, "{separator}\"{}\";q={};w={window}", limit.name, limit.rate.count);
+        let _ = write!(
+            text,
+            "{separator}\"{}\";q={};w={window}",
+            limit.name, limit.rate.count
+        );
     }
-    if text.is_empty() { None } else { HeaderValue::from_maybe_shared(text.freeze()).ok() }
+    if text.is_empty() {
+        None
+    } else {
+        HeaderValue::from_maybe_shared(text.freeze()).ok()
+    }
 }
 
 /// Writes what the limits say. `policy` is the prepared field for exactly these limits.
@@ -56,11 +63,17 @@ pub fn stamp(
     {
         fields.insert(X_LIMIT, HeaderValue::from(limit.rate.count.get()));
         fields.insert(X_REMAINING, HeaderValue::from(shown(limit, verdict)));
-        let reset = clock::wall().plus(verdict.reset).micros().div_ceil(1_000_000);
+        let reset = clock::wall()
+            .plus(verdict.reset)
+            .micros()
+            .div_ceil(1_000_000);
         fields.insert(X_RESET, HeaderValue::from(reset));
     }
     if style != FieldStyle::None && fields.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
-        fields.append(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        fields.append(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(EXPOSED),
+        );
     }
 }
 
@@ -68,7 +81,10 @@ pub fn stamp(
 /// those who read them.
 pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
     fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds(micros)));
-    fields.insert(RETRY_AFTER_MS, HeaderValue::from(micros.div_ceil(1000).max(1)));
+    fields.insert(
+        RETRY_AFTER_MS,
+        HeaderValue::from(micros.div_ceil(1000).max(1)),
+    );
 }
 
 /// Says that, and for how long, the response was delayed (Server-Timing, milliseconds).
@@ -86,17 +102,28 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
         let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
         let _ = write!(text, "{separator}\"{}\";r={left};t={reset}", limit.name);
     }
-    if text.is_empty() { None } else { HeaderValue::from_maybe_shared(text.freeze()).ok() }
+    if text.is_empty() {
+        None
+    } else {
+        HeaderValue::from_maybe_shared(text.freeze()).ok()
+    }
 }
 
 /// The one with the least left of its quota; among equals the first.
-fn tightest<'a>(limits: &[&'a Arc<Limit>], verdicts: &'a [Verdict]) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
+fn tightest<'a>(
+    limits: &[&'a Arc<Limit>],
+    verdicts: &'a [Verdict],
+) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
     limits.iter().copied().zip(verdicts).reduce(|best, next| {
         // left / N, compared without dividing.
         let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
             u128::from(of.1.remaining) * u128::from(by.rate.count.get())
         };
-        if left(next, best.0) < left(best, next.0) { next } else { best }
+        if left(next, best.0) < left(best, next.0) {
+            next
+        } else {
+            best
+        }
     })
 }
 

@@ -86,12 +86,23 @@ pub async fn within<T>(
 ///
 /// # Errors
 /// When no server can be reached, or the answer fails.
-pub async fn send(servers: &Servers, head: Head, body: RequestBody, upload: &Upload) -> Result<Answer, ProxyError> {
+pub async fn send(
+    servers: &Servers,
+    head: Head,
+    body: RequestBody,
+    upload: &Upload,
+) -> Result<Answer, ProxyError> {
     let (mut connection, pool) = obtain(servers).await?;
     // A body that has not been started is still whole; only then can the same request go out twice.
     let spare = (connection.reused && matches!(body, RequestBody::Empty)).then(|| head.clone());
     let unanswered = match connection.send(head.request(body)).await {
-        Ok(response) => return Ok(Answer { response, connection, pool }),
+        Ok(response) => {
+            return Ok(Answer {
+                response,
+                connection,
+                pool,
+            });
+        }
         Err(unanswered) => unanswered,
     };
     let again = match (unanswered.unsent, spare) {
@@ -99,19 +110,32 @@ pub async fn send(servers: &Servers, head: Head, body: RequestBody, upload: &Upl
         (None, Some(head)) if !unanswered.error.is_parse() => head.request(RequestBody::Empty),
         _ => return Err(blame(unanswered.error, upload)),
     };
-    let mut connection = pool.connect(servers.connect_timeout).await.map_err(ProxyError::Connect)?;
+    let mut connection = pool
+        .connect(servers.connect_timeout)
+        .await
+        .map_err(ProxyError::Connect)?;
     match connection.send(again).await {
-        Ok(response) => Ok(Answer { response, connection, pool }),
+        Ok(response) => Ok(Answer {
+            response,
+            connection,
+            pool,
+        }),
         Err(unanswered) => Err(blame(unanswered.error, upload)),
     }
 }
 
 fn blame(error: hyper::Error, upload: &Upload) -> ProxyError {
-    if upload.broken.get() || is_from_body(&error) { ProxyError::BodyStopped } else { ProxyError::Upstream(error) }
+    if upload.broken.get() || is_from_body(&error) {
+        ProxyError::BodyStopped
+    } else {
+        ProxyError::Upstream(error)
+    }
 }
 
 /// A connection to the server whose turn it is, or to the next that takes one: nothing has been sent yet.
-async fn obtain(servers: &Servers) -> Result<(Connection<RequestBody>, Rc<Pool<RequestBody>>), ProxyError> {
+async fn obtain(
+    servers: &Servers,
+) -> Result<(Connection<RequestBody>, Rc<Pool<RequestBody>>), ProxyError> {
     let mut failure: Option<ConnectError> = None;
     for pool in servers.in_turn().take(MOST_SERVERS) {
         if let Some(connection) = pool.take() {

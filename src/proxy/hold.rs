@@ -54,7 +54,10 @@ impl Holds {
             return None;
         }
         *held += 1;
-        Some(Held { holds: Arc::clone(self), peer })
+        Some(Held {
+            holds: Arc::clone(self),
+            peer,
+        })
     }
 
     /// How many are held now.
@@ -67,7 +70,11 @@ impl Holds {
 impl Drop for Held {
     fn drop(&mut self) {
         self.holds.total.fetch_sub(1, Ordering::Relaxed);
-        let mut peers = self.holds.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = self
+            .holds
+            .peers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = peers.get_mut(&self.peer) {
             *held -= 1;
             if *held == 0 {
@@ -91,7 +98,12 @@ impl Places {
     /// Holds `places` until [`Places::used`].
     #[must_use]
     pub fn new(store: Store, by: DecidedBy, places: Vec<Charge>) -> Self {
-        Self { store, by, places, _held: None }
+        Self {
+            store,
+            by,
+            places,
+            _held: None,
+        }
     }
 
     /// Holds the gateway's own place as well.
@@ -122,7 +134,11 @@ impl Drop for Places {
 pub async fn hold(until: Instant, peer: &Peer, drain: &Drain) -> Result<(), Cut> {
     let worth_watching = until.saturating_duration_since(Instant::now()) > WORTH_WATCHING;
     let gone = async {
-        if worth_watching { peer.watch.gone().await } else { std::future::pending().await }
+        if worth_watching {
+            peer.watch.gone().await
+        } else {
+            std::future::pending().await
+        }
     };
     let cut_by_drain = async {
         drain.begun().await;

@@ -3,7 +3,9 @@
 use super::body::RequestBody;
 use super::fields;
 use crate::snapshot::{Service, Snapshot};
-use crate::telemetry::metrics::{LimitMetrics, NO_ROUTE, RouteMetrics, UpstreamMetrics, WorkerMetrics};
+use crate::telemetry::metrics::{
+    LimitMetrics, NO_ROUTE, RouteMetrics, UpstreamMetrics, WorkerMetrics,
+};
 use crate::upstream::pool::{Pool, Pools};
 use http::HeaderValue;
 use std::cell::{Cell, OnceCell};
@@ -51,7 +53,12 @@ impl Local {
     pub fn new(snapshot: Arc<Snapshot>, metrics: &WorkerMetrics) -> Self {
         let routes = snapshot.services.iter().map(|_| OnceCell::new()).collect();
         let upstreams = snapshot.upstreams.iter().map(|_| OnceCell::new()).collect();
-        Self { snapshot, routes, upstreams, unrouted: metrics.route(NO_ROUTE) }
+        Self {
+            snapshot,
+            routes,
+            upstreams,
+            unrouted: metrics.route(NO_ROUTE),
+        }
     }
 
     /// What route `index` leads to.
@@ -67,7 +74,11 @@ impl Local {
             let service = self.service(index);
             LocalRoute {
                 metrics: metrics.route(&service.name),
-                limits: service.limits.iter().map(|limit| metrics.limit(&limit.name, &service.name)).collect(),
+                limits: service
+                    .limits
+                    .iter()
+                    .map(|limit| metrics.limit(&limit.name, &service.name))
+                    .collect(),
                 policy: fields::policy(service.limits.iter()),
             }
         })
@@ -75,11 +86,20 @@ impl Local {
 
     /// The servers of upstream `index`.
     #[must_use]
-    pub fn servers(&self, index: usize, pools: &Pools<RequestBody>, metrics: &WorkerMetrics) -> &Servers {
+    pub fn servers(
+        &self,
+        index: usize,
+        pools: &Pools<RequestBody>,
+        metrics: &WorkerMetrics,
+    ) -> &Servers {
         self.upstreams[index].get_or_init(|| {
             let upstream = &self.snapshot.upstreams[index];
             Servers {
-                pools: upstream.servers.iter().map(|server| pools.of(server)).collect(),
+                pools: upstream
+                    .servers
+                    .iter()
+                    .map(|server| pools.of(server))
+                    .collect(),
                 // Workers begin at different servers, or a quiet gateway would favour the first.
                 turn: Cell::new(fastrand::usize(..upstream.servers.len().max(1))),
                 connect_timeout: upstream.connect_timeout,

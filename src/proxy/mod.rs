@@ -1,20 +1,20 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
-mod admit;
-mod body;
-mod error;
-mod exchange;
-mod fields;
-mod forward;
-mod forwarded;
-mod hold;
-mod hop;
-mod local;
-mod reply;
-mod request;
-mod request_id;
-mod trailers;
-mod upgrade;
+pub mod admit;
+pub mod body;
+pub mod error;
+pub mod exchange;
+pub mod fields;
+pub mod forward;
+pub mod forwarded;
+pub mod hold;
+pub mod hop;
+pub mod local;
+pub mod reply;
+pub mod request;
+pub mod request_id;
+pub mod trailers;
+pub mod upgrade;
 
 pub use body::Body;
 pub use hold::Holds;
@@ -26,7 +26,7 @@ use crate::route::{host_key, path};
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::{Failure, WorkerMetrics};
 use crate::upstream::pool::Pools;
 use admit::Plan;
@@ -37,12 +37,12 @@ use exchange::Exchange;
 use forward::{Answer as Answered, Head};
 use forwarded::{Hops, Origin};
 use hold::{Cut, Places};
+use hop::Switch;
 use http::request::Parts;
 use http::{Request, Response, Uri, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use local::Local;
-use hop::Switch;
 use request::{BadRequest, Target};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ pub struct Worker {
     drain: Drain,
     idle: Duration,
     metrics: WorkerMetrics,
-    access: AccessLog,
+    access: AccessWriter,
 }
 
 /// What a worker is made of.
@@ -80,7 +80,7 @@ pub struct Equipment {
     /// The worker's numbers.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
-    pub access: AccessLog,
+    pub access: AccessWriter,
 }
 
 impl Answer for Worker {
@@ -118,14 +118,38 @@ impl Worker {
     /// Equips a worker. To be called on its own thread.
     #[must_use]
     pub fn new(equipment: Equipment) -> Self {
-        let Equipment { snapshots, store, holds, drain, idle, metrics, access } = equipment;
+        let Equipment {
+            snapshots,
+            store,
+            holds,
+            drain,
+            idle,
+            metrics,
+            access,
+        } = equipment;
         let local = RefCell::new(Rc::new(Local::new(snapshots.load_full(), &metrics)));
-        Self { snapshots, local, store, pools: Pools::default(), holds, drain, idle, metrics, access }
+        Self {
+            snapshots,
+            local,
+            store,
+            pools: Pools::default(),
+            holds,
+            drain,
+            idle,
+            metrics,
+            access,
+        }
     }
 
     /// Housekeeping, about once a second.
     pub fn sweep(&self) {
         self.pools.sweep();
+        self.store.report();
+    }
+
+    /// Writes out log lines that wait for company. To be spawned once.
+    pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
+        self.access.flushing()
     }
 
     /// The snapshot in force, as this worker holds it.
@@ -147,7 +171,9 @@ impl Worker {
     ) -> Result<Outcome, ProxyError> {
         let (mut parts, incoming) = request.into_parts();
         let target = self.read(&mut parts, exchange)?;
-        if target.is_asterisk() || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent {
+        if target.is_asterisk()
+            || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
+        {
             return Ok(Outcome::Answered(reply::empty()));
         }
         parts.uri = self.find(&target, &parts, exchange)?;
@@ -173,11 +199,18 @@ impl Worker {
     }
 
     /// Which route is it for? Returns what to ask the upstream for: the path in the form that was matched.
-    fn find(&self, target: &Target, parts: &Parts, exchange: &mut Exchange) -> Result<Uri, ProxyError> {
+    fn find(
+        &self,
+        target: &Target,
+        parts: &Parts,
+        exchange: &mut Exchange,
+    ) -> Result<Uri, ProxyError> {
         let path = path::normalize(parts.uri.path()).map_err(BadRequest::from)?;
         let table = &exchange.local.snapshot.table;
         let host = host_key(target.host());
-        let route = table.find(&host, path.to_match(), &parts.method).ok_or(ProxyError::NoRoute)?;
+        let route = table
+            .find(&host, path.to_match(), &parts.method)
+            .ok_or(ProxyError::NoRoute)?;
         let onward = request::forward_target(&parts.uri, &path)?;
         exchange.matched(route);
         Ok(Uri::from(onward))
@@ -191,11 +224,17 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Option<(Instant, Places)>, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let Some(service) = exchange.service() else { return Ok(None) };
+        let Some(service) = exchange.service() else {
+            return Ok(None);
+        };
         if service.limits.is_empty() {
             return Ok(None);
         }
-        let caller = Caller { address: exchange.client, route: &service.name, fields: &parts.headers };
+        let caller = Caller {
+            address: exchange.client,
+            route: &service.name,
+            fields: &parts.headers,
+        };
         let plan = Plan::of(service, &caller)?;
         if plan.is_empty() {
             return Ok(None);
@@ -218,8 +257,14 @@ impl Worker {
                 exchange.delayed(delay);
                 let caps = local.snapshot.holds;
                 // Refused after having been charged: dropping the places gives them back.
-                let held = self.holds.enter(peer.address.ip(), caps).ok_or(ProxyError::TooManyHeld)?;
-                Ok(Some((asked + Duration::from_micros(delay), places.with(held))))
+                let held = self
+                    .holds
+                    .enter(peer.address.ip(), caps)
+                    .ok_or(ProxyError::TooManyHeld)?;
+                Ok(Some((
+                    asked + Duration::from_micros(delay),
+                    places.with(held),
+                )))
             }
         }
     }
@@ -253,11 +298,15 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Outcome, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let Some(service) = exchange.service() else { return Err(ProxyError::NoRoute) };
+        let Some(service) = exchange.service() else {
+            return Err(ProxyError::NoRoute);
+        };
         let servers = local.servers(service.upstream, &self.pools, &self.metrics);
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
-        let down = asked.then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
+        let down = asked
+            .then(|| parts.extensions.remove::<OnUpgrade>())
+            .flatten();
         let head = head(target, parts, down.is_some(), peer, exchange)?;
         let upload = Rc::clone(&exchange.upload);
         let body = RequestBody::new(incoming, self.idle, &upload);
@@ -275,8 +324,13 @@ impl Worker {
         };
         let status = answer.response.status();
         servers.metrics.answered(status.as_u16(), started.elapsed());
-        match (hop::switch(down.is_some(), status, answer.response.headers()), down) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => return Err(ProxyError::UnaskedUpgrade),
+        match (
+            hop::switch(down.is_some(), status, answer.response.headers()),
+            down,
+        ) {
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+                return Err(ProxyError::UnaskedUpgrade);
+            }
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
                 Ok(Outcome::Joined(join(answer, down)))
@@ -289,7 +343,11 @@ impl Worker {
     }
 
     fn turn_round(&self, answer: Answered) -> Response<Body> {
-        let Answered { response, connection, pool } = answer;
+        let Answered {
+            response,
+            connection,
+            pool,
+        } = answer;
         let (mut parts, incoming) = response.into_parts();
         hop::strip_response(&mut parts.headers);
         let mut response = Response::new(Body::upstream(incoming, self.idle, connection, &pool));
@@ -331,7 +389,11 @@ fn head(
         fields.insert(header::HOST, host.clone());
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
-    Ok(Head { method: parts.method, target: parts.uri, fields: parts.headers })
+    Ok(Head {
+        method: parts.method,
+        target: parts.uri,
+        fields: parts.headers,
+    })
 }
 
 /// Prepares a tunnel to an upstream that has agreed to it.
@@ -347,7 +409,12 @@ fn join(mut answer: Answered, down: OnUpgrade) -> Join {
 }
 
 impl Join {
-    fn begin(mut self, mut exchange: Box<Exchange>, peer: Rc<Peer>, idle: Duration) -> Response<Body> {
+    fn begin(
+        mut self,
+        mut exchange: Box<Exchange>,
+        peer: Rc<Peer>,
+        idle: Duration,
+    ) -> Response<Body> {
         exchange.upgraded();
         exchange.stamp(&mut self.response);
         upgrade::join(self.down, self.up, exchange, peer, idle);

@@ -14,7 +14,8 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The problem types that the RateLimit draft registers.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 /// What a refusal's body says of the limits: the one that is named, and all that refused.
 #[derive(Debug, Default)]
@@ -63,10 +64,18 @@ fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Vec
     };
     let mut body = Vec::with_capacity(384);
     // Names of limits and fields are tokens; nothing below needs escaping. Writing into a vector cannot fail.
-    let _ = write!(body, r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"#, status.as_u16());
+    let _ = write!(
+        body,
+        r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"#,
+        status.as_u16()
+    );
     let _ = write!(body, "{}", serde_json::Value::from(detail(error, violated)));
     if !violated.all.is_empty() {
-        let _ = write!(body, r#","violated-policies":["{}"]"#, violated.all.join("\",\""));
+        let _ = write!(
+            body,
+            r#","violated-policies":["{}"]"#,
+            violated.all.join("\",\"")
+        );
     }
     if let Some(wait) = error.retry_after() {
         let _ = write!(body, r#","retry_after_ms":{}"#, wait.div_ceil(1000).max(1));
@@ -83,16 +92,26 @@ fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
             let quota = format!("The limit \"{}\" allows {}.", limit.name, quota(limit));
             match wait {
                 Wait::Micros(wait) => format!("{quota} Try again in {}.", duration(*wait)),
-                Wait::Never => format!("{quota} This request costs more than the whole limit and can never pass."),
+                Wait::Never => format!(
+                    "{quota} This request costs more than the whole limit and can never pass."
+                ),
             }
         }
-        (ProxyError::MissingKey { field, .. }, _) => format!("The request needs the field {field}."),
-        (ProxyError::TooManyHeld, _) => "Too many requests are waiting. Try again shortly.".to_owned(),
-        (ProxyError::StoreDown, _) => "Limits cannot be checked at the moment. Try again shortly.".to_owned(),
+        (ProxyError::MissingKey { field, .. }, _) => {
+            format!("The request needs the field {field}.")
+        }
+        (ProxyError::TooManyHeld, _) => {
+            "Too many requests are waiting. Try again shortly.".to_owned()
+        }
+        (ProxyError::StoreDown, _) => {
+            "Limits cannot be checked at the moment. Try again shortly.".to_owned()
+        }
         (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
         (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
         (ProxyError::Connect(_), _) => "The upstream cannot be reached.".to_owned(),
-        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => "The upstream gave no valid answer.".to_owned(),
+        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => {
+            "The upstream gave no valid answer.".to_owned()
+        }
         (ProxyError::UpstreamTimeout(_), _) => "The upstream did not answer in time.".to_owned(),
         (other, _) => {
             let mut text = other.to_string();

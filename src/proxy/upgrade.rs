@@ -16,7 +16,13 @@ const HAND_OVER: Duration = Duration::from_secs(10);
 
 /// Joins both sides in a task of its own. The exchange ends with the tunnel; the peer's connection counts as open as
 /// long.
-pub fn join(down: OnUpgrade, up: OnUpgrade, mut exchange: Box<Exchange>, peer: Rc<Peer>, idle: Duration) {
+pub fn join(
+    down: OnUpgrade,
+    up: OnUpgrade,
+    mut exchange: Box<Exchange>,
+    peer: Rc<Peer>,
+    idle: Duration,
+) {
     tokio::task::spawn_local(async move {
         let handed_over = timeout(HAND_OVER, async { tokio::try_join!(down, up) }).await;
         let Ok(Ok((down, up))) = handed_over else {
@@ -42,7 +48,10 @@ where
     let (down_read, down_write) = tokio::io::split(down);
     let (up_read, up_write) = tokio::io::split(up);
     let both = async {
-        tokio::join!(copy(down_read, up_write, &last, &received), copy(up_read, down_write, &last, &sent));
+        tokio::join!(
+            copy(down_read, up_write, &last, &received),
+            copy(up_read, down_write, &last, &sent)
+        );
     };
     let idled = async {
         while last.get() + idle > Instant::now() {
@@ -56,8 +65,12 @@ where
     (received.get(), sent.get())
 }
 
-async fn copy<R, W>(mut from: R, mut to: W, last: &std::cell::Cell<Instant>, count: &std::cell::Cell<u64>)
-where
+async fn copy<R, W>(
+    mut from: R,
+    mut to: W,
+    last: &std::cell::Cell<Instant>,
+    count: &std::cell::Cell<u64>,
+) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {

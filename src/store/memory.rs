@@ -127,7 +127,7 @@ impl MemoryStore {
             }
         }
         drop(guards);
-        Ok(Decided::of(now, checks, measured))
+        Ok(Decided::of(checks, now, measured))
     }
 
     /// Gives back what `ticket` was charged, as far as nobody counts on it.
