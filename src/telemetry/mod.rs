@@ -1,5 +1,7 @@
 //! What is seen from outside: metrics, the access log, the diagnostic log.
 
+pub mod metrics;
+
 /// How much is said, and in which form. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
