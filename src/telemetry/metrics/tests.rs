@@ -5,7 +5,7 @@ use http::Method;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Everything a strict reader checks: types before samples, families in one piece, no sample twice, histograms that add up.
+/// What a strict reader checks: types before samples, families in one piece, names that fit, no sample twice.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut families = BTreeSet::new();
