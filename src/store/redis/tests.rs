@@ -1,0 +1,2 @@
+//! Against real servers.
+pub(super) mod support;
