@@ -35,6 +35,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+/// More would be no deadline.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -59,6 +62,8 @@ struct Shared {
     woken: Cell<bool>,
     /// Lanes at work.
     busy: Cell<usize>,
+    /// Lanes that have a connection.
+    serving: Cell<usize>,
     /// A lane has nothing left to do.
     quiet: Notify,
 }
@@ -80,7 +85,7 @@ impl RedisStore {
     pub fn new(target: &RedisTarget, settings: &Settings) -> Self {
         let shared = Rc::new(Shared {
             target: target.clone(),
-            timeout: settings.timeout,
+            timeout: settings.timeout.min(LONGEST),
             prefix: settings.prefix.clone(),
             connections: Connections::new(target),
             health: Health::new(),
@@ -91,6 +96,7 @@ impl RedisStore {
             work: Notify::new(),
             woken: Cell::new(false),
             busy: Cell::new(0),
+            serving: Cell::new(0),
             quiet: Notify::new(),
         });
         let mut tasks = vec![tokio::task::spawn_local(health::watch(shared.clone()))];

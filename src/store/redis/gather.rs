@@ -8,6 +8,7 @@
 //! deadline is that of its oldest decision, and whoever waits behind it came later.
 
 use super::Shared;
+use super::pool::Connection;
 use super::question::{self, Question};
 use super::reply::{self, Told, Wrong};
 use crate::clock::Timestamp;
@@ -66,39 +67,46 @@ impl Shared {
             return;
         };
         let taken = timeout_at(oldest + self.timeout, self.connections.take()).await;
+        let taken = taken.unwrap_or_else(|_| {
+            let reason = format!("no connection within {:?}", self.timeout);
+            Err(StoreError::Unreachable(reason.into()))
+        });
         let mut connection = match taken {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return self.fall(era, &error),
-            Err(_) => {
-                let reason = format!("no connection within {:?}", self.timeout);
-                return self.fall(era, &StoreError::Unreachable(reason.into()));
-            }
+            Ok(connection) => connection,
+            // The other lane has one, so Redis is there; that lane takes what waits.
+            Err(_) if self.serving.get() > 0 => return,
+            Err(error) => return self.fall(era, &error),
         };
+        self.serving.set(self.serving.get() + 1);
+        if let Err(error) = self.serve_with(&mut connection).await {
+            connection.condemn();
+            self.fall(era, &error);
+        }
+        self.serving.set(self.serving.get() - 1);
+    }
+
+    /// Call after call until nothing waits, or one fails.
+    async fn serve_with(&self, connection: &mut Connection) -> Result<(), StoreError> {
         loop {
             let (decisions, refunds) = (self.next_decisions(), self.next_refunds());
             if decisions.is_empty() && refunds.is_empty() {
-                return;
+                return Ok(());
             }
             let mut done = Ok(());
             if !decisions.is_empty() {
-                done = self.decide_all(&mut connection, decisions).await;
+                done = self.decide_all(connection, decisions).await;
             }
-            if !refunds.is_empty() {
-                done = match done {
-                    Ok(()) => self.refund_all(&mut connection, refunds).await,
-                    failed => {
-                        self.stats.refunds_lost.add(refunds.len() as u64);
-                        failed
-                    }
-                };
+            if !refunds.is_empty() && done.is_ok() {
+                done = self.refund_all(connection, refunds).await;
+            } else {
+                self.stats.refunds_lost.add(refunds.len() as u64);
             }
             if let Err(error) = done {
                 self.stats.failures.add(1);
                 if matches!(error, StoreError::Timeout { .. }) {
                     self.stats.timeouts.add(1);
                 }
-                connection.condemn();
-                return self.fall(era, &error);
+                return Err(error);
             }
         }
     }
@@ -118,7 +126,10 @@ impl Shared {
         let mut waiting = self.decisions.borrow_mut();
         let mut batch: Vec<Asked> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
         let mut limits = 0;
-        let too_old = (!waiting.is_empty()).then(|| Instant::now() - self.timeout / 4 * 3);
+        let too_old = match waiting.is_empty() {
+            true => None,
+            false => Instant::now().checked_sub(self.timeout / 4 * 3),
+        };
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_DECISIONS
                 && (batch.is_empty() || limits + next.question.limits() <= MOST_LIMITS)
@@ -157,7 +168,7 @@ impl Shared {
     /// One call for all of `batch`; each is told its own answer, or all of them what went wrong.
     async fn decide_all(
         &self,
-        connection: &mut super::pool::Connection,
+        connection: &mut Connection,
         batch: Vec<Asked>,
     ) -> Result<(), StoreError> {
         let Some(first) = batch.first() else {
@@ -204,7 +215,7 @@ impl Shared {
     /// One call for all of `batch`. Nobody waits for it, and one that fails is not made again: it may have been done.
     async fn refund_all(
         &self,
-        connection: &mut super::pool::Connection,
+        connection: &mut Connection,
         batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
         let many = batch.len() as u64;

@@ -10,12 +10,12 @@ use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// Connections of one worker, and so calls it has under way.
 pub(super) const CONNECTIONS: u32 = 2;
@@ -23,6 +23,9 @@ pub(super) const CONNECTIONS: u32 = 2;
 /// Longest a connection may take to be made, scripts loaded. Also how long a probe of a stalled server lasts, so well
 /// below the two seconds within which limits are to be shared again.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// Least time between a failure to connect and the next attempt.
+const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
 /// A partition leaves no trace on an idle connection but these going unanswered.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -87,7 +90,13 @@ pub(super) struct Signals {
     pub(super) lost: Notify,
     /// One could not be made.
     failed: Notify,
-    why: Mutex<Option<StoreError>>,
+    why: Mutex<Option<(Instant, StoreError)>>,
+}
+
+impl Signals {
+    fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Makes connections for bb8.
@@ -134,17 +143,18 @@ impl ManageConnection for Manager {
     type Error = StoreError;
 
     async fn connect(&self) -> Result<Connection, StoreError> {
+        // bb8 tries again whenever somebody asks; a server that turns us away is not asked at that rate.
+        let last = self.signals.last_failure().as_ref().map(|(at, _)| *at);
+        if let Some(last) = last {
+            sleep_until(last + KNOCK_EVERY).await;
+        }
         let made = timeout(CONNECT_WITHIN, self.open())
             .await
             .unwrap_or(Err(StoreError::Timeout {
                 after: CONNECT_WITHIN,
             }));
         if let Err(error) = &made {
-            *self
-                .signals
-                .why
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+            *self.signals.last_failure() = Some((Instant::now(), error.clone()));
             self.signals.failed.notify_waiters();
         }
         made
@@ -220,8 +230,8 @@ impl Connections {
                     }
                 },
                 () = failed => {
-                    let why = self.signals.why.lock().unwrap_or_else(PoisonError::into_inner);
-                    return Err(why.clone().unwrap_or(StoreError::Down));
+                    let why = self.signals.last_failure();
+                    return Err(why.as_ref().map_or(StoreError::Down, |(_, why)| why.clone()));
                 }
             }
         }

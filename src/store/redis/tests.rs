@@ -1,2 +1,7 @@
-//! Against real servers.
+//! Against real servers: each test starts its own.
+
+mod behaviour;
+mod figures;
+mod outage;
 pub(super) mod support;
+mod twins;
