@@ -89,7 +89,10 @@ impl Shared {
         self.stats.set_up(false);
         self.stats.falls.add(1);
         if AWAY.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!("{} is away, limits do as their on_down says: {why}", self.target);
+            tracing::warn!(
+                "{} is away, limits do as their on_down says: {why}",
+                self.target
+            );
         } else {
             tracing::debug!("{} is away for one more worker: {why}", self.target);
         }

@@ -27,10 +27,10 @@ pub(super) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
     text.into_bytes().into()
 }
 
-/// The key that a probe counts on, which no limit has.
+/// The key that a probe counts on, up to its closing brace. No limit has it: it has no kind.
 #[must_use]
 pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
-    format!("{prefix}:{VERSION}:probe").into_bytes()
+    format!("{prefix}:{VERSION}:probe:{{").into_bytes()
 }
 
 #[cfg(test)]

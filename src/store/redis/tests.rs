@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod figures;
+mod model;
 mod outage;
 pub(super) mod support;
 mod twins;

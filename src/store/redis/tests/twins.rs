@@ -1,15 +1,15 @@
 //! Every script against the pure functions: random histories, replies and stored bytes equal after every step.
 
+use super::model::Model;
 use super::support::{Server, fixed_window, leaky_bucket, limit, token_bucket};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measured, Wait};
-use crate::limit::{Change, Limit, Refunded, State, Ticket};
+use crate::limit::{Limit, Rule, Ticket};
 use crate::store::batch::{Check, Measurements};
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::{layout, reply};
 use bb8_redis::redis::{Cmd, Value, cmd};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Life that an injected clock adds, in milliseconds, and how much of it a slow test may use up.
@@ -50,55 +50,6 @@ fn editions() -> Vec<Vec<Arc<Limit>>> {
     ]
 }
 
-/// What the store should be, by the pure functions.
-#[derive(Default)]
-struct Model {
-    stored: HashMap<Vec<u8>, (Vec<u8>, u64)>,
-}
-
-impl Model {
-    fn state(&self, key: &[u8], limit: &Limit) -> Option<State> {
-        let (bytes, _) = self.stored.get(key)?;
-        State::decode(&limit.rule, bytes)
-    }
-
-    fn keep(&mut self, key: &[u8], now: Timestamp, change: Change) {
-        let life = change.ends.since(now).div_ceil(1000);
-        assert!(life > 0, "a state that is stored matters");
-        let bytes = change.state.encode().to_vec();
-        self.stored.insert(key.to_vec(), (bytes, life));
-    }
-
-    fn decide(&mut self, now: Timestamp, checks: &[(Vec<u8>, Arc<Limit>, Cost)]) -> Measurements {
-        let checked: Vec<(Measured, Option<Change>)> = checks
-            .iter()
-            .map(|(key, limit, cost)| limit.rule.check(self.state(key, limit), now, *cost))
-            .collect();
-        let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);
-        let charged = checked.iter().all(|(measured, _)| admitted(measured));
-        for ((key, ..), (measured, change)) in checks.iter().zip(&checked) {
-            if let Some(change) = change.filter(|_| charged || !admitted(measured)) {
-                self.keep(key, now, change);
-            }
-        }
-        checked.into_iter().map(|(measured, _)| measured).collect()
-    }
-
-    fn refund(&mut self, now: Timestamp, key: &[u8], limit: &Limit, ticket: Ticket) -> u8 {
-        match limit.rule.refund(self.state(key, limit), now, ticket) {
-            Refunded::Nothing => 0,
-            Refunded::Left(change) => {
-                self.keep(key, now, change);
-                1
-            }
-            Refunded::Gone => {
-                self.stored.remove(key);
-                2
-            }
-        }
-    }
-}
-
 /// What a command should answer.
 enum Expected {
     Decided(Timestamp, Vec<Measurements>),
@@ -108,13 +59,23 @@ enum Expected {
     Anything,
 }
 
+/// A charge that may be given back.
+#[derive(Clone)]
+struct Granted {
+    key: Vec<u8>,
+    who: Vec<u8>,
+    name: usize,
+    limit: Arc<Limit>,
+    ticket: Ticket,
+}
+
 struct History {
     random: fastrand::Rng,
     editions: Vec<Vec<Arc<Limit>>>,
     current: Vec<usize>,
     now: u64,
     model: Model,
-    tickets: Vec<(Vec<u8>, Vec<u8>, usize, Arc<Limit>, Ticket)>,
+    tickets: Vec<Granted>,
     commands: Vec<Cmd>,
     expected: Vec<Expected>,
 }
@@ -156,8 +117,8 @@ impl History {
             self.current[name] = self.random.usize(..self.editions[name].len());
         }
         match self.random.u8(..) {
-            0..=5 => self.meddle(),
-            6..=60 if !self.tickets.is_empty() => self.refund(),
+            0..=7 => self.meddle(),
+            8..=60 if !self.tickets.is_empty() => self.refund(),
             _ => self.decide(),
         }
     }
@@ -182,7 +143,7 @@ impl History {
             for name in names {
                 let (limit, who, prefix, key) = self.place(name);
                 let most = match self.random.u8(..4) {
-                    0 => u32::try_from(limit.rate.count.get().min(200)).unwrap() + 3,
+                    0 => limit.rate.count.get().min(200) + 3,
                     _ => 3,
                 };
                 let cost = Cost::new(self.random.u32(..=most));
@@ -203,8 +164,13 @@ impl History {
             if measured.iter().all(|m| m.wait == Wait::Micros(0)) {
                 for ((key, limit, cost, who, name), measured) in checks.iter().zip(&measured) {
                     let ticket = limit.rule.ticket(now, *measured, *cost);
-                    let held = (key.clone(), who.clone(), *name, limit.clone(), ticket);
-                    self.tickets.push(held);
+                    self.tickets.push(Granted {
+                        key: key.clone(),
+                        who: who.clone(),
+                        name: *name,
+                        limit: limit.clone(),
+                        ticket,
+                    });
                 }
             }
             questions.push(question);
@@ -226,15 +192,22 @@ impl History {
             else {
                 break;
             };
-            let (key, who, name, granted, ticket) = match self.random.bool() {
+            let granted = match self.random.bool() {
                 true => self.tickets.swap_remove(index),
                 false => self.tickets[index].clone(),
             };
             // The limit may have been edited since; a window of another length has another key.
+            let Granted {
+                key,
+                who,
+                name,
+                limit,
+                ticket,
+            } = granted;
             let present = self.editions[name][self.current[name]].clone();
-            let limit = match present.id == granted.id {
+            let limit = match present.id == limit.id {
                 true => present,
-                false => granted,
+                false => limit,
             };
             let Some(block) = question::refund_block(&limit, ticket) else {
                 assert_eq!(self.model.refund(now, &key, &limit, ticket), 0);
@@ -257,19 +230,30 @@ impl History {
     /// Somebody else writes, or the server forgets.
     fn meddle(&mut self) {
         let name = self.random.usize(..self.editions.len());
-        let (.., key) = self.place(name);
-        if self.random.bool() {
+        let (limit, .., key) = self.place(name);
+        if self.random.u8(..4) == 0 {
             let mut command = cmd("DEL");
             command.arg(&key);
             self.ask(command, Expected::Anything);
             self.model.stored.remove(&key);
             return;
         }
+        let bytes = match self.random.bool() {
+            true => self.garbage(),
+            false => self.nearly(&key, &limit),
+        };
+        let mut command = cmd("SET");
+        command.arg(&key).arg(&bytes);
+        self.ask(command, Expected::Anything);
+        self.model.stored.insert(key, (bytes, u64::MAX));
+    }
+
+    fn garbage(&mut self) -> Vec<u8> {
         let now = self.now as f64;
         let first = [
             f64::NAN,
             -1.0,
-            0.5 + now,
+            now + 5_000_000.5,
             now + 5_000_000.0,
             now - 5.0,
             1e300,
@@ -281,10 +265,25 @@ impl History {
         bytes.extend_from_slice(&[0, 1, 7, 10, u32::MAX][self.random.usize(..5)].to_be_bytes());
         bytes.push(0);
         bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 17][self.random.usize(..9)]);
-        let mut command = cmd("SET");
-        command.arg(&key).arg(&bytes);
-        self.ask(command, Expected::Anything);
-        self.model.stored.insert(key, (bytes, u64::MAX));
+        bytes
+    }
+
+    /// A fraction beside the possible: of what is stored, or of the limit's brim.
+    fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
+        let (interval, brim) = match &limit.rule {
+            Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
+            Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
+            Rule::FixedWindow(_) => return self.garbage(),
+        };
+        let mut bytes = match self.model.stored.get(key) {
+            Some((bytes, _)) if bytes.len() >= 8 && self.random.bool() => bytes[..8].to_vec(),
+            _ => ((self.now + brim.whole) as f64).to_be_bytes().to_vec(),
+        };
+        let den = interval.den.get();
+        let part = [brim.part, brim.part + 1, 1, den, den + 1][self.random.usize(..5)];
+        bytes.extend_from_slice(&part.to_be_bytes());
+        bytes.extend_from_slice(&den.to_be_bytes());
+        bytes
     }
 
     fn look(&mut self, touched: Vec<Vec<u8>>) {
@@ -346,7 +345,10 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     };
     let server = Server::start();
     let mut client = server.client();
-    for script in [&crate::store::redis::script::DECIDE, &crate::store::redis::script::REFUND] {
+    for script in [
+        &crate::store::redis::script::DECIDE,
+        &crate::store::redis::script::REFUND,
+    ] {
         client.many(vec![script.load()]);
     }
     let mut history = History::new(seed);
