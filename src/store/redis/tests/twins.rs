@@ -209,6 +209,11 @@ impl History {
                 true => present,
                 false => limit,
             };
+            // Spoils come before the call, and so before its first refund.
+            if questions.is_empty() && self.random.u8(..8) == 0 {
+                let bytes = self.nearly(&key, &limit);
+                self.put(key.clone(), bytes);
+            }
             let Some(block) = question::refund_block(&limit, ticket) else {
                 assert_eq!(self.model.refund(now, &key, &limit, ticket), 0);
                 continue;
@@ -242,6 +247,10 @@ impl History {
             true => self.garbage(),
             false => self.nearly(&key, &limit),
         };
+        self.put(key, bytes);
+    }
+
+    fn put(&mut self, key: Vec<u8>, bytes: Vec<u8>) {
         let mut command = cmd("SET");
         command.arg(&key).arg(&bytes);
         self.ask(command, Expected::Anything);
@@ -275,14 +284,18 @@ impl History {
             Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
             Rule::FixedWindow(_) => return self.garbage(),
         };
-        let mut bytes = match self.model.stored.get(key) {
-            Some((bytes, _)) if bytes.len() >= 8 && self.random.bool() => bytes[..8].to_vec(),
-            _ => ((self.now + brim.whole) as f64).to_be_bytes().to_vec(),
+        let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
+            Some(Some(at)) if self.random.bool() => f64::from_be_bytes(at.try_into().unwrap()),
+            _ => (self.now + brim.whole) as f64,
         };
-        let den = interval.den.get();
-        let part = [brim.part, brim.part + 1, 1, den, den + 1][self.random.usize(..5)];
+        let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
+        let own = interval.den.get();
+        let den = [own, own, own, own + 4][self.random.usize(..4)];
+        let part = [0, brim.part, brim.part + 1, 1, own, own + 1][self.random.usize(..6)];
+        let mut bytes = at.to_be_bytes().to_vec();
         bytes.extend_from_slice(&part.to_be_bytes());
         bytes.extend_from_slice(&den.to_be_bytes());
+        bytes.truncate([8, 16, 16, 16][self.random.usize(..4)]);
         bytes
     }
 
