@@ -6,6 +6,7 @@ pub mod config;
 pub mod key;
 pub mod limit;
 pub mod listen;
+pub mod proxy;
 pub mod route;
 pub mod snapshot;
 pub mod store;

@@ -1,0 +1,6 @@
+//! The request path: pure functions over heads.
+
+pub mod forwarded;
+pub mod hop;
+pub mod request;
+pub mod trailers;
