@@ -5,6 +5,7 @@ mod worker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
+use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled};
 use crate::listen::accept::{Seat, accept};
 use crate::listen::socket;
@@ -72,7 +73,6 @@ pub fn run(compiled: Compiled, file: Option<PathBuf>) -> Result<(), StartError> 
 
 struct Gateway {
     boot: Boot,
-    shared: Shared,
     switch: DrainSwitch,
     readiness: Readiness,
     workers: Vec<WorkerThread>,
@@ -83,7 +83,13 @@ struct Gateway {
 
 impl Gateway {
     async fn start(compiled: Compiled, file: Option<PathBuf>) -> Result<Self, StartError> {
-        let Compiled { boot, snapshot, .. } = compiled;
+        let Compiled {
+            boot,
+            mut snapshot,
+            outline,
+            ..
+        } = compiled;
+        snapshot.generation = 1;
         let signals = Signals::install()?;
         let listeners = bind_all(&boot.listen.addresses)?;
         let admin = boot
@@ -121,12 +127,11 @@ impl Gateway {
         let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness)?;
         tokio::spawn(sweep(shared.clone()));
-        let reload = start_reload(file, &boot, &shared);
+        let reload = start_reload(file, &boot, outline, &shared);
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
         readiness.set(Phase::Ready);
         Ok(Self {
             boot,
-            shared,
             switch,
             readiness,
             workers,
@@ -228,11 +233,17 @@ fn start_admin(
 }
 
 /// Watches the file, if there is one.
-fn start_reload(file: Option<PathBuf>, boot: &Boot, shared: &Shared) -> reload::Trigger {
+fn start_reload(
+    file: Option<PathBuf>,
+    boot: &Boot,
+    outline: Arc<Outline>,
+    shared: &Shared,
+) -> reload::Trigger {
     let (trigger, pulled) = reload::trigger();
     let Some(file) = file else { return trigger };
     let install = Install {
         boot: boot.clone(),
+        outline,
         shared: shared.clone(),
     };
     tokio::spawn(Watcher::new(file, pulled).run(install));
@@ -242,24 +253,27 @@ fn start_reload(file: Option<PathBuf>, boot: &Boot, shared: &Shared) -> reload::
 /// Puts a new file in force.
 struct Install {
     boot: Boot,
+    outline: Arc<Outline>,
     shared: Shared,
 }
 
 impl reload::Apply for Install {
     async fn apply(&mut self, compiled: Compiled) {
         let Compiled {
-            boot, mut snapshot, ..
+            mut snapshot,
+            outline,
+            ..
         } = compiled;
-        let now = self.shared.snapshots.load_full();
-        snapshot.generation = now.generation + 1;
+        let generation = self.shared.snapshots.load().generation + 1;
+        snapshot.generation = generation;
         if let Err(error) = start_demo(&snapshot).await {
             tracing::warn!("the demo upstream cannot start: {error}");
         }
-        let changes = crate::config::diff(&self.boot, &now, &boot, &snapshot);
-        let generation = snapshot.generation;
+        let changes = diff(&self.outline, &outline, &self.boot);
+        self.outline = outline;
         self.shared.snapshots.store(Arc::new(snapshot));
         self.shared.metrics.reloaded(generation);
-        tracing::info!("reloaded: generation {generation}");
+        tracing::info!("reloaded: generation {generation} is in force");
         for change in changes {
             tracing::info!("  {change}");
         }

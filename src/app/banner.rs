@@ -1,6 +1,7 @@
 //! What a person is told at the start: where it listens, what it limits, and what to try.
 
 use crate::config::Boot;
+use crate::config::describe::rate_as_written;
 use crate::limit::{Limit, Rule};
 use crate::snapshot::Snapshot;
 use crate::store::Source;
@@ -85,7 +86,7 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
 }
 
 fn meaning(limit: &Limit) -> String {
-    let rate = crate::config::write_rate(limit.rate);
+    let rate = rate_as_written(limit.rate);
     match &limit.rule {
         Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
         Rule::LeakyBucket(rule) if rule.queue > 0 => {

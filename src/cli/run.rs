@@ -1,6 +1,7 @@
 //! `tollgate run`: reads the file, or makes one of the flags, and runs the gateway.
 
 use super::{BAD, GOOD, RunArgs, find_file, no_file, tell};
+use crate::config::render::Colour;
 use crate::config::{self, Compiled};
 use crate::{app, telemetry};
 use std::path::PathBuf;
@@ -41,13 +42,13 @@ fn load(args: RunArgs) -> Option<(Compiled, Option<PathBuf>)> {
     };
     match loaded {
         Ok(compiled) => {
-            for warning in &compiled.warnings {
-                tell(&warning.to_string());
+            if !compiled.warnings.is_empty() {
+                tell(compiled.report().human(Colour::of_stderr()).trim_end());
             }
             Some((compiled, file))
         }
         Err(report) => {
-            tell(report.to_string().trim_end());
+            tell(report.human(Colour::of_stderr()).trim_end());
             None
         }
     }

@@ -93,8 +93,8 @@ impl Metrics {
     }
 
     /// A new key found the memory store full and was counted on its limit's common key.
-    pub fn memory_overflowed(&self) {
-        self.memory.overflows.add(1);
+    pub fn memory_overflowed(&self, keys: u64) {
+        self.memory.overflows.add(keys);
     }
 
     /// The first configuration is in force.
