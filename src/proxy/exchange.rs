@@ -169,6 +169,10 @@ impl Exchange {
         self.status = error.status().as_u16();
         self.reason = error.reason();
         self.retry_after = error.retry_after();
+        if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
+            // Charged for a wait that was not waited out, and given back.
+            self.delayed = 0;
+        }
         if let ProxyError::Limited { limit, .. } | ProxyError::MissingKey { limit, .. } = error {
             self.limit = Some((**limit).into());
         }
@@ -205,7 +209,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        // Decided in Redis' place, the numbers would be those of this gateway alone: better none than wrong ones.
+        // Nobody counted: no number is better than a guessed one.
         let Some(decided) = &admission.decided else {
             return;
         };
