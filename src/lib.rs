@@ -1,4 +1,4 @@
-//! Tollgate: a reverse-proxy gateway with built-in distributed rate limiting.
+#![doc = include_str!("README.md")]
 
 pub mod admin;
 pub mod app;
