@@ -1,13 +1,17 @@
-//! Tollgate: a reverse-proxy gateway with built-in distributed rate limiting.
+#![doc = include_str!("README.md")]
 
 pub mod admin;
+pub mod app;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod key;
 pub mod limit;
 pub mod listen;
 pub mod proxy;
+pub mod reload;
 pub mod route;
+pub mod shutdown;
 pub mod snapshot;
 pub mod store;
 pub mod telemetry;

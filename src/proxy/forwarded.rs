@@ -43,23 +43,28 @@ impl Line {
         self.0.extend_from_slice(text);
     }
 
-    /// By hand for IPv4, which costs a fifth of the standard formatting and happens twice for each request.
+    /// By hand for IPv4: the standard formatting takes five times as long, and this happens thrice for each request.
     fn address(&mut self, address: IpAddr) {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => {
-                for (index, octet) in v4.octets().into_iter().enumerate() {
-                    if index > 0 {
-                        self.text(b".");
-                    }
-                    let digits =
-                        [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
-                    let zeros = usize::from(octet < 100) + usize::from(octet < 10);
-                    self.text(&digits[zeros..]);
-                }
-            }
+        let v4 = match address.to_canonical() {
+            IpAddr::V4(v4) => v4,
             // Writing into memory cannot fail.
-            IpAddr::V6(v6) => drop(write!(self, "{v6}")),
+            IpAddr::V6(v6) => {
+                let _ = write!(self, "{v6}");
+                return;
+            }
+        };
+        let mut text = [b'.'; 16];
+        let mut length = 0;
+        for octet in v4.octets() {
+            let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+            let zeros = usize::from(octet < 100) + usize::from(octet < 10);
+            for digit in &digits[zeros..] {
+                text[length] = *digit;
+                length += 1;
+            }
+            length += 1;
         }
+        self.text(&text[..length - 1]);
     }
 }
 
@@ -253,16 +258,20 @@ fn read_for(element: &[u8]) -> Option<IpAddr> {
     })
 }
 
-/// An address with or without port, brackets and zone.
+/// An address with or without port, brackets and zone: what [`Trust`](crate::key::client_ip::Trust) reads as one.
 fn read_address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?.trim();
     let plain = text.parse::<IpAddr>().ok();
     let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
-    let bracketed = || {
-        let inside = text.strip_prefix('[')?.split_once(']')?.0;
-        Some(IpAddr::V6(inside.parse::<Ipv6Addr>().ok()?))
+    let scoped = || {
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let inside = bracketed.map_or(text, |(inside, _)| inside);
+        let address = inside
+            .split_once('%')
+            .map_or(inside, |(address, _)| address);
+        address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
     };
-    plain.or_else(with_port).or_else(bracketed)
+    plain.or_else(with_port).or_else(scoped)
 }
 
 /// Has this request passed here too often? Then it runs in a circle, and 508 ends it.

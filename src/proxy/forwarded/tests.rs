@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::key::client_ip::Trust;
+use proptest::prelude::*;
 
 fn fields(lines: &[(&str, &str)]) -> HeaderMap {
     let mut fields = HeaderMap::new();
@@ -238,4 +239,60 @@ fn hops_are_counted_for_trace_and_options() {
         count_hop(&Method::OPTIONS, &mut HeaderMap::new()),
         Hops::Left
     );
+}
+
+#[test]
+fn addresses_are_written_like_everywhere() {
+    for text in [
+        "0.0.0.0",
+        "255.255.255.255",
+        "1.20.103.9",
+        "10.0.100.200",
+        "2001:db8::1",
+        "::",
+    ] {
+        let mut line = Line::default();
+        line.address(text.parse().unwrap());
+        assert_eq!(str::from_utf8(&line.0).unwrap(), text);
+    }
+}
+
+fn chain() -> impl Strategy<Value = Vec<String>> {
+    let entry = prop_oneof![
+        Just("10.0.0.7"),
+        Just("203.0.113.9"),
+        Just("[2001:db8::1]:80"),
+        Just("fe80::1%eth0"),
+        Just("\"[::1]\""),
+        Just("unknown"),
+        Just(""),
+        Just("a\"b"),
+        Just("::ffff:10.0.0.8"),
+        Just(" 10.0.0.9:1 "),
+    ];
+    let line = proptest::collection::vec(entry, 0..5);
+    proptest::collection::vec(line.prop_map(|entries| entries.join(",")), 0..3)
+}
+
+proptest! {
+    #[test]
+    fn the_next_gateway_agrees_whatever_was_sent(
+        chain in chain(), forwarded: bool, noise in "[ -~]{0,40}", prefix in "(for=|For=|by=1;for=)"
+    ) {
+        let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]);
+        let name = if forwarded { "forwarded" } else { "x-forwarded-for" };
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        for line in chain {
+            let elements: Vec<String> = line.split(',').map(|entry| format!("{prefix}{entry}")).collect();
+            lines.push((name, if forwarded { elements.join(",") } else { line }));
+        }
+        lines.push(("via", noise.clone()));
+        let sent: Vec<(&str, &str)> = lines.iter().map(|(name, line)| (*name, line.as_str())).collect();
+        let here = trust.client("10.0.0.1".parse().unwrap(), &fields(&sent));
+        let onward = announced("10.0.0.1", "a", &sent);
+        prop_assert_eq!(trust.client("10.0.0.2".parse().unwrap(), &onward), here);
+        let _ = is_loop(&onward);
+        // Noise in the chains themselves may break them, and nothing else.
+        announced("10.0.0.1", "a", &[("forwarded", &noise), ("x-forwarded-for", &noise)]);
+    }
 }
