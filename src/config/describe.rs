@@ -103,7 +103,7 @@ fn per(by: &KeyTemplate) -> String {
 }
 
 fn without(by: &KeyTemplate) -> Option<&'static str> {
-    by.can_be_absent().then(|| match by.missing {
+    by.can_be_absent().then_some(match by.missing {
         Missing::Refuse => "401 without one",
         Missing::Ip => "by client address without one",
         Missing::Skip => "not limited without one",

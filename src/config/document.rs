@@ -87,30 +87,53 @@ pub(super) struct Document {
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) routes: Vec<Route>,
-    /// Parts of the file could not be read, so what seems absent may be there.
+    /// Parts of the file could not be read, or stand under a misspelt name, so what seems absent may be there.
     pub(super) torn: bool,
     /// Nothing at all is written.
     pub(super) empty: bool,
 }
 
+/// After so many mistakes the rest of the file is not looked at: nobody reads more, and each takes time.
+const ENOUGH: usize = 1_000;
+
 /// Reads `source` and adds every mistake of form to `found`.
 pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
     let (root, errors) = DeTable::parse_recoverable(source.text());
+    let unreadable = syntax::report(source, root.get_ref(), &errors, found);
+    let slips = found.len();
     let mut document = Document {
-        torn: syntax::report(source, root.get_ref(), &errors, found),
+        torn: !unreadable.is_empty(),
         empty: root.get_ref().is_empty(),
         ..Document::default()
     };
     for (key, value) in root.get_ref() {
+        if found.len() > ENOUGH {
+            break;
+        }
         let (name, span) = (key.get_ref().as_ref(), key.span());
         match TABLES.iter().find(|table| table.name == name) {
-            None => found.push(unknown_table(name, &span, value.get_ref())),
+            None => {
+                document.torn |= nearest(name, TABLES.iter().map(|table| table.name)).is_some();
+                found.push(unknown_table(name, &span, value.get_ref()));
+            }
             Some(vocabulary) => {
                 let value = (value.get_ref(), value.span());
                 section(source, &mut document, vocabulary, &span, value, found);
             }
         }
     }
+    let echo = |diagnostic: &Diagnostic| {
+        let start = diagnostic
+            .primary
+            .as_ref()
+            .map_or(usize::MAX, |label| label.span.start);
+        unreadable.iter().any(|torn| torn.contains(&start))
+    };
+    let mut seen = 0;
+    found.retain(|diagnostic| {
+        seen += 1;
+        seen <= slips || !echo(diagnostic)
+    });
     document
 }
 
@@ -129,6 +152,9 @@ fn section(
     };
     if vocabulary.named {
         for (name, entry) in table {
+            if found.len() > ENOUGH {
+                break;
+            }
             let at = At::new(name.get_ref().to_string(), name.span());
             let DeValue::Table(fields) = entry.get_ref() else {
                 found.push(misplaced(vocabulary, &at, entry.get_ref()));

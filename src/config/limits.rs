@@ -3,6 +3,7 @@
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Algorithm, Limit, Over};
 use super::source::{At, Span};
+use super::suggest::all_of;
 use super::value::{quoted, show_rate, show_span};
 use crate::key::{KeyTemplate, Missing, Part};
 use crate::limit::fixed_window::FixedWindow;
@@ -178,32 +179,8 @@ fn contradictions(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnos
         }
         found.push(diagnostic);
     } else {
-        for (key, span) in [queue, max_wait].into_iter().flatten() {
-            let refuses = over.filter(|at| at.value == Over::Refuse);
-            match refuses {
-                _ if !leaky => found.push(
-                    Diagnostic::error(
-                        Code::Conflict,
-                        format!(
-                            "limit `{name}` has `{key}`, but a {} holds nothing back",
-                            algorithm.as_str()
-                        ),
-                    )
-                    .at(span, "only a leaky bucket has this")
-                    .help(leaky_instead(written)),
-                ),
-                Some(refuses) => found.push(
-                    Diagnostic::error(
-                        Code::Conflict,
-                        format!("limit `{name}` refuses at once, so `{key}` means nothing"),
-                    )
-                    .at(span, "for a bucket that delays")
-                    .and(&refuses.span, "a meter: nothing waits")
-                    .help("leave out one of them"),
-                ),
-                None => {}
-            }
-        }
+        let refuses = over.filter(|at| at.value == Over::Refuse);
+        waiting(written, algorithm, refuses, [queue, max_wait], found);
     }
     if let (Algorithm::FixedWindow, Some(burst)) = (algorithm, written.burst.at()) {
         found.push(
@@ -225,6 +202,45 @@ fn contradictions(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnos
             .help("write `over = \"refuse\"` instead for a bucket that refuses at once"),
         );
     }
+}
+
+/// `queue` and `max_wait` where nothing ever waits.
+fn waiting(
+    written: &Limit,
+    algorithm: Algorithm,
+    refuses: Option<&At<Over>>,
+    keys: [Option<(&str, &Span)>; 2],
+    found: &mut Vec<Diagnostic>,
+) {
+    let keys: Vec<(&str, &Span)> = keys.into_iter().flatten().collect();
+    let Some((_, first)) = keys.first() else {
+        return;
+    };
+    let names: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
+    let (name, names) = (&written.name.value, all_of(&names));
+    let mut diagnostic = match refuses {
+        _ if algorithm != Algorithm::LeakyBucket => Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{name}` has {names}, but a {} holds nothing back",
+                algorithm.as_str()
+            ),
+        )
+        .at(first, "only a leaky bucket has this")
+        .help(leaky_instead(written)),
+        Some(refuses) => Diagnostic::error(
+            Code::Conflict,
+            format!("limit `{name}` refuses at once, and has {names}"),
+        )
+        .at(first, "for a bucket that delays")
+        .and(&refuses.span, "a meter: nothing waits")
+        .help(format!("leave {names} out, or `over`")),
+        None => return,
+    };
+    for (_, span) in &keys[1..] {
+        diagnostic = diagnostic.and(span, "and this");
+    }
+    found.push(diagnostic);
 }
 
 /// The leaky bucket that somebody who wants a delay should write.

@@ -25,6 +25,8 @@ pub mod vocabulary;
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod robust;
 
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};

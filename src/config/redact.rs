@@ -2,27 +2,15 @@
 //!
 //! Works on the text, not on the parsed file: a message about a broken line must not show its password either.
 
+use std::ops::Range;
+
 /// Words at the end of a key whose value is not to be shown.
 const SECRET: [&str; 4] = ["password", "passwd", "secret", "token"];
 
 /// `text` with the characters of credentials replaced by as many stars as they have bytes.
 pub(super) fn starred(text: &str) -> String {
-    let mut hidden = Vec::new();
-    for (equals, _) in text.match_indices('=') {
-        if is_secret(word_before(text, equals)) {
-            hidden.extend(value_after(text, equals + 1));
-        }
-    }
-    for (scheme, found) in text.match_indices("://") {
-        let start = scheme + found.len();
-        let rest = &text[start..];
-        let end = rest
-            .find(['"', '\'', ' ', '\t', '\n', '\r'])
-            .unwrap_or(rest.len());
-        if let Some(at) = rest[..end].rfind('@') {
-            hidden.push(start..start + at);
-        }
-    }
+    let mut hidden = values(text);
+    hidden.extend(credentials(text));
     if hidden.is_empty() {
         return text.to_owned();
     }
@@ -44,32 +32,73 @@ pub(super) fn starred(text: &str) -> String {
     out
 }
 
-fn word_before(text: &str, equals: usize) -> &str {
-    let before = text[..equals].trim_end_matches([' ', '\t', '"', '\'']);
+/// Values of keys that sound like secrets. What stands in one is not looked at again, so that time stays linear.
+fn values(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut seen = 0;
+    for (equals, _) in text.match_indices('=') {
+        if equals >= seen
+            && is_secret(word_before(&text[seen..equals]))
+            && let Some(value) = value_after(text, equals + 1)
+        {
+            seen = value.end.max(seen);
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// What stands between `://` and the last `@` of an address.
+fn credentials(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (scheme, mark) in text.match_indices("://") {
+        let start = scheme + mark.len();
+        if start < seen {
+            continue;
+        }
+        let rest = &text[start..];
+        let end = rest
+            .find(['"', '\'', ' ', '\t', '\n', '\r'])
+            .unwrap_or(rest.len());
+        if let Some(at) = rest[..end].rfind('@') {
+            found.push(start..start + at);
+        }
+        seen = start + end;
+    }
+    found
+}
+
+/// The last word of `before`.
+fn word_before(before: &str) -> &str {
+    let before = before.trim_end_matches([' ', '\t', '"', '\'']);
     let start = before
-        .rfind(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
-        .map_or(0, |at| {
-            at + before[at..].chars().next().map_or(1, char::len_utf8)
-        });
+        .char_indices()
+        .rev()
+        .find(|(_, c)| !c.is_alphanumeric() && *c != '_' && *c != '-')
+        .map_or(0, |(at, c)| at + c.len_utf8());
     &before[start..]
 }
 
 /// Also when it is misspelt: that is when its line is shown.
 fn is_secret(word: &str) -> bool {
+    const LONGEST: usize = 80;
+    if word.len() > LONGEST {
+        return false;
+    }
     let word = word.to_ascii_lowercase();
     SECRET.iter().any(|secret| word.ends_with(secret))
         || strsim::osa_distance(&word, "password") <= 2
 }
 
 /// The inside of a string, or else the rest of the line; nothing where a table begins.
-fn value_after(text: &str, start: usize) -> Option<std::ops::Range<usize>> {
+fn value_after(text: &str, start: usize) -> Option<Range<usize>> {
     let rest = &text[start..];
     let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
     let (start, rest) = (start + blank, &rest[blank..]);
     if rest.starts_with('{') {
         return None;
     }
-    let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
     for quote in ["\"\"\"", "'''"] {
         if let Some(inside) = rest.strip_prefix(quote) {
             let end = inside.find(quote).unwrap_or(inside.len());
@@ -77,21 +106,23 @@ fn value_after(text: &str, start: usize) -> Option<std::ops::Range<usize>> {
         }
     }
     for quote in ['"', '\''] {
-        if let Some(inside) = rest[..line].strip_prefix(quote) {
-            let end = closing(inside, quote).unwrap_or(inside.len());
-            return Some(start + 1..start + 1 + end);
+        if let Some(inside) = rest.strip_prefix(quote) {
+            return Some(start + 1..start + 1 + closing(inside, quote));
         }
     }
+    let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
     Some(start..start + line)
 }
 
-fn closing(inside: &str, quote: char) -> Option<usize> {
+/// Where a text on one line ends.
+fn closing(inside: &str, quote: char) -> usize {
     let mut escaped = false;
-    inside.char_indices().find_map(|(at, c)| {
-        let ends = c == quote && !escaped;
+    let end = inside.char_indices().find_map(|(at, c)| {
+        let ends = (c == quote && !escaped) || c == '\n' || c == '\r';
         escaped = c == '\\' && quote == '"' && !escaped;
         ends.then_some(at)
-    })
+    });
+    end.unwrap_or(inside.len())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::diagnostic::{Diagnostic, Label, Report, Severity};
 use super::source::{Source, Span};
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -10,8 +10,14 @@ use std::io::IsTerminal;
 /// More than this many are counted, not shown.
 const MOST_SHOWN: usize = 100;
 
+/// The same for programs.
+const MOST_LISTED: usize = 1_000;
+
+/// A longer stretch of the file than this is not shown, only named: nobody reads such a line.
+const MOST_BYTES: usize = 256 * 1024;
+
 /// Two places further apart than this many bytes are shown in one snippet only by their names.
-const FARTHEST: usize = 64 * 1024;
+const FARTHEST: usize = 32 * 1024;
 
 /// With or without colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +67,7 @@ impl Report {
     #[must_use]
     pub fn json_lines(&self) -> String {
         let mut out = String::new();
-        for diagnostic in &self.diagnostics {
+        for diagnostic in self.diagnostics.iter().take(MOST_LISTED) {
             let _ = writeln!(out, "{}", object(&self.source, diagnostic));
         }
         out
@@ -85,6 +91,9 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         let around = start.map_or(primary.span.start, |s| s.min(primary.span.start))
             ..end.map_or(primary.span.end, |e| e.max(primary.span.end));
         let (line, window) = source.lines_around(&around);
+        if window.len() > MOST_BYTES {
+            return bare(renderer, source, diagnostic, primary);
+        }
         let mark = |kind: AnnotationKind, label: &Label| {
             let annotation = kind.span(within(source, &label.span, &window));
             if label.text.is_empty() {
@@ -101,6 +110,8 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
             shown = shown.annotation(mark(AnnotationKind::Context, other));
         }
         group = group.element(shown);
+    } else {
+        group = group.element(Origin::path(source.name())).element(Padding);
     }
     if let Some(help) = &diagnostic.help {
         group = group.element(Level::HELP.message(printable(help)));
@@ -111,6 +122,21 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
     let text = renderer.render(&[group]);
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n")
+}
+
+/// The place in numbers alone.
+fn bare(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic, primary: &Label) -> String {
+    let position = source.position(primary.span.start);
+    let message = format!(
+        "{} (line {}, column {})",
+        diagnostic.message, position.line, position.column
+    );
+    let nowhere = Diagnostic {
+        message,
+        primary: None,
+        ..diagnostic.clone()
+    };
+    snippet(renderer, source, &nowhere)
 }
 
 /// `span` counted from the start of `window`, on whole characters, never across a line's end: a caret points, it does

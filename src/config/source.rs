@@ -62,7 +62,8 @@ impl Source {
             .collect();
         Self {
             name: name.into(),
-            shown: super::redact::starred(&text),
+            // A return at the end of a line is no mark that anybody wants to see.
+            shown: super::redact::starred(&text).replace("\r\n", " \n"),
             text,
             lines,
         }

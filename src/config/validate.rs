@@ -247,7 +247,7 @@ fn names(document: &Document, found: &mut Vec<Diagnostic>) {
             ));
         }
     }
-    if unread {
+    if unread || document.routes.is_empty() {
         return;
     }
     for limit in document
@@ -347,7 +347,10 @@ fn undefined(
             } else {
                 ""
             };
-            diagnostic.help(format!("defined are {}{more}", all_of(&names)))
+            diagnostic.help(match names.as_slice() {
+                [only] => format!("there is only {}", quoted(only)),
+                names => format!("there are {}{more}", all_of(names)),
+            })
         }
     }
 }

@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
             found,
         };
         for key in fields.table.keys() {
-            if vocabulary.key(key.get_ref()).is_none() {
+            if vocabulary.key(key.get_ref()).is_none() && fields.found.len() <= super::ENOUGH {
                 fields
                     .found
                     .push(fields.unknown(key.get_ref(), &key.span()));
@@ -284,6 +284,9 @@ impl<'a> Fields<'a> {
                 self.type_error(key, shape, value, span)
                     .help(format!("write `{key} = {text}`, without quotes"))
             }
+            (Shape::Texts | Shape::Text, DeValue::Integer(_)) if key == "listen" => self
+                .type_error(key, shape, value, span)
+                .help(format!("write `listen = \":{}\"`", number(value))),
             _ => self.type_error(key, shape, value, span),
         };
         self.found.push(diagnostic);

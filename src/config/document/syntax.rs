@@ -5,34 +5,37 @@ use super::super::source::{Source, Span};
 use super::super::value::quoted;
 use toml::de::{DeTable, DeValue, Error};
 
-/// Notes what the parser found: of neighbouring errors the first, duplicates with both places. Says whether parts of
-/// the file could not be read.
+/// Notes what the parser found: of neighbouring errors the first, duplicates with both places. Returns the
+/// stretches of the file that could not be read as what they were meant to be.
 pub(super) fn report(
     source: &Source,
     root: &DeTable<'_>,
     errors: &[Error],
     found: &mut Vec<Diagnostic>,
-) -> bool {
+) -> Vec<Span> {
     let mut errors: Vec<(Span, &str)> = errors
         .iter()
         .map(|error| (error.span().unwrap_or(0..0), error.message()))
         .collect();
     errors.sort_by_key(|(span, _)| span.start);
-    let mut torn = false;
+    let mut torn = Vec::new();
     // Up to where errors are taken for echoes of the one before.
     let mut quiet = 0;
     for (span, message) in errors {
         if span.start < quiet {
             continue;
         }
+        if found.len() > super::ENOUGH {
+            break;
+        }
         if message == "duplicate key" {
             let (diagnostic, end) = duplicate(source, root, &span);
             found.push(diagnostic);
             quiet = end;
         } else {
-            torn = true;
             found.push(broken(source, &span, message));
             quiet = next_table(source.text(), span.end);
+            torn.push(span.start..quiet);
         }
     }
     torn
@@ -48,7 +51,6 @@ fn next_table(text: &str, from: usize) -> usize {
 }
 
 fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
-    // An error at the end of a line is shown there, not at the start of the next.
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let label = match expected {
         "" | "nothing" => String::new(),
@@ -58,6 +60,9 @@ fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
         "string values must be quoted" => Some("put the text between double quotes"),
         what if what.contains("unclosed table") => Some("a table header ends with `]`"),
         what if what.contains("unclosed array") => Some("a list ends with `]`"),
+        what if what.contains("between array elements") => Some(
+            "entries are separated by commas, and a list ends with `]`: is the one above closed?",
+        ),
         what if what.contains("basic string") => {
             Some("a text ends with the quote it began with, on the same line")
         }

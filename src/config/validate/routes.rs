@@ -6,15 +6,22 @@ use super::super::source::Span;
 use super::super::value::quoted;
 use super::{pairs, repeated_limit};
 use crate::route::{HostPattern, Overlap, PathPattern, Rule, Segment, Table};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Arranges the routes that could be read; overlaps are noted even when other things are wrong.
 pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<Rule>, Table) {
     let mut rules = Vec::with_capacity(document.routes.len());
     let mut readable = Vec::with_capacity(document.routes.len());
+    let mut alike = HashMap::new();
     for route in &document.routes {
         warn_of_repeats(route, found);
         if let Some(rule) = rule(route) {
+            let alike = alike.entry(shape(&rule)).or_insert(0_usize);
+            *alike += 1;
+            if *alike > MOST_ALIKE {
+                continue;
+            }
             rules.push(rule);
             readable.push(route);
         }
@@ -32,6 +39,21 @@ pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<
         }
     };
     (rules, table)
+}
+
+/// Of routes that claim the very same requests no more than these are compared with each other: two would be wrong
+/// already, and pairs grow with the square.
+const MOST_ALIKE: usize = 20;
+
+/// What makes two rules claim the very same requests.
+fn shape(rule: &Rule) -> (Vec<HostPattern>, Vec<Segment>, Vec<http::Method>) {
+    let blank = Arc::from("");
+    let segments = rule.path.segments.iter().map(|segment| match segment {
+        Segment::Literal(_) => segment.clone(),
+        Segment::Parameter(_) => Segment::Parameter(Arc::clone(&blank)),
+        Segment::Rest(_) => Segment::Rest(Arc::clone(&blank)),
+    });
+    (rule.hosts.clone(), segments.collect(), rule.methods.clone())
 }
 
 /// Every path there is.
@@ -93,8 +115,8 @@ fn claimed_twice(first: &Route, second: &Route, overlap: &Overlap) -> Diagnostic
             quoted(&second.name.value)
         ),
     )
-    .at(place(second), "this one,")
-    .and(place(first), "and this one")
+    .at(place(second), "the other")
+    .and(place(first), "one")
     .help("give one of them a `host`, `methods`, or a path that is fixed further to the left")
     .note(format!("an example: {}", overlap.example))
 }

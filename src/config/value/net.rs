@@ -39,7 +39,8 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
             (Ok(_), _) => {
                 wrong("a port needs a colon in front").help(format!("write `\":{text}\"`"))
             }
-            (_, Ok(IpAddr::V6(_))) => wrong("no port").help(format!("write `\"[{text}]:8080\"`")),
+            (_, Ok(IpAddr::V6(_))) => wrong("an IPv6 address needs brackets, and then its port")
+                .help("write `\"[::1]:8080\"`"),
             _ => wrong("no port").help(format!("write `\"{text}:8080\"`")),
         });
     };

@@ -50,7 +50,7 @@ pub(in crate::config) fn server(text: &str) -> Result<Server, Wrong> {
                 .help(format!("write `\"http://{}\"`", &rest[..at])),
         );
     }
-    let (host, port) = host_and_port(rest, port).map_err(|label| wrong(label))?;
+    let (host, port) = host_and_port(rest, port).map_err(wrong)?;
     Ok(Server::Http { host, port })
 }
 
@@ -93,7 +93,7 @@ pub(in crate::config) fn store(text: &str) -> Result<Source, Wrong> {
         None => (None, rest),
     };
     let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let (host, port) = host_and_port(place, Some(6379)).map_err(|label| wrong(label))?;
+    let (host, port) = host_and_port(place, Some(6379)).map_err(&wrong)?;
     let database = match database {
         "" => 0,
         number => number

@@ -268,7 +268,7 @@ fn whole(text: &str) -> Result<u64, NotWhole> {
 pub(in crate::config) fn show_span(micros: u64) -> String {
     let single = LENGTHS
         .iter()
-        .find(|(_, length)| micros % length == 0 && micros > 0);
+        .find(|(_, length)| micros.is_multiple_of(*length) && micros > 0);
     match single {
         None => "0s".into(),
         Some((name, length)) if micros / length < 10_000 || *name == "w" => {
@@ -293,7 +293,7 @@ pub(in crate::config) fn show_rate(rate: Rate) -> String {
     let period = rate.period.get();
     let (name, length) = LENGTHS
         .into_iter()
-        .find(|(_, length)| period % length == 0)
+        .find(|(_, length)| period.is_multiple_of(*length))
         .unwrap_or(("us", 1));
     match period / length {
         1 => format!("{}/{name}", rate.count),

@@ -240,7 +240,7 @@ pub static LIMITS: Table = Table {
             shape: Shape::Texts,
             default: Required,
             about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `route`, `everyone`, or a list of parts that form one key.",
-            example: "\"header:x-api-key\"",
+            example: "\"ip\"",
             live: true,
         },
         Key {
@@ -407,7 +407,7 @@ pub static ROUTES: Table = Table {
             name: "methods",
             shape: Shape::Texts,
             default: Words("any method"),
-            about: "Methods it is for.",
+            about: "Methods it is for; `GET` stands for `HEAD` too.",
             example: "[\"GET\", \"POST\"]",
             live: true,
         },
