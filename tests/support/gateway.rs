@@ -20,7 +20,6 @@ pub(crate) struct Gateway {
     child: Child,
     pid: u32,
     address: SocketAddr,
-    admin: Option<SocketAddr>,
     folder: TempDir,
     /// Standard output: the access log.
     pub(crate) access: Transcript,
@@ -59,19 +58,10 @@ impl Gateway {
             })
             .await;
         let address = address_after(&line, "listening").expect("found above");
-        // Printed together: once the gateway has said where it listens, it has said where its admin listener is.
-        let admin = if arguments.contains(&"--config") {
-            let find = said.find(0, |line| address_after(line, "admin").is_some());
-            let line = timeout(Duration::from_secs(1), find).await.ok().flatten();
-            line.and_then(|line| address_after(&line, "admin"))
-        } else {
-            None
-        };
         Self {
             child,
             pid,
             address,
-            admin,
             folder,
             access,
             said,
@@ -84,9 +74,14 @@ impl Gateway {
     }
 
     /// Where its admin listener is.
-    pub(crate) fn admin(&self) -> SocketAddr {
-        self.admin
-            .unwrap_or_else(|| panic!("no admin address in:\n{}", self.said.text()))
+    pub(crate) async fn admin(&self) -> SocketAddr {
+        let line = self
+            .said
+            .line(0, "the admin address", |line| {
+                address_after(line, "admin").is_some()
+            })
+            .await;
+        address_after(&line, "admin").expect("found above")
     }
 
     /// Its process.
@@ -129,7 +124,7 @@ impl Gateway {
 
     /// A GET on the admin listener.
     pub(crate) async fn admin_get(&self, target: &str) -> Answer {
-        Wire::to(self.admin()).await.ask(get(target)).await
+        Wire::to(self.admin().await).await.ask(get(target)).await
     }
 
     /// The metrics as text.

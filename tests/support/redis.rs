@@ -106,11 +106,6 @@ impl Redis {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
-    /// Its port.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
-    }
-
     /// Sends one command.
     pub(crate) async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
         self.ask(words)

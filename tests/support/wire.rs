@@ -250,7 +250,7 @@ impl Wire {
         } else if let Some(length) = head.length() {
             (self.exactly(length).await?, Fields::default())
         } else {
-            (self.to_the_end().await?, Fields::default())
+            (self.until_the_end().await?, Fields::default())
         };
         Ok(Answer {
             status,
@@ -267,7 +267,7 @@ impl Wire {
     }
 
     /// Everything until an orderly close.
-    async fn to_the_end(&mut self) -> Result<Bytes, End> {
+    async fn until_the_end(&mut self) -> Result<Bytes, End> {
         loop {
             match self.fill().await {
                 Ok(()) => {}
@@ -288,11 +288,6 @@ impl Wire {
             }
         };
         timeout(within, leaving).await.unwrap_or(End::Open)
-    }
-
-    /// What has arrived and was not read yet.
-    pub(crate) fn unread(&self) -> &[u8] {
-        &self.buffer
     }
 
     async fn fill(&mut self) -> Result<(), End> {
