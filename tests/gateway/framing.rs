@@ -1,17 +1,20 @@
 //! Requests that must not pass, byte for byte: refused before an upstream sees anything, and not by guessing.
 
-use crate::support::{End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, request};
+use crate::support::{End, Feed, File, Gateway, H2, PATIENCE, Upstream, get, request};
 use http::Request;
-use std::time::Duration;
 
 /// Refused with one of these statuses; the connection is over, or still in step.
-struct Refused {
+pub(super) struct Refused {
     what: &'static str,
     bytes: String,
     statuses: &'static [u16],
 }
 
-fn refused(what: &'static str, bytes: impl Into<String>, statuses: &'static [u16]) -> Refused {
+pub(super) fn refused(
+    what: &'static str,
+    bytes: impl Into<String>,
+    statuses: &'static [u16],
+) -> Refused {
     Refused {
         what,
         bytes: bytes.into(),
@@ -20,7 +23,7 @@ fn refused(what: &'static str, bytes: impl Into<String>, statuses: &'static [u16
 }
 
 /// Sends each on a connection of its own and reads the answer; nothing may reach the upstream.
-async fn assert_refused(cases: Vec<Refused>) {
+pub(super) async fn assert_refused(cases: Vec<Refused>) {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     let mut wrong = Vec::new();
@@ -259,147 +262,6 @@ async fn field_lines_are_what_they_look_like() {
 }
 
 #[tokio::test]
-async fn request_lines_are_what_they_look_like() {
-    let line = |line: &str| format!("{line}\r\nHost: a.test\r\n\r\n");
-    assert_refused(vec![
-        refused(
-            "a tunnel",
-            "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n",
-            &[400, 405, 501],
-        ),
-        refused("a star with GET", line("GET * HTTP/1.1"), &[400]),
-        refused(
-            "an authority as target",
-            line("GET a.test:80 HTTP/1.1"),
-            &[400],
-        ),
-        refused("a relative target", line("GET index.html HTTP/1.1"), &[400]),
-        refused(
-            "a foreign scheme",
-            line("GET ftp://a.test/ HTTP/1.1"),
-            &[400],
-        ),
-        refused(
-            "user information",
-            line("GET http://user@a.test/ HTTP/1.1"),
-            &[400],
-        ),
-        refused(
-            "no host in the target",
-            line("GET http:///a HTTP/1.1"),
-            &[400],
-        ),
-        refused("no version", line("GET /"), &[400]),
-        refused("an unknown version", line("GET / HTTP/3.7"), &[400, 505]),
-        refused(
-            "a version in lower case",
-            line("GET / http/1.1"),
-            &[400, 505],
-        ),
-        refused("blanks in the target", line("GET /a b HTTP/1.1"), &[400]),
-        refused(
-            "a method that is no token",
-            line("GE(T / HTTP/1.1"),
-            &[400, 405, 501],
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn paths_cannot_hide_what_they_mean() {
-    let mut cases = Vec::new();
-    for target in [
-        "/a%2fb",
-        "/a%2Fb",
-        "/a%5cb",
-        "/a%5Cb",
-        "/a\\b",
-        "/a%00b",
-        "/a%zzb",
-        "/a%",
-        "/a%4",
-        "/../a",
-        "/a/../../b",
-        "/%2e%2e/a",
-        "/%2e./a",
-        "/..;x/a",
-        "http://a.test/..%2fb",
-    ] {
-        cases.push(refused(target, get(target), &[400]));
-    }
-    assert_refused(cases).await;
-}
-
-#[tokio::test]
-async fn paths_are_forwarded_in_their_normal_form() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    for (sent, forwarded) in [
-        ("/", "/"),
-        ("/a/b", "/a/b"),
-        ("/a//b", "/a/b"),
-        ("//a///b", "/a/b"),
-        ("/a/./b/../c", "/a/c"),
-        ("/a/%2e%2e/b", "/b"),
-        ("/a/.%2E/b", "/b"),
-        ("/%61%2Db%7e", "/a-b~"),
-        ("/a%20b", "/a%20b"),
-        ("/a/", "/a/"),
-        ("/a;v=1/b;w", "/a;v=1/b;w"),
-        ("/a?b=//../%2f%00&c", "/a?b=//../%2f%00&c"),
-        ("/a?", "/a?"),
-        ("http://a.test/a/../b?c", "/b?c"),
-        ("http://a.test", "/"),
-    ] {
-        let echoed = gateway.get(sent).await.expect(200).echoed();
-        assert_eq!(
-            echoed.line,
-            format!("GET {forwarded} HTTP/1.1"),
-            "for {sent}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn the_host_of_an_absolute_target_wins() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    let echoed = gateway
-        .get_with("http://real.test:81/a", &[("Host", "other.test")])
-        .await
-        .expect(200)
-        .echoed();
-    assert_eq!(echoed.fields.get("host"), Some("real.test:81"));
-    assert_eq!(echoed.line, "GET /a HTTP/1.1");
-}
-
-#[tokio::test]
-async fn a_fragment_is_never_forwarded() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    let answer = gateway.get("/a#b").await;
-    if answer.status == 200 {
-        assert_eq!(answer.echoed().line, "GET /a HTTP/1.1");
-    } else {
-        assert_eq!(answer.status, 400);
-    }
-}
-
-#[tokio::test]
-async fn a_star_with_options_is_for_the_gateway_itself() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    let answer = gateway
-        .connect()
-        .await
-        .ask(request("OPTIONS", "*", &[]))
-        .await;
-    assert!((200..300).contains(&answer.status), "{answer:?}");
-    assert_eq!(upstream.seen(), 0);
-}
-
-#[tokio::test]
 async fn heads_have_bounds() {
     let many: String = (0..200).map(|n| format!("X-Field-{n}: 1\r\n")).collect();
     let big = "x".repeat(1 << 20);
@@ -492,128 +354,4 @@ async fn an_http2_request_cannot_smuggle_either() {
     ask("http://a.test/../a", None).await.expect(400);
     assert_eq!(upstream.seen(), 0);
     ask("http://a.test/", None).await.expect(200);
-}
-
-/// Short enough to be seen in a test.
-const HURRY: &str = "first_byte = \"500ms\"\nidle = \"1s\"";
-
-async fn hurried() -> (Upstream, Gateway) {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
-    (upstream, gateway)
-}
-
-/// How long an opened connection lived after `bytes` were sent on it.
-async fn life_after(gateway: &Gateway, bytes: &str) -> Duration {
-    let start = std::time::Instant::now();
-    let mut client: Wire = gateway.connect().await;
-    client.send(bytes).await;
-    assert_ne!(
-        client.ended(PATIENCE).await,
-        End::Open,
-        "{bytes:?} keeps its connection for ever"
-    );
-    start.elapsed()
-}
-
-#[tokio::test]
-async fn a_silent_connection_is_closed() {
-    let (_upstream, gateway) = hurried().await;
-    let life = life_after(&gateway, "").await;
-    assert!(
-        life >= Duration::from_millis(400) && life < Duration::from_secs(3),
-        "{life:?}"
-    );
-}
-
-#[tokio::test]
-async fn half_an_http2_greeting_is_closed() {
-    let (_upstream, gateway) = hurried().await;
-    for half in ["P", "PRI * HTTP/2.0\r\n\r\nSM"] {
-        let life = life_after(&gateway, half).await;
-        assert!(life < Duration::from_secs(3), "{half:?}: {life:?}");
-    }
-}
-
-#[tokio::test]
-async fn half_a_head_is_closed() {
-    let (_upstream, gateway) = hurried().await;
-    for half in ["G", "GET / HTTP/1.1\r\nHost: a.test\r\n"] {
-        let life = life_after(&gateway, half).await;
-        assert!(life < Duration::from_secs(4), "{half:?}: {life:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_head_that_trickles_is_closed() {
-    let (upstream, gateway) = hurried().await;
-    let mut client = gateway.connect().await;
-    client
-        .send("GET / HTTP/1.1\r\nHost: a.test\r\nX-Slow: ")
-        .await;
-    let mut beat = tokio::time::interval(Duration::from_millis(100));
-    let mut letters = 0;
-    while client.try_send("x").await.is_ok() {
-        letters += 1;
-        assert!(
-            letters < 60,
-            "a letter each 100 ms keeps the connection for ever"
-        );
-        beat.tick().await;
-    }
-    assert_eq!(upstream.seen(), 0);
-}
-
-#[tokio::test]
-async fn an_idle_connection_is_closed() {
-    let (_upstream, gateway) = hurried().await;
-    let mut client = gateway.connect().await;
-    client.ask(get("/")).await.expect(200);
-    let start = std::time::Instant::now();
-    assert_ne!(client.ended(PATIENCE).await, End::Open);
-    let life = start.elapsed();
-    assert!(
-        life >= Duration::from_millis(800) && life < Duration::from_secs(4),
-        "{life:?}"
-    );
-}
-
-#[tokio::test]
-async fn an_http2_connection_that_says_nothing_more_is_closed() {
-    let (_upstream, gateway) = hurried().await;
-    let client = gateway.h2().await;
-    client.get("/").await.expect(200);
-    crate::support::eventually(PATIENCE, "the idle HTTP/2 connection ends", async || {
-        client.closed()
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_client_that_never_reads_is_not_served_for_ever() {
-    let (telling, told) = tokio::sync::oneshot::channel();
-    let telling = std::sync::Mutex::new(Some(telling));
-    let upstream = Upstream::playing(move |mut connection| {
-        let telling = telling.lock().unwrap().take();
-        async move {
-            connection.request().await.unwrap();
-            connection
-                .wire
-                .send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
-                .await;
-            let piece = vec![b'x'; 64 * 1024];
-            while connection.wire.try_send(&piece).await.is_ok() {}
-            telling.expect("one connection").send(()).unwrap();
-        }
-    })
-    .await;
-    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
-    let client = gateway.connect().await;
-    client.shrink_receive_buffer();
-    let mut client = client;
-    client.send(get("/")).await;
-    tokio::time::timeout(PATIENCE, told)
-        .await
-        .expect("the upstream is let go")
-        .unwrap();
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod cli;
+mod dawdling;
 mod delaying;
 mod draining;
 mod failing;
@@ -10,3 +11,4 @@ mod framing;
 mod limiting;
 mod place;
 mod reloading;
+mod targets;
