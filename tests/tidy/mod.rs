@@ -197,7 +197,6 @@ fn every_file_says_its_job_first() {
     for (folder, extension, mark) in [
         ("src", "rs", "//! "),
         ("tests", "rs", "//! "),
-        ("benches", "rs", "//! "),
         ("lua", "lua", "-- "),
     ] {
         for (path, text) in files(folder, extension) {
