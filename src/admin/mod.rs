@@ -1,10 +1,30 @@
 //! The admin listener: metrics and health, on an address of its own.
 
+mod answer;
+mod health;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+pub use health::{Phase, Readiness};
+pub use serve::serve;
+
+use crate::telemetry::metrics::Metrics;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Where the admin listener is. Absent without `[admin]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Its address; port 0 is any free port.
     pub listen: SocketAddr,
+}
+
+/// What the admin listener shows.
+#[derive(Debug, Clone)]
+pub struct AdminState {
+    /// What `/metrics` shows.
+    pub metrics: Arc<Metrics>,
+    /// What `/readyz` shows.
+    pub readiness: Readiness,
 }

@@ -1,7 +1,27 @@
 //! Listeners: bound sockets, the connections on them, and who is on the other end.
 
+pub mod accept;
+pub mod connection;
+pub mod socket;
+
+use crate::telemetry::metrics::Connected;
+use accept::OpenGuard;
+use socket::SocketWatch;
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// Who is on the other end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its address, an IPv4 one never in IPv6 clothes.
+    pub address: SocketAddr,
+    /// Sees it leave.
+    pub watch: SocketWatch,
+    /// Counts its connection as open, for dealing out and for draining.
+    pub open: OpenGuard,
+    /// Counts it in the metrics.
+    pub counted: Connected,
+}
 
 /// How connections are taken and how long they may dawdle. Read once, at start.
 #[derive(Debug, Clone, PartialEq, Eq)]

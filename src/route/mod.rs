@@ -1,5 +1,13 @@
 //! Which rule recognises a request: by host, path and method, the most specific first.
 
+mod host;
+pub mod path;
+mod table;
+mod trie;
+
+pub use host::host_key;
+pub use table::{Overlap, Table};
+
 use http::Method;
 use std::sync::Arc;
 
@@ -12,7 +20,7 @@ pub struct Rule {
     pub hosts: Vec<HostPattern>,
     /// Paths it is for.
     pub path: PathPattern,
-    /// Methods it is for; none means any.
+    /// Methods it is for; none means any. `GET` stands for `HEAD` too, unless a route of equal rank names `HEAD`.
     pub methods: Vec<Method>,
 }
 
@@ -35,35 +43,10 @@ pub struct PathPattern {
 /// One segment of a path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Segment {
-    /// Itself, in normal form.
+    /// Itself, in normal form ([`path::literal`]).
     Literal(Arc<str>),
     /// `{name}`: any one segment.
     Parameter(Arc<str>),
     /// `{*name}`: zero or more segments.
     Rest(Arc<str>),
-}
-
-/// All routes, arranged for finding.
-#[derive(Debug, Default)]
-pub struct Table {}
-
-/// Two routes of equal rank that can match the same request: positions in the list of rules, and such a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Overlap {
-    /// The earlier one.
-    pub first: usize,
-    /// The later one.
-    pub second: usize,
-    /// For example `GET api.example.com/v1/orders`.
-    pub example: String,
-}
-
-impl Table {
-    /// Arranges `rules`; a found route is a position in that list.
-    ///
-    /// # Errors
-    /// Every pair of routes of equal rank that can match the same request.
-    pub fn build(_rules: &[Rule]) -> Result<Self, Vec<Overlap>> {
-        Ok(Self {})
-    }
 }

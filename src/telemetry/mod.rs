@@ -1,5 +1,9 @@
 //! What is seen from outside: metrics, the access log, the diagnostic log.
 
+pub mod access_log;
+pub mod log;
+pub mod metrics;
+
 /// How much is said, and in which form. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {

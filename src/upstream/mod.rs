@@ -1,5 +1,8 @@
 //! Upstreams: named sets of servers to forward to.
 
+pub mod demo;
+pub mod pool;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

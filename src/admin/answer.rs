@@ -1,0 +1,92 @@
+//! What the admin listener answers to which request.
+
+use super::{AdminState, Phase};
+use crate::telemetry::metrics::TextFormat;
+use bytes::Bytes;
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use std::sync::Arc;
+
+pub(super) type Answer = Response<Full<Bytes>>;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PROBLEM: &str = "application/problem+json";
+
+/// Answers one request; its body, if it has one, is left unread.
+pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> Answer {
+    let path = request.uri().path();
+    if !matches!(path, "/metrics" | "/healthz" | "/readyz") {
+        let detail = "here are /metrics, /healthz and /readyz";
+        return problem(StatusCode::NOT_FOUND, detail);
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = problem(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD are answered here",
+        );
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        refused.headers_mut().insert(ALLOW, allowed);
+        return refused;
+    }
+    match path {
+        "/metrics" => metrics(&state, request.headers()).await,
+        "/readyz" => readiness(state.readiness.phase()),
+        // Whoever can answer is alive.
+        _ => text(StatusCode::OK, "ok\n"),
+    }
+}
+
+async fn metrics(state: &AdminState, headers: &HeaderMap) -> Answer {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = TextFormat::accepted(accept);
+    let metrics = Arc::clone(&state.metrics);
+    // Thousands of routes are megabytes of text, and this thread also reloads and checks health.
+    let written = tokio::task::spawn_blocking(move || metrics.render(format)).await;
+    let Ok(written) = written else {
+        let detail = "the metrics could not be written";
+        return problem(StatusCode::INTERNAL_SERVER_ERROR, detail);
+    };
+    let mut shown = response(StatusCode::OK, format.content_type(), written);
+    shown
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
+    shown
+}
+
+fn readiness(phase: Phase) -> Answer {
+    match phase {
+        Phase::Ready => text(StatusCode::OK, "ready\n"),
+        Phase::Starting => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "starting: no configuration is in force yet\n",
+        ),
+        Phase::Draining => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "draining: shutting down, finishing what is under way\n",
+        ),
+    }
+}
+
+fn text(status: StatusCode, said: &'static str) -> Answer {
+    response(status, TEXT, said)
+}
+
+fn problem(status: StatusCode, detail: &str) -> Answer {
+    let body = serde_json::json!({
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    response(status, PROBLEM, body.to_string())
+}
+
+fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,122 @@
+//! Accepts and serves admin connections: few, and none for long.
+
+use super::AdminState;
+use super::answer::{Answer, answer};
+use crate::telemetry::log::Throttle;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// Connections served at once; further ones wait to be accepted.
+const CONNECTIONS: usize = 100;
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// For a request's head, from the connection's start or the answer before.
+    pub(super) head: Duration,
+    /// For a connection; the answer under way is then its last.
+    pub(super) connection: Duration,
+    /// For the last answer, at the end of a connection's life or of the gateway's.
+    pub(super) last_answer: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    head: Duration::from_secs(10),
+    connection: Duration::from_secs(60),
+    last_answer: Duration::from_secs(5),
+};
+
+/// How long to wait where accepting fails, as it does without free file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves `listener` until `shutdown` resolves, then finishes what is under way.
+///
+/// Meant to outlive the traffic: `/readyz` tells of draining while the gateway drains.
+pub async fn serve(listener: TcpListener, state: AdminState, shutdown: impl Future<Output = ()>) {
+    serve_within(PATIENCE, listener, state, shutdown).await;
+}
+
+/// The same with a patience of one's own.
+pub(super) async fn serve_within(
+    patience: Patience,
+    listener: TcpListener,
+    state: AdminState,
+    shutdown: impl Future<Output = ()>,
+) {
+    let (ending, ended) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let stream = tokio::select! {
+            () = &mut shutdown => break,
+            stream = accept(&listener, &room) => stream,
+            // Takes ended connections out of the set.
+            Some(_) = connections.join_next() => continue,
+        };
+        if let Some((stream, place)) = stream {
+            let (state, ended) = (state.clone(), ended.clone());
+            connections.spawn(async move {
+                connection(patience, stream, state, ended).await;
+                drop(place);
+            });
+        }
+    }
+    drop(listener);
+    ending.send_replace(true);
+    while connections.join_next().await.is_some() {}
+}
+
+type Place = tokio::sync::OwnedSemaphorePermit;
+
+/// A connection and its place, or nothing after a pause when accepting failed.
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<(TcpStream, Place)> {
+    static FAILED: Throttle = Throttle::every(Duration::from_secs(10));
+    let place = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, place)),
+        Err(error) => {
+            if let Some(more) = FAILED.pass() {
+                tracing::warn!("admin: a connection was not accepted: {error}{more}");
+            }
+            tokio::time::sleep(PAUSE).await;
+            None
+        }
+    }
+}
+
+async fn connection(
+    patience: Patience,
+    stream: TcpStream,
+    state: AdminState,
+    mut ended: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let state = state.clone();
+        async move { Ok::<Answer, Infallible>(answer(state, request).await) }
+    });
+    let mut serving = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(patience.head)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    // How an admin connection ends interests nobody: scrapers come and go.
+    tokio::select! {
+        _ = &mut serving => return,
+        () = tokio::time::sleep(patience.connection) => {}
+        _ = ended.wait_for(|ended| *ended) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(patience.last_answer, serving).await;
+}

@@ -1,0 +1,174 @@
+//! The admin listener as its clients see it, over a real socket.
+
+use super::serve::{Patience, serve_within};
+use super::*;
+use crate::telemetry::metrics::{NO_ROUTE, Source};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+struct Admin {
+    address: SocketAddr,
+    state: AdminState,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<()>,
+}
+
+impl Admin {
+    async fn start() -> Self {
+        Self::with(Patience {
+            head: Duration::from_secs(10),
+            connection: Duration::from_secs(10),
+            last_answer: Duration::from_secs(1),
+        })
+        .await
+    }
+
+    async fn with(patience: Patience) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = AdminState {
+            metrics: Metrics::new(),
+            readiness: Readiness::new(),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        let served = tokio::spawn(serve_within(patience, listener, state.clone(), stopped));
+        Self {
+            address,
+            state,
+            stop,
+            served,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends a request line with `fields` and returns the whole answer.
+    async fn ask(&self, line: &str, fields: &str) -> String {
+        let mut stream = self.connect().await;
+        let request = format!("{line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{fields}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+#[tokio::test]
+async fn ready_only_while_it_takes_requests() {
+    let admin = Admin::start().await;
+    let answer = admin.ask("GET /readyz", "").await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\n\r\nstarting"));
+    admin.state.readiness.set(Phase::Ready);
+    let answer = admin.ask("GET /readyz", "").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nready\n"));
+    admin.state.readiness.set(Phase::Draining);
+    let answer = admin.ask("GET /readyz", "").await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\n\r\ndraining"));
+    let answer = admin.ask("GET /healthz", "").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok\n"));
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_asked_for() {
+    let admin = Admin::start().await;
+    let worker = admin.state.metrics.worker();
+    let route = worker.route(NO_ROUTE);
+    route.request(&http::Method::GET, 404, Source::Gateway, Duration::ZERO);
+    let answer = admin.ask("GET /metrics", "").await;
+    assert!(answer.contains("content-type: text/plain; version=0.0.4"));
+    assert!(
+        answer.contains("tollgate_http_requests_total{route=\"none\",method=\"GET\",code=\"404\"")
+    );
+    let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.4\r\n";
+    let answer = admin.ask("GET /metrics", accept).await;
+    assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"));
+    assert!(answer.ends_with("# EOF\n"));
+}
+
+#[tokio::test]
+async fn head_is_get_without_the_body() {
+    let admin = Admin::start().await;
+    for path in ["/healthz", "/metrics"] {
+        let answer = admin.ask(&format!("HEAD {path}"), "").await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"));
+        assert!(answer.contains("content-length: ") && !answer.contains("content-length: 0\r"));
+    }
+}
+
+#[tokio::test]
+async fn anything_else_is_a_problem_document() {
+    let admin = Admin::start().await;
+    let answer = admin.ask("GET /", "").await;
+    assert!(answer.starts_with("HTTP/1.1 404 "));
+    assert!(answer.contains("content-type: application/problem+json"));
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["status"], 404);
+    let answer = admin.ask("POST /metrics", "content-length: 0\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET, HEAD"));
+}
+
+#[tokio::test]
+async fn more_connections_than_there_is_room_for_wait_their_turn() {
+    let admin = Admin::start().await;
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.push(admin.connect().await);
+    }
+    // The last of them may not have been accepted yet; the order of arrival is kept all the same.
+    let mut late = pin_ask(&admin);
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut late).await;
+    assert!(early.is_err(), "served beyond the bound");
+    idle.pop();
+    let answer = tokio::time::timeout(Duration::from_secs(5), late).await;
+    assert!(answer.unwrap().starts_with("HTTP/1.1 200 "));
+}
+
+fn pin_ask(admin: &Admin) -> std::pin::Pin<Box<impl Future<Output = String> + '_>> {
+    Box::pin(admin.ask("GET /healthz", ""))
+}
+
+#[tokio::test]
+async fn shutdown_ends_idle_connections_at_once() {
+    let admin = Admin::start().await;
+    let mut kept = admin.connect().await;
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
+    let mut first = [0; 12];
+    kept.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    let began = Instant::now();
+    admin.stop.send(()).unwrap();
+    admin.served.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3));
+    assert!(TcpStream::connect(admin.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_is_too_slow_is_let_go() {
+    let short = Duration::from_millis(100);
+    let long = Duration::from_secs(60);
+    for (head, connection) in [(short, long), (long, short)] {
+        let admin = Admin::with(Patience {
+            head,
+            connection,
+            last_answer: short,
+        })
+        .await;
+        let mut slow = admin.connect().await;
+        slow.write_all(b"GET /heal").await.unwrap();
+        let mut answer = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), slow.read_to_end(&mut answer));
+        assert!(ended.await.is_ok());
+    }
+}

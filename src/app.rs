@@ -1,0 +1,301 @@
+//! The running gateway: builds every part from a compiled file, runs them, drains them.
+
+mod banner;
+mod worker;
+
+use crate::admin::{self, AdminState, Phase, Readiness};
+use crate::clock::Clock;
+use crate::config::{Boot, Compiled};
+use crate::listen::accept::{Seat, accept};
+use crate::listen::socket;
+use crate::proxy::Holds;
+use crate::reload::{self, Watcher};
+use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
+use crate::snapshot::Snapshot;
+use crate::store::MemoryStore;
+use crate::telemetry::access_log::AccessLog;
+use crate::telemetry::metrics::Metrics;
+use crate::upstream;
+use crate::upstream::{Server, demo};
+use arc_swap::ArcSwap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use worker::{Equipment, WorkerThread};
+
+/// One shard of the memory store is swept at each tick.
+const SWEEP: Duration = Duration::from_millis(50);
+/// What the log writer gets to write out its last lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Why the gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}; choose another address with `listen` or --listen"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused something else.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What workers and the control thread share.
+#[derive(Debug, Clone)]
+struct Shared {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    memory: Arc<MemoryStore>,
+    holds: Arc<Holds>,
+    metrics: Arc<Metrics>,
+    drain: Drain,
+}
+
+/// Runs the gateway until it is told to stop and has finished what was begun.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(compiled: Compiled, file: Option<PathBuf>) -> Result<(), StartError> {
+    let control = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    control.block_on(async { Gateway::start(compiled, file).await?.until_stopped().await })
+}
+
+struct Gateway {
+    boot: Boot,
+    shared: Shared,
+    switch: DrainSwitch,
+    readiness: Readiness,
+    workers: Vec<WorkerThread>,
+    log: AccessLog,
+    signals: Signals,
+    reload: reload::Trigger,
+}
+
+impl Gateway {
+    async fn start(compiled: Compiled, file: Option<PathBuf>) -> Result<Self, StartError> {
+        let Compiled { boot, snapshot, .. } = compiled;
+        let signals = Signals::install()?;
+        let listeners = bind_all(&boot.listen.addresses)?;
+        let admin = boot
+            .admin
+            .map(|admin| bind_all(&[admin.listen]))
+            .transpose()?;
+        start_demo(&snapshot).await?;
+
+        let (switch, drain) = drain();
+        let clock = Clock::system();
+        let metrics = Metrics::new();
+        metrics.started(snapshot.generation);
+        let shared = Shared {
+            snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
+            memory: Arc::new(MemoryStore::new(clock, boot.store.max_keys)),
+            holds: Arc::default(),
+            metrics: Arc::clone(&metrics),
+            drain: drain.clone(),
+        };
+        let log = AccessLog::stdout(boot.log.access, &metrics)?;
+        let workers = start_workers(&boot, &shared, &log)?;
+
+        let seats: Vec<Seat> = workers.iter().map(WorkerThread::seat).collect();
+        let mut addresses = Vec::new();
+        for listener in listeners {
+            addresses.push(listener.local_addr()?);
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(accept(
+                listener,
+                seats.clone(),
+                boot.listen.max_connections,
+                drain.clone(),
+            ));
+        }
+        let readiness = Readiness::default();
+        let admin_address = start_admin(admin, &metrics, &readiness)?;
+        tokio::spawn(sweep(shared.clone()));
+        let reload = start_reload(file, &boot, &shared);
+        banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
+        readiness.set(Phase::Ready);
+        Ok(Self {
+            boot,
+            shared,
+            switch,
+            readiness,
+            workers,
+            log,
+            signals,
+            reload,
+        })
+    }
+
+    async fn until_stopped(mut self) -> Result<(), StartError> {
+        while self.signals.next().await == Request::Reload {
+            self.reload.pull();
+        }
+        self.readiness.set(Phase::Draining);
+        let grace = self.boot.drain;
+        tracing::info!("stopping: no new connections, {grace:?} for what is under way");
+        self.switch.pull(grace);
+        let deadline = Instant::now() + grace;
+        tokio::select! {
+            () = finished(&self.workers) => tracing::info!("stopped: everything was finished"),
+            () = tokio::time::sleep_until(deadline) => {
+                tracing::warn!("stopped: {} connections were cut", open_connections(&self.workers));
+            }
+            () = second_stop(&mut self.signals) => tracing::warn!("stopped at once, as asked"),
+        }
+        for worker in self.workers {
+            worker.end();
+        }
+        self.log.shutdown(LAST_LINES);
+        Ok(())
+    }
+}
+
+/// Resolves when the last connection has ended.
+async fn finished(workers: &[WorkerThread]) {
+    while open_connections(workers) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn open_connections(workers: &[WorkerThread]) -> usize {
+    workers.iter().map(WorkerThread::open_connections).sum()
+}
+
+async fn second_stop(signals: &mut Signals) {
+    while signals.next().await == Request::Reload {}
+}
+
+fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, StartError> {
+    let bind = |address: &SocketAddr| {
+        socket::bind(*address).map_err(|source| StartError::Listen {
+            address: *address,
+            source,
+        })
+    };
+    addresses.iter().map(bind).collect()
+}
+
+fn start_workers(
+    boot: &Boot,
+    shared: &Shared,
+    log: &AccessLog,
+) -> Result<Vec<WorkerThread>, StartError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = if boot.workers == 0 {
+        cores
+    } else {
+        boot.workers
+    };
+    let start = |index| {
+        let equipment = Equipment {
+            shared: shared.clone(),
+            log: log.clone(),
+            listen: boot.listen.clone(),
+            store: boot.store.clone(),
+        };
+        WorkerThread::start(index, equipment).map_err(StartError::from)
+    };
+    (0..count).map(start).collect()
+}
+
+fn start_admin(
+    listeners: Option<Vec<std::net::TcpListener>>,
+    metrics: &Arc<Metrics>,
+    readiness: &Readiness,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(listener) = listeners.and_then(|mut listeners| listeners.pop()) else {
+        return Ok(None);
+    };
+    let address = listener.local_addr()?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let state = AdminState {
+        metrics: Arc::clone(metrics),
+        readiness: readiness.clone(),
+    };
+    // It answers to the last: draining is something to see.
+    tokio::spawn(admin::serve(listener, state, std::future::pending()));
+    Ok(Some(address))
+}
+
+/// Watches the file, if there is one.
+fn start_reload(file: Option<PathBuf>, boot: &Boot, shared: &Shared) -> reload::Trigger {
+    let (trigger, pulled) = reload::trigger();
+    let Some(file) = file else { return trigger };
+    let install = Install {
+        boot: boot.clone(),
+        shared: shared.clone(),
+    };
+    tokio::spawn(Watcher::new(file, pulled).run(install));
+    trigger
+}
+
+/// Puts a new file in force.
+struct Install {
+    boot: Boot,
+    shared: Shared,
+}
+
+impl reload::Apply for Install {
+    async fn apply(&mut self, compiled: Compiled) {
+        let Compiled {
+            boot, mut snapshot, ..
+        } = compiled;
+        let now = self.shared.snapshots.load_full();
+        snapshot.generation = now.generation + 1;
+        if let Err(error) = start_demo(&snapshot).await {
+            tracing::warn!("the demo upstream cannot start: {error}");
+        }
+        let changes = crate::config::diff(&self.boot, &now, &boot, &snapshot);
+        let generation = snapshot.generation;
+        self.shared.snapshots.store(Arc::new(snapshot));
+        self.shared.metrics.reloaded(generation);
+        tracing::info!("reloaded: generation {generation}");
+        for change in changes {
+            tracing::info!("  {change}");
+        }
+    }
+
+    fn refused(&mut self) {
+        self.shared.metrics.reload_failed();
+    }
+}
+
+async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
+    let asked_for = |upstream: &Arc<upstream::Upstream>| upstream.servers.contains(&Server::Demo);
+    if snapshot.upstreams.iter().any(asked_for) {
+        demo::start().await?;
+    }
+    Ok(())
+}
+
+/// Forgets what has ended, one shard at a time, and reports how full the memory store is.
+async fn sweep(shared: Shared) {
+    let mut ticks = tokio::time::interval(SWEEP);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut overflowed = 0;
+    for turn in 0_usize.. {
+        ticks.tick().await;
+        shared.memory.sweep(turn);
+        shared.metrics.memory_keys(shared.memory.len() as u64);
+        let now = shared.memory.overflowed();
+        if now > overflowed {
+            shared.metrics.memory_overflowed(now - overflowed);
+            if overflowed == 0 {
+                tracing::warn!(
+                    "the memory store is full: new keys count on their limit's common overflow key; raise `max_keys`"
+                );
+            }
+            overflowed = now;
+        }
+    }
+}

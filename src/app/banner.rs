@@ -1,0 +1,112 @@
+//! What a person is told at the start: where it listens, what it limits, and what to try.
+
+use crate::config::Boot;
+use crate::limit::{Limit, Rule};
+use crate::snapshot::Snapshot;
+use crate::store::Source;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+/// Longest list of one kind that is told in full.
+const MOST_LINES: usize = 8;
+
+/// Tells it on standard error.
+pub(super) fn print(
+    boot: &Boot,
+    snapshot: &Snapshot,
+    addresses: &[SocketAddr],
+    admin: Option<SocketAddr>,
+) {
+    let mut text = format!("tollgate {}\n", env!("CARGO_PKG_VERSION"));
+    for address in addresses {
+        let _ = writeln!(text, "  listening  http://{}", reachable(*address));
+    }
+    if let Some(admin) = admin {
+        let _ = writeln!(
+            text,
+            "  admin      http://{}  (/metrics /healthz /readyz)",
+            reachable(admin)
+        );
+    }
+    let _ = writeln!(text, "  counting   {}", counting(boot));
+    routes(&mut text, snapshot);
+    limits(&mut text, snapshot);
+    if let Some(address) = addresses.first() {
+        let _ = writeln!(
+            text,
+            "  try it     for i in $(seq 15); do curl -so /dev/null -w '%{{http_code}} ' http://{}/; done; echo",
+            reachable(*address)
+        );
+    }
+    // Nobody may be there to read it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn counting(boot: &Boot) -> String {
+    match &boot.store.source {
+        Source::Memory => "in memory, this gateway alone".to_owned(),
+        Source::Redis(target) => format!("in {target}, shared by all gateways there"),
+    }
+}
+
+fn routes(text: &mut String, snapshot: &Snapshot) {
+    for service in snapshot.services.iter().take(MOST_LINES) {
+        let upstream = &snapshot.upstreams[service.upstream];
+        let servers: Vec<String> = upstream.servers.iter().map(ToString::to_string).collect();
+        let limits: Vec<&str> = service.limits.iter().map(|limit| &*limit.name).collect();
+        let limits = if limits.is_empty() {
+            "no limit".to_owned()
+        } else {
+            limits.join(", ")
+        };
+        let _ = writeln!(
+            text,
+            "  route      {}  ->  {}  [{limits}]",
+            service.name,
+            servers.join(", ")
+        );
+    }
+    more(text, snapshot.services.len());
+}
+
+fn limits(text: &mut String, snapshot: &Snapshot) {
+    let used: BTreeMap<&str, &Limit> = snapshot
+        .services
+        .iter()
+        .flat_map(|service| service.limits.iter())
+        .map(|limit| (&*limit.name, &**limit))
+        .collect();
+    for (name, limit) in used.iter().take(MOST_LINES) {
+        let _ = writeln!(text, "  limit      {name}  {}", meaning(limit));
+    }
+    more(text, used.len());
+}
+
+fn meaning(limit: &Limit) -> String {
+    let rate = crate::config::write_rate(limit.rate);
+    match &limit.rule {
+        Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
+        Rule::LeakyBucket(rule) if rule.queue > 0 => {
+            format!("{rate} evenly, up to {} waiting", rule.queue)
+        }
+        Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
+        Rule::FixedWindow(_) => format!("{rate} in each window"),
+    }
+}
+
+fn more(text: &mut String, count: usize) {
+    if count > MOST_LINES {
+        let _ = writeln!(text, "             and {} more", count - MOST_LINES);
+    }
+}
+
+/// An address a person can type: nobody connects to "any address".
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        IpAddr::V4(_) => SocketAddr::from(([127, 0, 0, 1], address.port())),
+        IpAddr::V6(_) => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], address.port())),
+    }
+}

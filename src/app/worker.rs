@@ -1,0 +1,154 @@
+//! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
+
+use super::Shared;
+use crate::listen::accept::{Accepted, Seat};
+use crate::listen::socket::Stream;
+use crate::listen::{self, Peer, connection};
+use crate::proxy::{self, Worker};
+use crate::store::redis::RedisStore;
+use crate::store::{self, Source, Store};
+use crate::telemetry::access_log::AccessLog;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{mpsc, oneshot};
+
+/// Connections on their way to one worker at once.
+const ON_THE_WAY: usize = 1024;
+/// How often a worker tidies its pools.
+const TIDY: Duration = Duration::from_secs(1);
+
+/// What a worker is built from.
+#[derive(Debug)]
+pub(super) struct Equipment {
+    pub(super) shared: Shared,
+    pub(super) log: AccessLog,
+    pub(super) listen: listen::Settings,
+    pub(super) store: store::Settings,
+}
+
+/// A worker, as seen from outside.
+#[derive(Debug)]
+pub(super) struct WorkerThread {
+    connections: mpsc::Sender<Accepted>,
+    open: Arc<AtomicUsize>,
+    end: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl WorkerThread {
+    pub(super) fn start(index: usize, equipment: Equipment) -> io::Result<Self> {
+        let (connections, incoming) = mpsc::channel(ON_THE_WAY);
+        let (end, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || work(equipment, incoming, ended))?;
+        Ok(Self {
+            connections,
+            open: Arc::default(),
+            end,
+            thread,
+        })
+    }
+
+    /// Ends the worker and whatever it still has, and waits for it.
+    pub(super) fn end(self) {
+        let _ = self.end.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("a worker panicked");
+        }
+    }
+
+    pub(super) fn seat(&self) -> Seat {
+        Seat {
+            connections: self.connections.clone(),
+            open: Arc::clone(&self.open),
+        }
+    }
+
+    pub(super) fn open_connections(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+fn work(equipment: Equipment, incoming: mpsc::Receiver<Accepted>, ended: oneshot::Receiver<()>) {
+    match Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+    {
+        // Dropping the runtime drops all that is left on it, and with it the worker's end of the access log.
+        Ok(runtime) => runtime.block_on(async {
+            tokio::select! {
+                () = serve(equipment, incoming) => {}
+                _ = ended => {}
+            }
+        }),
+        // The acceptor finds the seat's channel closed and stops: better a gateway that is not ready than half a one.
+        Err(error) => tracing::error!("a worker cannot start: {error}"),
+    }
+}
+
+async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
+    let Equipment {
+        shared,
+        log,
+        listen,
+        store,
+    } = equipment;
+    let metrics = shared.metrics.worker();
+    let worker = Rc::new(Worker::new(proxy::Equipment {
+        store: connect(&store, &shared),
+        snapshots: shared.snapshots,
+        holds: shared.holds,
+        drain: shared.drain.clone(),
+        idle: listen.idle,
+        access: log.worker(),
+        metrics: metrics.clone(),
+    }));
+    tokio::task::spawn_local(tidy(Rc::clone(&worker)));
+    tokio::task::spawn_local(worker.flushing());
+    let listen = Rc::new(listen);
+    while let Some(accepted) = incoming.recv().await {
+        let Accepted { tcp, from, open } = accepted;
+        let Ok(stream) = Stream::new(tcp, listen.idle) else {
+            continue;
+        };
+        let address = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let peer = Peer {
+            address,
+            watch: stream.watch(),
+            open,
+            counted: metrics.connected(),
+        };
+        let (worker, listen, drain) =
+            (Rc::clone(&worker), Rc::clone(&listen), shared.drain.clone());
+        tokio::task::spawn_local(async move {
+            connection::serve(stream, peer, worker, &listen, drain).await
+        });
+    }
+}
+
+fn connect(settings: &store::Settings, shared: &Shared) -> Store {
+    match &settings.source {
+        Source::Memory => Store::Memory(Arc::clone(&shared.memory)),
+        Source::Redis(target) => Store::Redis {
+            shared: RedisStore::new(target, settings),
+            local: Arc::clone(&shared.memory),
+            on_down: settings.on_down,
+            metrics: shared.metrics.store(),
+        },
+    }
+}
+
+async fn tidy(worker: Rc<Worker>) {
+    let mut ticks = tokio::time::interval(TIDY);
+    loop {
+        ticks.tick().await;
+        worker.sweep();
+    }
+}

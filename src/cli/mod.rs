@@ -1,0 +1,135 @@
+//! The command line: arguments to commands, outcomes to exit codes.
+
+pub mod check;
+mod run;
+
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A reverse-proxy gateway with built-in distributed rate limiting.
+///
+/// Without a command it runs: `tollgate` is `tollgate run`.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Line {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate run --to 127.0.0.1:3000 --limit 10/s    at most 10 a second for each client, no file needed
+  tollgate run --config gateway.toml               what the file says, reloaded when it changes
+  tollgate check                                   is gateway.toml right, and what does it mean?
+
+Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway.
+    Run(RunArgs),
+    /// Validate a file and say what its limits mean; nothing is started and nobody is asked.
+    Check(CheckArgs),
+}
+
+/// How to run.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "limit", "listen", "redis"])]
+    config: Option<PathBuf>,
+    /// Forward everything to this server; no file is needed or read.
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Option<String>,
+    /// How much each client may, like 10/s or 100/min.
+    #[arg(long, value_name = "RATE", requires = "to")]
+    limit: Option<String>,
+    /// Where to listen [default: :8080].
+    #[arg(long, value_name = "ADDR", requires = "to")]
+    listen: Option<String>,
+    /// Share the count through this Redis, like redis://localhost:6379.
+    #[arg(long, value_name = "URL", requires = "to")]
+    redis: Option<String>,
+}
+
+/// What to check.
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 when there are warnings.
+    #[arg(long)]
+    deny_warnings: bool,
+}
+
+/// Good.
+const GOOD: u8 = 0;
+/// The answer is bad.
+const BAD: u8 = 1;
+/// Wrong usage.
+const USAGE: u8 = 2;
+
+/// Runs one command line.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let line = match Line::try_parse_from(args) {
+        Ok(line) => line,
+        Err(error) => {
+            // Help goes to standard output, complaints to standard error; either may be closed.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { GOOD });
+        }
+    };
+    let code = match line.command {
+        None => run::run(line.run),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::Check(args)) => check_command(args),
+    };
+    ExitCode::from(code)
+}
+
+fn check_command(args: CheckArgs) -> u8 {
+    let Some(file) = args.file.or(args.config).or_else(find_file) else {
+        no_file();
+        return BAD;
+    };
+    let format = if args.json {
+        check::Format::Json
+    } else {
+        check::Format::Human
+    };
+    check::check(&file, format, args.deny_warnings)
+}
+
+/// The file where it is usually found.
+fn find_file() -> Option<PathBuf> {
+    let usual = ["gateway.toml", "/etc/tollgate/gateway.toml"];
+    usual
+        .iter()
+        .map(Path::new)
+        .find(|path| path.exists())
+        .map(Path::to_path_buf)
+}
+
+fn no_file() {
+    tell(
+        "error: there is no gateway.toml here and none in /etc/tollgate\n\
+          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
+    );
+}
+
+/// A line on standard error, which may be closed.
+fn tell(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,108 @@
+//! Accepts connections and deals them out evenly to the workers.
+
+use crate::shutdown::Drain;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+/// Pause after the system has no file descriptor left: long enough not to spin, short enough not to be noticed.
+const EXHAUSTED: Duration = Duration::from_millis(20);
+
+/// A connection on its way to a worker.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The socket, not yet registered with any runtime.
+    pub tcp: TcpStream,
+    /// The far end.
+    pub from: SocketAddr,
+    /// Counts it as open until dropped.
+    pub open: OpenGuard,
+}
+
+/// One worker, as seen by the acceptor.
+#[derive(Debug, Clone)]
+pub struct Seat {
+    /// The way to it.
+    pub connections: mpsc::Sender<Accepted>,
+    /// Connections it has now.
+    pub open: Arc<AtomicUsize>,
+}
+
+/// Counts one connection until it is dropped.
+#[derive(Debug)]
+pub struct OpenGuard(Arc<AtomicUsize>);
+
+impl OpenGuard {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Accepts until draining begins. Beyond `most` connections new ones are closed at once, which costs the least.
+pub async fn accept(listener: TcpListener, seats: Vec<Seat>, most: usize, drain: Drain) {
+    let mut turn = 0;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = drain.begun() => return,
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                let total: usize = seats
+                    .iter()
+                    .map(|seat| seat.open.load(Ordering::Relaxed))
+                    .sum();
+                if total >= most {
+                    continue;
+                }
+                let Ok(tcp) = stream.into_std() else { continue };
+                turn = (turn + 1) % seats.len().max(1);
+                let Some(seat) = emptiest(&seats, turn) else {
+                    return;
+                };
+                let accepted = Accepted {
+                    tcp,
+                    from,
+                    open: OpenGuard::new(&seat.open),
+                };
+                if seat.connections.send(accepted).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!("cannot accept connections: {error}");
+                tokio::time::sleep(EXHAUSTED).await;
+            }
+        }
+    }
+}
+
+/// The worker with the fewest connections; among equals, the next in turn.
+fn emptiest(seats: &[Seat], turn: usize) -> Option<&Seat> {
+    let (before, after) = seats.split_at(turn.min(seats.len()));
+    after
+        .iter()
+        .chain(before)
+        .min_by_key(|seat| seat.open.load(Ordering::Relaxed))
+}
+
+/// The peer gave up before we took its connection: nothing is wrong with the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}

@@ -1,0 +1,232 @@
+//! Sockets: binding them, and the stream under a connection, which can be watched while hyper is not reading.
+
+use bytes::{Buf, Bytes};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Connections the system queues before we take them.
+const BACKLOG: i32 = 4096;
+/// Silence after which a peer is asked for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// Binds `address`, ready for tokio.
+///
+/// # Errors
+/// When the address is in use or not ours.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        // `[::]:8080` serves IPv4 too, whatever the system's default.
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// The stream of one connection, with a bound on how long it may refuse to take bytes.
+#[derive(Debug)]
+pub struct Stream {
+    /// Shared with the [`SocketWatch`]; locked for the length of one call, by one thread.
+    tcp: Arc<Mutex<TcpStream>>,
+    /// What was read to tell the protocol.
+    read_ahead: Bytes,
+    stall: Stall,
+}
+
+/// The deadline of a write that makes no progress: a peer that never reads must not hold a response for ever.
+#[derive(Debug)]
+struct Stall {
+    allowed: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Sees a client leave although hyper is not reading from its socket.
+#[derive(Debug, Clone)]
+pub struct SocketWatch(Weak<Mutex<TcpStream>>);
+
+impl Stream {
+    /// Takes over an accepted connection.
+    ///
+    /// # Errors
+    /// When the runtime cannot register it.
+    pub fn new(tcp: std::net::TcpStream, idle: Duration) -> io::Result<Self> {
+        tcp.set_nonblocking(true)?;
+        tcp.set_nodelay(true)?;
+        socket2::SockRef::from(&tcp)
+            .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        Ok(Self {
+            tcp: Arc::new(Mutex::new(TcpStream::from_std(tcp)?)),
+            read_ahead: Bytes::new(),
+            stall: Stall {
+                allowed: idle,
+                timer: None,
+            },
+        })
+    }
+
+    /// Something that sees the client leave.
+    #[must_use]
+    pub fn watch(&self) -> SocketWatch {
+        SocketWatch(Arc::downgrade(&self.tcp))
+    }
+
+    /// Gives bytes back that were read to tell the protocol.
+    pub fn unread(&mut self, bytes: Bytes) {
+        self.read_ahead = bytes;
+    }
+}
+
+fn lock(tcp: &Mutex<TcpStream>) -> MutexGuard<'_, TcpStream> {
+    tcp.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.read_ahead.is_empty() {
+            let count = self.read_ahead.len().min(buf.remaining());
+            buf.put_slice(&self.read_ahead[..count]);
+            self.read_ahead.advance(count);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut *lock(&self.tcp)).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *lock(&self.tcp)).poll_write(cx, buf);
+        self.stall.bound(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut *lock(&self.tcp)).poll_write_vectored(cx, bufs);
+        self.stall.bound(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(&self.tcp)).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(&self.tcp)).poll_shutdown(cx)
+    }
+}
+
+impl Stall {
+    fn bound(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let allowed = self.allowed;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(allowed)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the peer takes no bytes",
+        )))
+    }
+}
+
+impl SocketWatch {
+    /// Resolves when the client has closed or reset its side.
+    ///
+    /// hyper notices that only while it reads; a request that is held, or one with a pipelined byte behind it, would
+    /// keep its place for as long as it likes (notes: `reliability`, section 0, trap c). A second registration of the
+    /// same socket hears of the closing whatever lies unread. A client that only half-closes counts as gone.
+    pub async fn gone(&self) {
+        let Some(watch) = self.register() else {
+            // The connection is already over; hyper ends this request by itself.
+            return std::future::pending().await;
+        };
+        loop {
+            match watch.ready(Interest::READABLE).await {
+                Ok(ready) if !(ready.is_read_closed() || ready.is_error()) => {
+                    // Only bytes have come. Claiming that there were none makes tokio wait for the next event; the
+                    // bytes stay where they are, for hyper.
+                    let _ = watch.try_io(Interest::READABLE, || {
+                        Err::<(), _>(io::ErrorKind::WouldBlock.into())
+                    });
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn register(&self) -> Option<TcpStream> {
+        let tcp = self.0.upgrade()?;
+        let copy = lock(&tcp).as_fd().try_clone_to_owned().ok()?;
+        TcpStream::from_std(std::net::TcpStream::from(copy)).ok()
+    }
+}
+
+/// A timer that is made only when something is late, and starts again at every sign of life.
+#[derive(Debug)]
+pub struct IdleTimer {
+    allowed: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl IdleTimer {
+    /// Nothing may take longer than `allowed`.
+    #[must_use]
+    pub fn new(allowed: Duration) -> Self {
+        Self {
+            allowed,
+            timer: None,
+        }
+    }
+
+    /// There was progress.
+    pub fn reset(&mut self) {
+        if let Some(timer) = &mut self.timer {
+            timer.as_mut().reset(Instant::now() + self.allowed);
+        }
+    }
+
+    /// There was none; ready when it has been too long.
+    pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let allowed = self.allowed;
+        self.timer
+            .get_or_insert_with(|| Box::pin(sleep(allowed)))
+            .as_mut()
+            .poll(cx)
+    }
+}

@@ -1,0 +1,293 @@
+//! Bodies on their way through: streamed both ways, never collected, each with an idle deadline.
+
+use super::exchange::{Ending, Exchange};
+use super::trailers;
+use crate::listen::socket::IdleTimer;
+use crate::upstream::pool::{Connection, Pool};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::{Body as _, Incoming};
+use std::cell::Cell;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Why a body ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Nothing came for too long.
+    #[error("nothing came for {0:?}")]
+    Idle(Duration),
+    /// The connection it came on failed.
+    #[error("the connection failed")]
+    Lost(#[from] hyper::Error),
+}
+
+/// What is known of a request's body while it is on its way.
+#[derive(Debug, Default)]
+pub struct Upload {
+    /// Bytes relayed so far.
+    pub bytes: Cell<u64>,
+    /// hyper has begun to read it: the request can no longer be sent again.
+    pub started: Cell<bool>,
+    /// It ended early, and not by the upstream's doing.
+    pub broken: Cell<bool>,
+}
+
+/// A request's body towards the upstream.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// None.
+    Empty,
+    /// As the client sends it.
+    Stream {
+        /// Where it comes from.
+        incoming: Incoming,
+        /// Bounds the pauses.
+        idle: IdleTimer,
+        /// How long a pause may be.
+        allowed: Duration,
+        /// Shared with the exchange.
+        upload: Rc<Upload>,
+    },
+}
+
+impl RequestBody {
+    /// Wraps what the client sends.
+    pub fn new(incoming: Incoming, allowed: Duration, upload: &Rc<Upload>) -> Self {
+        if incoming.is_end_stream() {
+            return Self::Empty;
+        }
+        Self::Stream {
+            incoming,
+            idle: IdleTimer::new(allowed),
+            allowed,
+            upload: Rc::clone(upload),
+        }
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self::Stream {
+            incoming,
+            idle,
+            allowed,
+            upload,
+        } = self.get_mut()
+        else {
+            return Poll::Ready(None);
+        };
+        upload.started.set(true);
+        let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
+            ready!(idle.poll_late(cx));
+            upload.broken.set(true);
+            return Poll::Ready(Some(Err(BodyError::Idle(*allowed))));
+        };
+        idle.reset();
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                upload
+                    .bytes
+                    .set(upload.bytes.get() + frame.data_ref().map_or(0, |data| data.len() as u64));
+                Some(Ok(frame.map_data(|data| data)).map(filter_trailers))
+            }
+            Some(Err(error)) => {
+                upload.broken.set(true);
+                Some(Err(error.into()))
+            }
+            None => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Stream { incoming, .. } => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Stream { incoming, .. } => incoming.size_hint(),
+        }
+    }
+}
+
+fn filter_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(fields) = frame.trailers_mut() {
+        trailers::filter(fields);
+    }
+    frame
+}
+
+/// A response's body towards the client; the exchange rides on it and ends with it.
+pub struct Body {
+    kind: Kind,
+    exchange: Option<Box<Exchange>>,
+}
+
+enum Kind {
+    /// Written by the gateway.
+    Own(Option<Bytes>),
+    /// Streamed from the upstream.
+    Upstream(Box<Download>),
+}
+
+struct Download {
+    incoming: Incoming,
+    idle: IdleTimer,
+    allowed: Duration,
+    /// Goes back to its pool when the body has ended well.
+    connection: Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>,
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Own(_) => "Body::Own",
+            Kind::Upstream(_) => "Body::Upstream",
+        })
+    }
+}
+
+impl Body {
+    /// A body of the gateway's own.
+    #[must_use]
+    pub fn own(bytes: Bytes) -> Self {
+        Self {
+            kind: Kind::Own(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            exchange: None,
+        }
+    }
+
+    /// A body from the upstream. A connection without anything left to read goes back at once.
+    #[must_use]
+    pub fn upstream(
+        incoming: Incoming,
+        allowed: Duration,
+        connection: Connection<RequestBody>,
+        pool: &Rc<Pool<RequestBody>>,
+    ) -> Self {
+        if incoming.is_end_stream() {
+            pool.put(connection);
+            return Self {
+                kind: Kind::Own(None),
+                exchange: None,
+            };
+        }
+        let connection = Some((connection, Rc::clone(pool)));
+        let download = Download {
+            incoming,
+            idle: IdleTimer::new(allowed),
+            allowed,
+            connection,
+        };
+        Self {
+            kind: Kind::Upstream(Box::new(download)),
+            exchange: None,
+        }
+    }
+
+    /// Lets the exchange ride on this body: it ends when the last byte has been handed on, or when the body is dropped.
+    #[must_use]
+    pub fn carrying(mut self, mut exchange: Box<Exchange>) -> Self {
+        match &self.kind {
+            Kind::Own(bytes) => {
+                exchange.sent(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
+                exchange.end(Ending::Complete);
+            }
+            Kind::Upstream(_) => self.exchange = Some(exchange),
+        }
+        self
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if let Some(exchange) = self.exchange.take() {
+            exchange.end(ending);
+        }
+    }
+}
+
+impl Download {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            ready!(self.idle.poll_late(cx));
+            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
+        };
+        self.idle.reset();
+        Poll::Ready(frame.map(|frame| frame.map(filter_trailers).map_err(BodyError::from)))
+    }
+
+    fn release(&mut self) {
+        if let Some((connection, pool)) = self.connection.take() {
+            pool.put(connection);
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        let download = match &mut this.kind {
+            Kind::Own(bytes) => {
+                return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
+            }
+            Kind::Upstream(download) => download,
+        };
+        let frame = ready!(download.poll_frame(cx));
+        // A server that knows the length stops asking after the last byte, so the end is seen here and not by a
+        // further question.
+        match &frame {
+            Some(Ok(part)) => {
+                if let (Some(exchange), Some(data)) = (&mut this.exchange, part.data_ref()) {
+                    exchange.sent(data.len() as u64);
+                }
+                if download.incoming.is_end_stream() {
+                    download.release();
+                    this.end(Ending::Complete);
+                }
+            }
+            Some(Err(_)) => this.end(Ending::UpstreamFailed),
+            None => {
+                download.release();
+                this.end(Ending::Complete);
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Own(bytes) => bytes.is_none(),
+            Kind::Upstream(download) => download.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Own(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Kind::Upstream(download) => download.incoming.size_hint(),
+        }
+    }
+}

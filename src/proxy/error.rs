@@ -1,0 +1,131 @@
+//! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
+
+use super::body::BodyError;
+use super::request::BadRequest;
+use crate::limit::verdict::Wait;
+use crate::telemetry::access_log::Reason;
+use crate::upstream::pool::ConnectError;
+use http::{HeaderName, StatusCode};
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a request was not forwarded, or its answer not relayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// The request is not one that may be forwarded.
+    #[error("{0}")]
+    BadRequest(#[from] BadRequest),
+    /// A request to itself: it has come through this gateway too often.
+    #[error("the request has passed this gateway too often")]
+    Loop,
+    /// No route recognises it.
+    #[error("no route matches")]
+    NoRoute,
+    /// A limit counts by a field that the request lacks.
+    #[error("the limit \"{limit}\" needs the field {field}")]
+    MissingKey {
+        /// The limit's name.
+        limit: Arc<str>,
+        /// The field's name.
+        field: HeaderName,
+    },
+    /// A limit refuses.
+    #[error("the limit \"{limit}\" refuses")]
+    Limited {
+        /// The name of the one with the longest wait.
+        limit: Arc<str>,
+        /// That wait.
+        wait: Wait,
+    },
+    /// More requests are held than the gateway's caps allow.
+    #[error("too many requests are held back")]
+    TooManyHeld,
+    /// The store is away and the file says to refuse.
+    #[error("the limit store is away")]
+    StoreDown,
+    /// The gateway is stopping.
+    #[error("the gateway is stopping")]
+    Draining,
+    /// The client has left: nobody reads this answer.
+    #[error("the client is gone")]
+    ClientGone,
+    /// The client's body stopped coming.
+    #[error("the request's body stopped coming")]
+    BodyStopped,
+    /// No server of the upstream could be reached.
+    #[error("no connection to the upstream")]
+    Connect(#[source] ConnectError),
+    /// The connection ended before an answer, or the answer was not HTTP.
+    #[error("the upstream's answer failed")]
+    Upstream(#[source] hyper::Error),
+    /// No answer in time.
+    #[error("no answer from the upstream within {0:?}")]
+    UpstreamTimeout(Duration),
+    /// The upstream switched protocols without having been asked to.
+    #[error("the upstream switched protocols unasked")]
+    UnaskedUpgrade,
+}
+
+impl ProxyError {
+    /// The status it is answered with.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(bad) => bad.status(),
+            Self::Loop => StatusCode::LOOP_DETECTED,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::MissingKey { .. } => StatusCode::UNAUTHORIZED,
+            Self::Limited { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyHeld | Self::StoreDown | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            // Nobody receives it; the number is nginx's, which logs are searched for.
+            Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
+            Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            Self::Connect(_) | Self::Upstream(_) | Self::UnaskedUpgrade => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// The word for it in the access log.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::BadRequest(_) | Self::Loop => Reason::BadRequest,
+            Self::NoRoute => Reason::NoRoute,
+            Self::MissingKey { .. } => Reason::MissingKey,
+            Self::Limited { .. } => Reason::LimitRefused,
+            Self::TooManyHeld => Reason::TooManyHeld,
+            Self::StoreDown => Reason::StoreDown,
+            Self::Draining => Reason::Draining,
+            Self::ClientGone => Reason::ClientGone,
+            Self::BodyStopped => Reason::ClientTimeout,
+            Self::Connect(_) => Reason::ConnectFailed,
+            Self::Upstream(_) | Self::UnaskedUpgrade => Reason::UpstreamReset,
+            Self::UpstreamTimeout(_) => Reason::UpstreamTimeout,
+        }
+    }
+
+    /// When to come back, in microseconds, where that can be said.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::Limited {
+                wait: Wait::Micros(wait),
+                ..
+            } => Some(*wait),
+            Self::TooManyHeld | Self::StoreDown | Self::Draining => Some(1_000_000),
+            _ => None,
+        }
+    }
+}
+
+/// Did our own request body end the exchange? Then the upstream is not to blame.
+#[must_use]
+pub fn is_from_body(error: &hyper::Error) -> bool {
+    error.is_user()
+        || error
+            .source()
+            .is_some_and(|source| source.is::<BodyError>())
+}

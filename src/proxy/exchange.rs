@@ -1,0 +1,372 @@
+//! The exchange: everything learned about one request on its way; it becomes metrics and a log line when it ends.
+
+use super::Worker;
+use super::admit::{Admission, Plan};
+use super::body::{Body, RequestBody, Upload};
+use super::error::ProxyError;
+use super::local::Local;
+use super::reply::{self, Violated};
+use super::request_id::X_REQUEST_ID;
+use super::{fields, request_id};
+use crate::clock::{self, Timestamp};
+use crate::limit::verdict::{Outcome, Ruling};
+use crate::listen::Peer;
+use crate::snapshot::{FieldStyle, Service};
+use crate::store::DecidedBy;
+use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
+use crate::telemetry::metrics::{self, Decision, InFlight, Source};
+use crate::upstream::pool::Pool;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The last byte was handed on.
+    Complete,
+    /// The upstream broke off in the middle.
+    UpstreamFailed,
+    /// The client left before the end.
+    ClientGone,
+}
+
+/// One request and its response.
+#[derive(Debug)]
+pub struct Exchange {
+    worker: Rc<Worker>,
+    /// The generation it lives under.
+    pub local: Rc<Local>,
+    began: Timestamp,
+    started: Instant,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    user_agent: Option<HeaderValue>,
+    /// Its id.
+    pub id: HeaderValue,
+    /// Its host, once it is known to be valid.
+    pub host: Box<str>,
+    peer: IpAddr,
+    /// The client's address, after trusted hops.
+    pub client: IpAddr,
+    route: Option<usize>,
+    plan: Plan,
+    admission: Option<Admission>,
+    delayed: u64,
+    /// What is known of its body on the way up.
+    pub upload: Rc<Upload>,
+    upstream: Option<(Rc<Pool<RequestBody>>, Duration)>,
+    status: u16,
+    source: Source,
+    reason: Reason,
+    limit: Option<Box<str>>,
+    retry_after: Option<u64>,
+    sent: u64,
+    ending: Ending,
+    _in_flight: InFlight,
+}
+
+impl Exchange {
+    /// A request has arrived.
+    pub fn begin<B>(
+        worker: &Rc<Worker>,
+        local: Rc<Local>,
+        request: &Request<B>,
+        peer: &Peer,
+    ) -> Box<Self> {
+        let address = peer.address.ip();
+        let trusted = local.snapshot.trust.believes(address);
+        Box::new(Self {
+            worker: Rc::clone(worker),
+            began: clock::wall(),
+            started: Instant::now(),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            id: request_id::of(request.headers(), trusted),
+            host: Box::default(),
+            peer: address,
+            client: local.snapshot.trust.client(address, request.headers()),
+            local,
+            route: None,
+            plan: Plan::default(),
+            admission: None,
+            delayed: 0,
+            upload: Rc::default(),
+            upstream: None,
+            status: 0,
+            source: Source::Gateway,
+            reason: Reason::Ok,
+            limit: None,
+            retry_after: None,
+            sent: 0,
+            ending: Ending::ClientGone,
+            _in_flight: worker.metrics.in_flight(),
+        })
+    }
+
+    /// A route recognised it.
+    pub fn matched(&mut self, route: usize) {
+        self.route = Some(route);
+    }
+
+    /// Its limits have been asked.
+    pub fn decided(&mut self, plan: Plan, admission: Admission) {
+        self.plan = plan;
+        self.admission = Some(admission);
+        self.count_decisions();
+    }
+
+    /// It is held back for `micros`, by the limit at that position in the plan.
+    pub fn delayed(&mut self, micros: u64) {
+        self.delayed = micros;
+        self.reason = Reason::LimitDelayed;
+        self.limit = self.delaying().map(|(_, name)| name.into());
+    }
+
+    /// Counts it as held, by the limit that delays it, until dropped.
+    #[must_use]
+    pub fn counted_as_held(&self) -> Option<metrics::Held> {
+        let (position, _) = self.delaying()?;
+        Some(self.local.route(self.route?, &self.worker.metrics).limits[position].hold())
+    }
+
+    /// The upstream has answered.
+    pub fn answered(&mut self, pool: &Rc<Pool<RequestBody>>, after: Duration, status: u16) {
+        self.upstream = Some((Rc::clone(pool), after));
+        self.source = Source::Upstream;
+        self.status = status;
+    }
+
+    /// It has become a tunnel.
+    pub fn upgraded(&mut self) {
+        self.reason = Reason::Upgraded;
+    }
+
+    /// Bytes of the response have been handed on.
+    pub fn sent(&mut self, bytes: u64) {
+        self.sent += bytes;
+    }
+
+    /// Bytes came from the client in a tunnel.
+    pub fn received(&mut self, bytes: u64) {
+        self.upload.bytes.set(self.upload.bytes.get() + bytes);
+    }
+
+    /// What its route leads to.
+    #[must_use]
+    pub fn service(&self) -> Option<&Service> {
+        self.route.map(|route| self.local.service(route))
+    }
+
+    /// Writes the answer to an error.
+    pub fn fail(&mut self, error: &ProxyError) -> Response<Body> {
+        self.source = Source::Gateway;
+        self.status = error.status().as_u16();
+        self.reason = error.reason();
+        self.retry_after = error.retry_after();
+        if let ProxyError::Limited { limit, .. } | ProxyError::MissingKey { limit, .. } = error {
+            self.limit = Some((**limit).into());
+        }
+        let id = self.id.to_str().unwrap_or_default();
+        reply::to(error, &self.violated(), id)
+    }
+
+    /// Puts the gateway's own fields on a response, whoever wrote it.
+    pub fn stamp(&self, response: &mut Response<Body>) {
+        let fields = response.headers_mut();
+        fields.insert(X_REQUEST_ID, self.id.clone());
+        if self.delayed > 0
+            && let Some((_, name)) = self.delaying()
+        {
+            fields::delayed(fields, name, self.delayed);
+        }
+        self.stamp_limits(fields);
+    }
+
+    /// Ends it well when the response's body does.
+    #[must_use]
+    pub fn ride(mut self: Box<Self>, response: Response<Body>) -> Response<Body> {
+        self.status = response.status().as_u16();
+        response.map(|body| body.carrying(self))
+    }
+
+    /// It is over.
+    pub fn end(mut self: Box<Self>, ending: Ending) {
+        self.ending = ending;
+    }
+
+    fn stamp_limits(&self, fields: &mut HeaderMap) {
+        let style = self.local.snapshot.fields;
+        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
+            return;
+        };
+        // Decided in Redis' place, the numbers would be those of this gateway alone: better none than wrong ones.
+        let Some(decided) = &admission.decided else {
+            return;
+        };
+        if style == FieldStyle::None || self.plan.is_empty() {
+            return;
+        }
+        let service = self.local.service(route);
+        let limits = self.plan.limits(service);
+        let prepared = &self.local.route(route, &self.worker.metrics).policy;
+        if self.plan.is_whole(service) {
+            fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());
+        } else {
+            let policy = fields::policy(limits.iter().copied());
+            fields::stamp(fields, style, &limits, &decided.decision, policy.as_ref());
+        }
+    }
+
+    fn violated(&self) -> Violated<'_> {
+        let (Some(service), Some(decided)) = (
+            self.service(),
+            self.admission
+                .as_ref()
+                .and_then(|admission| admission.decided.as_ref()),
+        ) else {
+            return Violated::default();
+        };
+        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
+            return Violated::default();
+        };
+        let limits = self.plan.limits(service);
+        let refusing = limits
+            .iter()
+            .zip(&decided.decision.verdicts)
+            .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
+        Violated {
+            named: limits.get(by).copied(),
+            all: refusing.map(|(limit, _)| &*limit.name).collect(),
+        }
+    }
+
+    /// The limit that delays it: its position among the service's limits, and its name.
+    fn delaying(&self) -> Option<(usize, &str)> {
+        let index = self.admission.as_ref()?.delayed_by()?;
+        let (position, _) = self.plan.keys().nth(index)?;
+        Some((position, &self.service()?.limits.get(position)?.name))
+    }
+
+    fn count_decisions(&self) {
+        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
+            return;
+        };
+        let by = decider(admission.by);
+        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        for (index, (position, _)) in self.plan.keys().enumerate() {
+            let verdict = admission
+                .decided
+                .as_ref()
+                .and_then(|decided| decided.decision.verdicts.get(index));
+            let decision = match verdict.map(|verdict| verdict.outcome) {
+                None | Some(Outcome::Admit { delay: 0 }) => Decision::Allow,
+                Some(Outcome::Admit { delay }) => {
+                    handles[position].delayed(Duration::from_micros(delay));
+                    Decision::Delay
+                }
+                Some(Outcome::Refuse(_)) => Decision::Refuse,
+            };
+            handles[position].decided(decision, by);
+        }
+    }
+
+    fn final_reason(&self) -> Reason {
+        match self.ending {
+            Ending::Complete => self.reason,
+            Ending::UpstreamFailed => Reason::UpstreamReset,
+            Ending::ClientGone => Reason::ClientGone,
+        }
+    }
+
+    fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
+        let keys = self.plan.keys().map(|(at, key)| (&service.limits[at], key));
+        keys.map(|(limit, key)| Charge {
+            limit: &limit.name,
+            key: key.as_bytes(),
+            cost: u64::from(limit.cost.units()),
+        })
+        .collect()
+    }
+
+    /// Left of the limit that is tightest; for the log.
+    fn remaining(&self) -> Option<u64> {
+        let decided = self.admission.as_ref()?.decided.as_ref()?;
+        decided
+            .decision
+            .verdicts
+            .iter()
+            .map(|verdict| verdict.remaining)
+            .min()
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if self.status == 0 {
+            // Nothing was answered because nobody was there to read it.
+            self.status = ProxyError::ClientGone.status().as_u16();
+        }
+        let worker = Rc::clone(&self.worker);
+        let took = self.started.elapsed();
+        let metrics = match self.route {
+            Some(route) => &self.local.route(route, &worker.metrics).metrics,
+            None => &self.local.unrouted,
+        };
+        metrics.request(&self.method, self.status, self.source, took);
+        worker.metrics.bodies(self.upload.bytes.get(), self.sent);
+        if !worker.access.is_on() {
+            return;
+        }
+        let service = self.service();
+        let charges = service
+            .map(|service| self.charges(service))
+            .unwrap_or_default();
+        let server = self
+            .upstream
+            .as_ref()
+            .map(|(pool, _)| pool.server().to_string());
+        worker.access.record(&AccessRecord {
+            ts: self.began.micros(),
+            request_id: self.id.as_bytes(),
+            client: Some(self.client),
+            peer: Some(self.peer),
+            method: self.method.as_str(),
+            host: Some(self.host.as_bytes()).filter(|host| !host.is_empty()),
+            path: self.uri.path().as_bytes(),
+            proto: self.version,
+            status: self.status,
+            reason: self.final_reason(),
+            route: service.map(|service| &*service.name),
+            limit: self.limit.as_deref(),
+            charges: &charges,
+            delay: Duration::from_micros(self.delayed),
+            duration: took,
+            upstream: server.as_deref(),
+            upstream_time: self.upstream.as_ref().map(|(_, time)| *time),
+            bytes_in: self.upload.bytes.get(),
+            bytes_out: self.sent,
+            user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
+            decided_by: self
+                .admission
+                .as_ref()
+                .map(|admission| decider(admission.by)),
+            retry_after: self.retry_after.map(Duration::from_micros),
+            remaining: self.remaining(),
+        });
+    }
+}
+
+/// Who decided, in the words of the metrics.
+fn decider(by: DecidedBy) -> metrics::DecidedBy {
+    match by {
+        DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
+        DecidedBy::Local => metrics::DecidedBy::Local,
+        DecidedBy::Open => metrics::DecidedBy::Open,
+    }
+}

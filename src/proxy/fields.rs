@@ -1,0 +1,137 @@
+//! The limit's fields on a response: the draft's, the older ones, and when to come back.
+//!
+//! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings, `q` and `w` the
+//! quota and window of the file, `r` what is left, `t` the seconds until it is all there again.
+
+use crate::clock;
+use crate::limit::Limit;
+use crate::limit::verdict::{Decision, Verdict};
+use crate::snapshot::FieldStyle;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// What a page of another origin may read, where the upstream lets it read anything at all.
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, X-Request-Id";
+
+/// The `RateLimit-Policy` of these limits: known when the file is.
+#[must_use]
+pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<HeaderValue> {
+    let mut text = BytesMut::new();
+    for limit in limits {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let window = seconds(limit.rate.period.get());
+        let _ = write!(
+            text,
+            "{separator}\"{}\";q={};w={window}",
+            limit.name, limit.rate.count
+        );
+    }
+    if text.is_empty() {
+        None
+    } else {
+        HeaderValue::from_maybe_shared(text.freeze()).ok()
+    }
+}
+
+/// Writes what the limits say. `policy` is the prepared field for exactly these limits.
+pub fn stamp(
+    fields: &mut HeaderMap,
+    style: FieldStyle,
+    limits: &[&Arc<Limit>],
+    decision: &Decision,
+    policy: Option<&HeaderValue>,
+) {
+    if matches!(style, FieldStyle::Both | FieldStyle::Standard) {
+        if let Some(policy) = policy {
+            fields.insert(RATELIMIT_POLICY, policy.clone());
+        }
+        if let Some(value) = standing(limits, &decision.verdicts) {
+            fields.insert(RATELIMIT, value);
+        }
+    }
+    if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
+        && let Some((limit, verdict)) = tightest(limits, &decision.verdicts)
+    {
+        fields.insert(X_LIMIT, HeaderValue::from(limit.rate.count.get()));
+        fields.insert(X_REMAINING, HeaderValue::from(shown(limit, verdict)));
+        let reset = clock::wall()
+            .plus(verdict.reset)
+            .micros()
+            .div_ceil(1_000_000);
+        fields.insert(X_RESET, HeaderValue::from(reset));
+    }
+    if style != FieldStyle::None && fields.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        fields.append(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(EXPOSED),
+        );
+    }
+}
+
+/// When to come back: whole seconds, rounded up, never 0, since that is what every client obeys; milliseconds for
+/// those who read them.
+pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
+    fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds(micros)));
+    fields.insert(
+        RETRY_AFTER_MS,
+        HeaderValue::from(micros.div_ceil(1000).max(1)),
+    );
+}
+
+/// Says that, and for how long, the response was delayed (Server-Timing, milliseconds).
+pub fn delayed(fields: &mut HeaderMap, limit: &str, micros: u64) {
+    let millis = micros.div_ceil(1000);
+    if let Ok(value) = HeaderValue::try_from(format!("limit;desc=\"{limit}\";dur={millis}")) {
+        fields.append(SERVER_TIMING, value);
+    }
+}
+
+fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue> {
+    let mut text = BytesMut::with_capacity(32 * limits.len());
+    for (limit, verdict) in limits.iter().zip(verdicts) {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
+        let _ = write!(text, "{separator}\"{}\";r={left};t={reset}", limit.name);
+    }
+    if text.is_empty() {
+        None
+    } else {
+        HeaderValue::from_maybe_shared(text.freeze()).ok()
+    }
+}
+
+/// The one with the least left of its quota; among equals the first.
+fn tightest<'a>(
+    limits: &[&'a Arc<Limit>],
+    verdicts: &'a [Verdict],
+) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
+    limits.iter().copied().zip(verdicts).reduce(|best, next| {
+        // left / N, compared without dividing.
+        let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
+            u128::from(of.1.remaining) * u128::from(by.rate.count.get())
+        };
+        if left(next, best.0) < left(best, next.0) {
+            next
+        } else {
+            best
+        }
+    })
+}
+
+/// Never more than the quota, although a burst may be larger.
+fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
+    verdict.remaining.min(u64::from(limit.rate.count.get()))
+}
+
+fn seconds(micros: u64) -> u64 {
+    micros.div_ceil(1_000_000).max(1)
+}

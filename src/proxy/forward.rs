@@ -1,0 +1,150 @@
+//! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
+
+use super::body::{RequestBody, Upload};
+use super::error::{ProxyError, is_from_body};
+use super::hop;
+use super::local::Servers;
+use crate::listen::Peer;
+use crate::upstream::pool::{ConnectError, Connection, Pool};
+use http::{HeaderMap, Method, Request, Response, Uri, Version};
+use hyper::body::{Body as _, Incoming};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Servers of one upstream that are tried for one request while none takes a connection.
+const MOST_SERVERS: usize = 3;
+/// An answer that takes longer than this is worth watching the client for: with it, one that has left is noticed within
+/// a second, and the many quick answers pay nothing.
+const QUICK: Duration = Duration::from_millis(500);
+
+/// The head of a request on its way upstream.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Its method.
+    pub method: Method,
+    /// Origin form: path and query.
+    pub target: Uri,
+    /// Fields, hop-by-hop ones removed, ours added.
+    pub fields: HeaderMap,
+}
+
+/// An answer under way, with the connection it comes on.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its head, and its body to come.
+    pub response: Response<Incoming>,
+    /// Where it comes from.
+    pub connection: Connection<RequestBody>,
+    /// Where the connection goes afterwards.
+    pub pool: Rc<Pool<RequestBody>>,
+}
+
+impl Head {
+    fn request(self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.target;
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() = self.fields;
+        let ended = request.body().is_end_stream();
+        hop::frame_request(request.headers_mut(), ended);
+        request
+    }
+}
+
+/// Runs `exchange` for `allowed` at most, and only while the client stays.
+///
+/// # Errors
+/// 504 when it takes too long; nothing that anyone reads when the client leaves.
+pub async fn within<T>(
+    exchange: impl Future<Output = Result<T, ProxyError>>,
+    allowed: Duration,
+    peer: &Peer,
+) -> Result<T, ProxyError> {
+    let start = Instant::now();
+    let mut exchange = pin!(exchange);
+    tokio::select! {
+        biased;
+        outcome = exchange.as_mut() => return outcome,
+        () = sleep(allowed.min(QUICK)) => {}
+    }
+    tokio::select! {
+        biased;
+        outcome = exchange => outcome,
+        () = sleep_until(start + allowed) => Err(ProxyError::UpstreamTimeout(allowed)),
+        () = peer.watch.gone() => Err(ProxyError::ClientGone),
+    }
+}
+
+/// Sends the request and waits for the head of its answer.
+///
+/// A pooled connection that turns out to be closed before any byte of an answer is its server's keep-alive ending under
+/// our hands: the request is sent once more on a fresh one, unless its body has been started.
+///
+/// # Errors
+/// When no server can be reached, or the answer fails.
+pub async fn send(
+    servers: &Servers,
+    head: Head,
+    body: RequestBody,
+    upload: &Upload,
+) -> Result<Answer, ProxyError> {
+    let (mut connection, pool) = obtain(servers).await?;
+    // A body that has not been started is still whole; only then can the same request go out twice.
+    let spare = (connection.reused && matches!(body, RequestBody::Empty)).then(|| head.clone());
+    let unanswered = match connection.send(head.request(body)).await {
+        Ok(response) => {
+            return Ok(Answer {
+                response,
+                connection,
+                pool,
+            });
+        }
+        Err(unanswered) => unanswered,
+    };
+    let again = match (unanswered.unsent, spare) {
+        (Some(request), _) if connection.reused => request,
+        (None, Some(head)) if !unanswered.error.is_parse() => head.request(RequestBody::Empty),
+        _ => return Err(blame(unanswered.error, upload)),
+    };
+    let mut connection = pool
+        .connect(servers.connect_timeout)
+        .await
+        .map_err(ProxyError::Connect)?;
+    match connection.send(again).await {
+        Ok(response) => Ok(Answer {
+            response,
+            connection,
+            pool,
+        }),
+        Err(unanswered) => Err(blame(unanswered.error, upload)),
+    }
+}
+
+fn blame(error: hyper::Error, upload: &Upload) -> ProxyError {
+    if upload.broken.get() || is_from_body(&error) {
+        ProxyError::BodyStopped
+    } else {
+        ProxyError::Upstream(error)
+    }
+}
+
+/// A connection to the server whose turn it is, or to the next that takes one: nothing has been sent yet.
+async fn obtain(
+    servers: &Servers,
+) -> Result<(Connection<RequestBody>, Rc<Pool<RequestBody>>), ProxyError> {
+    let mut failure: Option<ConnectError> = None;
+    for pool in servers.in_turn().take(MOST_SERVERS) {
+        if let Some(connection) = pool.take() {
+            return Ok((connection, Rc::clone(pool)));
+        }
+        match pool.connect(servers.connect_timeout).await {
+            Ok(connection) => return Ok((connection, Rc::clone(pool))),
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.map_or(ProxyError::NoRoute, ProxyError::Connect))
+}

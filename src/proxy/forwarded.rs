@@ -1,0 +1,332 @@
+//! What we tell the origin about where a request came from, and what becomes of what others told us.
+//!
+//! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
+//! extended by the peer. `Via` and `Max-Forwards` count hops.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use smallvec::SmallVec;
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// Our name in `Via`.
+const PSEUDONYM: &[u8] = b"tollgate";
+
+/// How often our own name may stand in `Via`: longer chains of gateways are loops.
+const MOST_PASSES: usize = 10;
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The far end of the connection.
+    pub peer: IpAddr,
+    /// The client, as [`Trust::client`](crate::key::client_ip::Trust::client) finds it.
+    pub client: IpAddr,
+    /// Is the peer's word believed ([`Trust::believes`](crate::key::client_ip::Trust::believes))?
+    pub trusted: bool,
+    /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
+    pub host: Option<&'a HeaderValue>,
+    /// The scheme of the connection the request came on.
+    pub scheme: &'static str,
+}
+
+/// A field's value while it is written.
+#[derive(Default)]
+struct Line(SmallVec<[u8; 256]>);
+
+impl Line {
+    fn text(&mut self, text: &[u8]) {
+        self.0.extend_from_slice(text);
+    }
+
+    /// By hand for IPv4: the standard formatting takes five times as long, and this happens thrice for each request.
+    fn address(&mut self, address: IpAddr) {
+        let v4 = match address.to_canonical() {
+            IpAddr::V4(v4) => v4,
+            // Writing into memory cannot fail.
+            IpAddr::V6(v6) => {
+                let _ = write!(self, "{v6}");
+                return;
+            }
+        };
+        let mut text = [b'.'; 16];
+        let mut length = 0;
+        for octet in v4.octets() {
+            let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+            let zeros = usize::from(octet < 100) + usize::from(octet < 10);
+            for digit in &digits[zeros..] {
+                text[length] = *digit;
+                length += 1;
+            }
+            length += 1;
+        }
+        self.text(&text[..length - 1]);
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Writes `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto`, `-Host` and `X-Real-IP`.
+///
+/// From a stranger, everything of the family goes first: all of `X-Forwarded-*`, and the fields by which some
+/// frameworks take another path than the one that was matched. From a trusted peer, `Proto` and `Host` stay as they are;
+/// where only one of the two chains is there, the other is made from it (RFC 7239 section 7.4), so that the next reader
+/// finds them in agreement. Two chains of which neither was believed are replaced like a stranger's.
+///
+/// To be called after the hop-by-hop fields are stripped and the client has been found.
+pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    if origin.trusted {
+        extend_chains(fields, origin);
+        if !fields.contains_key(X_FORWARDED_PROTO) {
+            set_scheme(fields, origin);
+        }
+        if !fields.contains_key(X_FORWARDED_HOST) {
+            set_host(fields, origin);
+        }
+    } else {
+        forget(fields);
+        begin_chains(fields, origin);
+        set_scheme(fields, origin);
+        set_host(fields, origin);
+    }
+    set(fields, X_REAL_IP, |line| line.address(origin.client));
+}
+
+/// Removes everything a stranger says in the names of proxies.
+fn forget(fields: &mut HeaderMap) {
+    let of_family = |name: &&HeaderName| {
+        let name = name.as_str();
+        let ours = ["x-forwarded-for", "x-forwarded-proto"].contains(&name);
+        let paths = ["x-original-url", "x-rewrite-url"].contains(&name);
+        // What is inserted anyway need not be removed.
+        !ours && (paths || name.starts_with("x-forwarded-"))
+    };
+    let family: SmallVec<[HeaderName; 4]> = fields.keys().filter(of_family).cloned().collect();
+    for name in family {
+        fields.remove(name);
+    }
+}
+
+/// Both chains, beginning with the peer.
+fn begin_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    set(fields, X_FORWARDED_FOR, |line| line.address(origin.peer));
+    set(fields, header::FORWARDED, |line| {
+        write_element(line, origin)
+    });
+}
+
+fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    let has = |name: &HeaderName| fields.contains_key(name);
+    let peer = origin.peer.to_canonical();
+    match (has(&X_FORWARDED_FOR), has(&header::FORWARDED)) {
+        (true, true) if origin.client.to_canonical() != peer => {
+            append(fields, X_FORWARDED_FOR, |line| line.address(peer));
+            append(fields, header::FORWARDED, |line| {
+                write_element(line, origin)
+            });
+        }
+        (true, false) => {
+            let mut chain = Line::default();
+            for entry in entries(fields, &X_FORWARDED_FOR) {
+                chain.text(b"for=");
+                write_node(&mut chain, read_address(entry));
+                chain.text(b", ");
+            }
+            write_element(&mut chain, origin);
+            append(fields, X_FORWARDED_FOR, |line| line.address(peer));
+            set(fields, header::FORWARDED, |line| *line = chain);
+        }
+        (false, true) => {
+            let mut chain = Line::default();
+            for element in entries(fields, &header::FORWARDED) {
+                match read_for(element) {
+                    Some(address) => chain.address(address),
+                    None => chain.text(b"unknown"),
+                }
+                chain.text(b", ");
+            }
+            chain.address(peer);
+            append(fields, header::FORWARDED, |line| {
+                write_element(line, origin)
+            });
+            set(fields, X_FORWARDED_FOR, |line| *line = chain);
+        }
+        // None there, or two that were not believed.
+        _ => begin_chains(fields, origin),
+    }
+}
+
+fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    fields.insert(X_FORWARDED_PROTO, HeaderValue::from_static(origin.scheme));
+}
+
+fn set_host(fields: &mut HeaderMap, origin: &Origin<'_>) {
+    if let Some(host) = origin.host {
+        fields.insert(X_FORWARDED_HOST, host.clone());
+    }
+}
+
+/// Sets a field to what `compose` writes.
+fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
+    let mut line = Line::default();
+    compose(&mut line);
+    match HeaderValue::from_bytes(&line.0) {
+        Ok(value) => drop(fields.insert(name, value)),
+        // Addresses, checked hosts and parts of fields always make a value; if not, no word is better than a stranger's.
+        Err(_) => drop(fields.remove(name)),
+    }
+}
+
+/// Joins a field's lines and adds what `compose` writes: some origins read the first line only.
+fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
+    let mut joined = Line::default();
+    for line in fields.get_all(&name) {
+        joined.text(line.as_bytes());
+        joined.text(b", ");
+    }
+    set(fields, name, |line| {
+        *line = joined;
+        compose(line);
+    });
+}
+
+/// One element of `Forwarded`: `for=192.0.2.1;host=api.example.com;proto=http`.
+fn write_element(line: &mut Line, origin: &Origin<'_>) {
+    line.text(b"for=");
+    write_node(line, Some(origin.peer));
+    if let Some(host) = origin.host {
+        line.text(b";host=");
+        write_value(line, host.as_bytes());
+    }
+    line.text(b";proto=");
+    line.text(origin.scheme.as_bytes());
+}
+
+/// An address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), what is no address as `unknown`.
+fn write_node(line: &mut Line, address: Option<IpAddr>) {
+    match address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V6(v6)) => {
+            line.text(b"\"[");
+            line.address(IpAddr::V6(v6));
+            line.text(b"]\"");
+        }
+        Some(v4) => line.address(v4),
+        None => line.text(b"unknown"),
+    }
+}
+
+/// A token as it is, anything else quoted (RFC 7239 section 4): a host with a port has a colon.
+fn write_value(line: &mut Line, text: &[u8]) {
+    let is_token =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    if text.iter().all(is_token) && !text.is_empty() {
+        line.text(text);
+        return;
+    }
+    line.text(b"\"");
+    for byte in text {
+        if matches!(byte, b'"' | b'\\') {
+            line.text(b"\\");
+        }
+        line.text(&[*byte]);
+    }
+    line.text(b"\"");
+}
+
+/// The members of a field over all its lines. A comma in quotes splits too; the halves then read as `unknown`.
+fn entries<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = fields.get_all(name).into_iter();
+    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
+}
+
+/// The `for` of one element of `Forwarded`.
+fn read_for(element: &[u8]) -> Option<IpAddr> {
+    let mut pairs = str::from_utf8(element).ok()?.split(';');
+    pairs.find_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let is_for = name.trim().eq_ignore_ascii_case("for");
+        is_for.then(|| read_address(value.trim().trim_matches('"').as_bytes()))?
+    })
+}
+
+/// An address with or without port, brackets and zone: what [`Trust`](crate::key::client_ip::Trust) reads as one.
+fn read_address(text: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(text).ok()?.trim();
+    let plain = text.parse::<IpAddr>().ok();
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
+    let scoped = || {
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let inside = bracketed.map_or(text, |(inside, _)| inside);
+        let address = inside
+            .split_once('%')
+            .map_or(inside, |(address, _)| address);
+        address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+    };
+    plain.or_else(with_port).or_else(scoped)
+}
+
+/// Has this request passed here too often? Then it runs in a circle, and 508 ends it.
+#[must_use]
+pub fn is_loop(fields: &HeaderMap) -> bool {
+    let ours = entries(fields, &header::VIA).filter(|member| {
+        let mut words = member
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        words
+            .nth(1)
+            .is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM))
+    });
+    ours.count() > MOST_PASSES
+}
+
+/// Adds us to `Via`, with the version the request came in (RFC 9110 section 7.6.3).
+pub fn add_via(fields: &mut HeaderMap, version: Version) {
+    let ours = match version {
+        Version::HTTP_10 => "1.0 tollgate",
+        Version::HTTP_2 => "2 tollgate",
+        _ => "1.1 tollgate",
+    };
+    fields.append(header::VIA, HeaderValue::from_static(ours));
+}
+
+/// What `Max-Forwards` leaves us to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hops {
+    /// Forward it.
+    Left,
+    /// Answer it here: it may go no further.
+    Spent,
+}
+
+/// Counts `Max-Forwards` down, for TRACE and OPTIONS (RFC 9110 section 7.6.2). A value that is no number counts nothing.
+pub fn count_hop(method: &Method, fields: &mut HeaderMap) -> Hops {
+    if !matches!(*method, Method::TRACE | Method::OPTIONS) {
+        return Hops::Left;
+    }
+    let field = fields.get(header::MAX_FORWARDS);
+    let text = field.and_then(|value| value.to_str().ok()).map(str::trim);
+    let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(left) = text
+        .filter(is_number)
+        .and_then(|text| text.parse::<u64>().ok())
+    else {
+        return Hops::Left;
+    };
+    let Some(less) = left.checked_sub(1) else {
+        return Hops::Spent;
+    };
+    fields.insert(header::MAX_FORWARDS, HeaderValue::from(less));
+    Hops::Left
+}
+
+#[cfg(test)]
+mod tests;

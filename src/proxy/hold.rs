@@ -1,0 +1,156 @@
+//! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
+
+use crate::listen::Peer;
+use crate::shutdown::Drain;
+use crate::snapshot::HoldCaps;
+use crate::store::{Charge, DecidedBy, Store};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// A client that leaves is noticed within a second; a shorter hold is over before watching for it would pay.
+const WORTH_WATCHING: Duration = Duration::from_millis(300);
+/// A hold that would end closer than this to the end of draining is not finished.
+const FORWARDING: Duration = Duration::from_millis(500);
+
+/// Requests held in this gateway, all workers together.
+#[derive(Debug, Default)]
+pub struct Holds {
+    total: AtomicUsize,
+    peers: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One held request; dropping it makes room.
+#[derive(Debug)]
+pub struct Held {
+    holds: Arc<Holds>,
+    peer: IpAddr,
+}
+
+/// Why a hold ended before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The gateway is stopping and cannot finish it.
+    Draining,
+    /// The client is gone.
+    ClientGone,
+}
+
+impl Holds {
+    /// A place among the held, unless the caps are reached.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>, peer: IpAddr, caps: HoldCaps) -> Option<Held> {
+        if self.total.fetch_add(1, Ordering::Relaxed) >= caps.total {
+            self.total.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = peers.entry(peer).or_insert(0);
+        if *held >= caps.per_peer {
+            self.total.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        *held += 1;
+        Some(Held {
+            holds: Arc::clone(self),
+            peer,
+        })
+    }
+
+    /// How many are held now.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.holds.total.fetch_sub(1, Ordering::Relaxed);
+        let mut peers = self
+            .holds
+            .peers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = peers.get_mut(&self.peer) {
+            *held -= 1;
+            if *held == 0 {
+                peers.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// Places in queues, given back when dropped: whoever leaves before being forwarded frees them.
+#[derive(Debug)]
+pub struct Places {
+    store: Store,
+    by: DecidedBy,
+    places: Vec<Charge>,
+    /// Its place in the gateway's own count of held requests.
+    _held: Option<Held>,
+}
+
+impl Places {
+    /// Holds `places` until [`Places::used`].
+    #[must_use]
+    pub fn new(store: Store, by: DecidedBy, places: Vec<Charge>) -> Self {
+        Self {
+            store,
+            by,
+            places,
+            _held: None,
+        }
+    }
+
+    /// Holds the gateway's own place as well.
+    #[must_use]
+    pub fn with(mut self, held: Held) -> Self {
+        self._held = Some(held);
+        self
+    }
+
+    /// The request goes on: nothing is given back.
+    pub fn used(mut self) {
+        self.places.clear();
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        for place in self.places.drain(..) {
+            self.store.refund(place, self.by);
+        }
+    }
+}
+
+/// Holds a request until `until`, its body unread.
+///
+/// # Errors
+/// When the client leaves, or draining would cut it before it could be forwarded.
+pub async fn hold(until: Instant, peer: &Peer, drain: &Drain) -> Result<(), Cut> {
+    let worth_watching = until.saturating_duration_since(Instant::now()) > WORTH_WATCHING;
+    let gone = async {
+        if worth_watching {
+            peer.watch.gone().await
+        } else {
+            std::future::pending().await
+        }
+    };
+    let cut_by_drain = async {
+        drain.begun().await;
+        match drain.deadline() {
+            Some(deadline) if until + FORWARDING > deadline => {}
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = sleep_until(until) => Ok(()),
+        () = gone => Err(Cut::ClientGone),
+        () = cut_by_drain => Err(Cut::Draining),
+    }
+}

@@ -1,0 +1,235 @@
+//! Fields that belong to one connection and end here (RFC 9110 section 7.6.1), both ways, and the one upgrade we relay.
+//!
+//! Order matters: strip first, add what is ours afterwards, or a client names our own field in `Connection` and we
+//! remove it ourselves.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use smallvec::SmallVec;
+
+/// Fields of one hop. `Trailer` is not among them, since trailers are relayed; `Proxy-Authorization` is, and nobody
+/// reads it: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
+static HOP_BY_HOP: [HeaderName; 10] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-authentication-info"),
+    // From the time when HTTP/2 was asked for by Upgrade (RFC 7540 section 3.2.1).
+    HeaderName::from_static("http2-settings"),
+];
+
+/// Places in [`HOP_BY_HOP`].
+const CONNECTION: usize = 0;
+const TE: usize = 3;
+const TRANSFER_ENCODING: usize = 4;
+
+/// Removes what a request must not carry on.
+///
+/// `TE: trailers` stays when it was there, with the `Connection` that announces it (RFC 9110 section 10.1.4). After this
+/// call the framing must be said anew: [`frame_request`].
+pub fn strip_request(fields: &mut HeaderMap) {
+    let found = strip(fields);
+    if found.trailers {
+        fields.insert(header::TE, HeaderValue::from_static("trailers"));
+        fields.insert(header::CONNECTION, HeaderValue::from_static("te"));
+    }
+}
+
+/// Removes what a response must not carry on.
+///
+/// A response with both `Content-Length` and `Transfer-Encoding` loses both (RFC 9112 section 6.3): hyper has decoded
+/// the chunks and left the length, which may lie and would cut the body off. Equal lengths become one.
+pub fn strip_response(fields: &mut HeaderMap) {
+    let found = strip(fields);
+    if found.coded {
+        fields.remove(header::CONTENT_LENGTH);
+    } else {
+        collapse_length(fields);
+    }
+}
+
+/// Says how a request's body is framed on its next hop. `ended` tells that there is none.
+///
+/// hyper's client sends no body with GET or HEAD unless a field says that there is one. What has a length keeps it.
+pub fn frame_request(fields: &mut HeaderMap, ended: bool) {
+    if !ended && !fields.contains_key(header::CONTENT_LENGTH) {
+        let chunked = HeaderValue::from_static("chunked");
+        fields.insert(header::TRANSFER_ENCODING, chunked);
+    }
+}
+
+/// Does this request ask for a WebSocket, in a way we relay? To be asked before [`strip_request`].
+///
+/// GET in HTTP/1.1 without content, `Connection: upgrade` and `Upgrade: websocket` alone (RFC 6455 section 4.1). Any
+/// other upgrade is none: the fields are stripped, and the request is an ordinary one (RFC 9110 section 7.8).
+#[must_use]
+pub fn wants_websocket(method: &Method, version: Version, fields: &HeaderMap) -> bool {
+    *method == Method::GET
+        && version == Version::HTTP_11
+        && names_websocket(fields)
+        && !fields.contains_key(header::TRANSFER_ENCODING)
+        && fields
+            .get(header::CONTENT_LENGTH)
+            .is_none_or(|length| length == "0")
+}
+
+/// Puts the upgrade to a WebSocket back, after stripping: on the request that asks for it and on the 101 that grants it.
+pub fn mark_websocket(fields: &mut HeaderMap) {
+    fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    fields.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+}
+
+/// What a response says about switching protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// Nothing; an ordinary response, also one that declines.
+    None,
+    /// The WebSocket that was asked for begins.
+    WebSocket,
+    /// 101 that nobody asked for, or for something else: 502, for what follows is no HTTP (RFC 9110 section 15.2.2).
+    Unasked,
+}
+
+/// Reads the head of a response, before [`strip_response`]; `asked` is what [`wants_websocket`] said of the request.
+#[must_use]
+pub fn switch(asked: bool, status: StatusCode, fields: &HeaderMap) -> Switch {
+    match status {
+        StatusCode::SWITCHING_PROTOCOLS if asked && names_websocket(fields) => Switch::WebSocket,
+        StatusCode::SWITCHING_PROTOCOLS => Switch::Unasked,
+        _ => Switch::None,
+    }
+}
+
+fn names_websocket(fields: &HeaderMap) -> bool {
+    let mut upgrades = fields.get_all(header::UPGRADE).iter();
+    let Some(upgrade) = upgrades.next() else {
+        return false;
+    };
+    upgrades.next().is_none()
+        && upgrade
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"websocket")
+        && tokens(fields, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case(b"upgrade"))
+}
+
+/// What stripping came across.
+struct Found {
+    /// There was a `Transfer-Encoding`.
+    coded: bool,
+    /// There was `TE: trailers`.
+    trailers: bool,
+}
+
+/// One pass over the names that are there; nothing is looked up that is not.
+fn strip(fields: &mut HeaderMap) -> Found {
+    let mut present = 0_u16;
+    for name in fields.keys() {
+        if let Some(place) = place(name) {
+            present |= 1 << place;
+        }
+    }
+    let has = |place: usize| present & (1 << place) != 0;
+    let trailers =
+        has(TE) && tokens(fields, &header::TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+    if has(CONNECTION) {
+        strip_named(fields);
+    }
+    for (place, name) in HOP_BY_HOP.iter().enumerate() {
+        if has(place) {
+            fields.remove(name);
+        }
+    }
+    Found {
+        coded: has(TRANSFER_ENCODING),
+        trailers,
+    }
+}
+
+/// The place of a field in [`HOP_BY_HOP`].
+fn place(name: &HeaderName) -> Option<usize> {
+    Some(match name.as_str() {
+        "connection" => CONNECTION,
+        "keep-alive" => 1,
+        "proxy-connection" => 2,
+        "te" => TE,
+        "transfer-encoding" => TRANSFER_ENCODING,
+        "upgrade" => 5,
+        "proxy-authenticate" => 6,
+        "proxy-authorization" => 7,
+        "proxy-authentication-info" => 8,
+        "http2-settings" => 9,
+        _ => return None,
+    })
+}
+
+/// Removes the fields that any `Connection` line names.
+fn strip_named(fields: &mut HeaderMap) {
+    let named: SmallVec<[HeaderName; 4]> = tokens(fields, &header::CONNECTION)
+        .filter(|token| !is_usual(token))
+        .filter_map(|token| HeaderName::from_bytes(token).ok())
+        .filter(|name| !is_end_to_end(name))
+        .collect();
+    for name in named {
+        fields.remove(name);
+    }
+}
+
+/// Connection options that name no field, or one that goes anyway.
+fn is_usual(token: &[u8]) -> bool {
+    const USUAL: [&[u8]; 5] = [b"", b"keep-alive", b"close", b"upgrade", b"te"];
+    USUAL.iter().any(|usual| token.eq_ignore_ascii_case(usual))
+}
+
+/// Fields for every recipient, which `Connection` has no say over (RFC 9110 section 7.6.1). Whoever could have them
+/// removed here would take away what a proxy in front of us vouches for, or what frames and routes the message.
+fn is_end_to_end(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("x-forwarded-")
+        || name.starts_with("content-")
+        || matches!(
+            name,
+            "host"
+                | "authorization"
+                | "cookie"
+                | "set-cookie"
+                | "cache-control"
+                | "date"
+                | "via"
+                | "forwarded"
+                | "x-real-ip"
+                | "x-request-id"
+                | "max-forwards"
+        )
+}
+
+/// The members of a comma-separated field, over all its lines.
+fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = fields.get_all(name).into_iter();
+    let members = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    members.map(<[u8]>::trim_ascii)
+}
+
+/// hyper's client takes `5` twice and `5, 5` for 5 and leaves them; one `5` goes on.
+fn collapse_length(fields: &mut HeaderMap) {
+    let mut lines = fields.get_all(header::CONTENT_LENGTH).iter();
+    let Some(first) = lines.next() else {
+        return;
+    };
+    let is_list = first.as_bytes().contains(&b',');
+    if !is_list && lines.next().is_none() {
+        return;
+    }
+    let first = first.as_bytes().split(|byte| *byte == b',').next();
+    let one = HeaderValue::from_bytes(first.unwrap_or_default().trim_ascii());
+    if let Ok(one) = one {
+        fields.insert(header::CONTENT_LENGTH, one);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,462 @@
+//! The request path: from a head that hyper has read to a response that hyper writes.
+
+pub mod admit;
+pub mod body;
+pub mod error;
+pub mod exchange;
+pub mod fields;
+pub mod forward;
+pub mod forwarded;
+pub mod hold;
+pub mod hop;
+pub mod local;
+pub mod reply;
+pub mod request;
+pub mod request_id;
+pub mod trailers;
+pub mod upgrade;
+
+pub use body::Body;
+pub use hold::Holds;
+
+use crate::key::Caller;
+use crate::listen::Peer;
+use crate::listen::connection::Answer;
+use crate::route::{host_key, path};
+use crate::shutdown::Drain;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::telemetry::access_log::AccessWriter;
+use crate::telemetry::metrics::{Failure, WorkerMetrics};
+use crate::upstream::pool::Pools;
+use admit::Plan;
+use arc_swap::ArcSwap;
+use body::RequestBody;
+use error::ProxyError;
+use exchange::Exchange;
+use forward::{Answer as Answered, Head};
+use forwarded::{Hops, Origin};
+use hold::{Cut, Places};
+use hop::Switch;
+use http::request::Parts;
+use http::{Request, Response, Uri, header};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use local::Local;
+use request::{BadRequest, Target};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Everything one worker needs to answer requests. Stays on its thread.
+#[derive(Debug)]
+pub struct Worker {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    local: RefCell<Rc<Local>>,
+    store: Store,
+    pools: Pools<RequestBody>,
+    holds: Arc<Holds>,
+    drain: Drain,
+    idle: Duration,
+    metrics: WorkerMetrics,
+    access: AccessWriter,
+}
+
+/// What a worker is made of.
+#[derive(Debug)]
+pub struct Equipment {
+    /// The snapshot in force.
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    /// The way to the counters.
+    pub store: Store,
+    /// Requests held by all workers.
+    pub holds: Arc<Holds>,
+    /// Hears the gateway stop.
+    pub drain: Drain,
+    /// Longest pause inside a body.
+    pub idle: Duration,
+    /// The worker's numbers.
+    pub metrics: WorkerMetrics,
+    /// The worker's way to the access log.
+    pub access: AccessWriter,
+}
+
+impl Answer for Worker {
+    type Body = Body;
+
+    async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Rc<Peer>) -> Response<Body> {
+        let mut exchange = Exchange::begin(&self, self.current(), &request, &peer);
+        let outcome = self.carry(request, &peer, &mut exchange).await;
+        let mut response = match outcome {
+            Ok(Outcome::Answered(response)) => response,
+            Ok(Outcome::Joined(join)) => return join.begin(exchange, peer, self.idle),
+            Err(error) => exchange.fail(&error),
+        };
+        exchange.stamp(&mut response);
+        exchange.ride(response)
+    }
+}
+
+/// What carrying a request comes to.
+enum Outcome {
+    /// A response, with its body to come.
+    Answered(Response<Body>),
+    /// A tunnel.
+    Joined(Join),
+}
+
+/// Both sides of a tunnel about to be joined, and the 101 that says so.
+struct Join {
+    response: Response<Body>,
+    down: OnUpgrade,
+    up: OnUpgrade,
+}
+
+impl Worker {
+    /// Equips a worker. To be called on its own thread.
+    #[must_use]
+    pub fn new(equipment: Equipment) -> Self {
+        let Equipment {
+            snapshots,
+            store,
+            holds,
+            drain,
+            idle,
+            metrics,
+            access,
+        } = equipment;
+        let local = RefCell::new(Rc::new(Local::new(snapshots.load_full(), &metrics)));
+        Self {
+            snapshots,
+            local,
+            store,
+            pools: Pools::default(),
+            holds,
+            drain,
+            idle,
+            metrics,
+            access,
+        }
+    }
+
+    /// Housekeeping, about once a second.
+    pub fn sweep(&self) {
+        self.pools.sweep();
+        self.store.report();
+    }
+
+    /// Writes out log lines that wait for company. To be spawned once.
+    pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
+        self.access.flushing()
+    }
+
+    /// The snapshot in force, as this worker holds it.
+    fn current(&self) -> Rc<Local> {
+        let newest = self.snapshots.load();
+        let mut local = self.local.borrow_mut();
+        if !Arc::ptr_eq(&newest, &local.snapshot) {
+            *local = Rc::new(Local::new(Arc::clone(&newest), &self.metrics));
+        }
+        Rc::clone(&local)
+    }
+
+    /// A request's way, stage by stage.
+    async fn carry(
+        &self,
+        request: Request<Incoming>,
+        peer: &Peer,
+        exchange: &mut Exchange,
+    ) -> Result<Outcome, ProxyError> {
+        let (mut parts, incoming) = request.into_parts();
+        let target = self.read(&mut parts, exchange)?;
+        if target.is_asterisk()
+            || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
+        {
+            return Ok(Outcome::Answered(reply::empty()));
+        }
+        parts.uri = self.find(&target, &parts, exchange)?;
+        let held = match self.admit(&parts, peer, exchange).await {
+            Ok(held) => held,
+            Err(refused) => {
+                discard(incoming, &parts);
+                return Err(refused);
+            }
+        };
+        if let Some((until, places)) = held {
+            self.hold(until, places, peer, exchange).await?;
+        }
+        self.forward(&target, parts, incoming, peer, exchange).await
+    }
+
+    /// Is it a request that may be forwarded, and to whom is it addressed?
+    fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
+        let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
+        request::tidy(&mut parts.headers);
+        exchange.host = target.host().into();
+        Ok(target)
+    }
+
+    /// Which route is it for? Returns what to ask the upstream for: the path in the form that was matched.
+    fn find(
+        &self,
+        target: &Target,
+        parts: &Parts,
+        exchange: &mut Exchange,
+    ) -> Result<Uri, ProxyError> {
+        let path = path::normalize(parts.uri.path()).map_err(BadRequest::from)?;
+        let table = &exchange.local.snapshot.table;
+        let host = host_key(target.host());
+        let route = table
+            .find(&host, path.to_match(), &parts.method)
+            .ok_or(ProxyError::NoRoute)?;
+        let onward = request::forward_target(&parts.uri, &path)?;
+        exchange.matched(route);
+        Ok(Uri::from(onward))
+    }
+
+    /// Asks all limits at once. Returns until when to hold the request, if at all, and the places it then has.
+    async fn admit(
+        &self,
+        parts: &Parts,
+        peer: &Peer,
+        exchange: &mut Exchange,
+    ) -> Result<Option<(Instant, Places)>, ProxyError> {
+        let local = Rc::clone(&exchange.local);
+        let Some(service) = exchange.service() else {
+            return Ok(None);
+        };
+        if service.limits.is_empty() {
+            return Ok(None);
+        }
+        let caller = Caller {
+            address: exchange.client,
+            route: &service.name,
+            fields: &parts.headers,
+        };
+        let plan = Plan::of(service, &caller)?;
+        if plan.is_empty() {
+            return Ok(None);
+        }
+        let admission = admit::ask(&self.store, &plan, service).await?;
+        let asked = Instant::now();
+        let delay = admission.delay(&plan, service);
+        let places = match delay {
+            Ok(1..) => admission.places(&plan, service),
+            _ => Vec::new(),
+        };
+        let places = Places::new(self.store.clone(), admission.by, places);
+        exchange.decided(plan, admission);
+        match delay? {
+            0 => {
+                places.used();
+                Ok(None)
+            }
+            delay => {
+                exchange.delayed(delay);
+                let caps = local.snapshot.holds;
+                // Refused after having been charged: dropping the places gives them back.
+                let held = self
+                    .holds
+                    .enter(peer.address.ip(), caps)
+                    .ok_or(ProxyError::TooManyHeld)?;
+                Ok(Some((
+                    asked + Duration::from_micros(delay),
+                    places.with(held),
+                )))
+            }
+        }
+    }
+
+    /// Waits out a leaky bucket, the body unread.
+    async fn hold(
+        &self,
+        until: Instant,
+        places: Places,
+        peer: &Peer,
+        exchange: &Exchange,
+    ) -> Result<(), ProxyError> {
+        let _counted = exchange.counted_as_held();
+        match hold::hold(until, peer, &self.drain).await {
+            Ok(()) => {
+                places.used();
+                Ok(())
+            }
+            Err(Cut::ClientGone) => Err(ProxyError::ClientGone),
+            Err(Cut::Draining) => Err(ProxyError::Draining),
+        }
+    }
+
+    /// Sends the request upstream and turns the answer round.
+    async fn forward(
+        &self,
+        target: &Target,
+        mut parts: Parts,
+        incoming: Incoming,
+        peer: &Peer,
+        exchange: &mut Exchange,
+    ) -> Result<Outcome, ProxyError> {
+        let local = Rc::clone(&exchange.local);
+        let Some(service) = exchange.service() else {
+            return Err(ProxyError::NoRoute);
+        };
+        let servers = local.servers(service.upstream, &self.pools, &self.metrics);
+        let allowed = service.timeout;
+        let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
+        let down = asked
+            .then(|| parts.extensions.remove::<OnUpgrade>())
+            .flatten();
+        let head = head(target, parts, down.is_some(), peer, exchange)?;
+        let upload = Rc::clone(&exchange.upload);
+        let body = RequestBody::new(incoming, self.idle, &upload);
+
+        let started = Instant::now();
+        let sending = forward::send(servers, head, body, &upload);
+        let answer = match forward::within(sending, allowed, peer).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if let Some(failure) = failure(&error) {
+                    servers.metrics.failed(failure);
+                }
+                return Err(error);
+            }
+        };
+        let status = answer.response.status();
+        servers.metrics.answered(status.as_u16(), started.elapsed());
+        match (
+            hop::switch(down.is_some(), status, answer.response.headers()),
+            down,
+        ) {
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+                return Err(ProxyError::UnaskedUpgrade);
+            }
+            (Switch::WebSocket, Some(down)) => {
+                exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
+                Ok(Outcome::Joined(join(answer, down)))
+            }
+            (Switch::None, _) => {
+                exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
+                Ok(Outcome::Answered(self.turn_round(answer)))
+            }
+        }
+    }
+
+    fn turn_round(&self, answer: Answered) -> Response<Body> {
+        let Answered {
+            response,
+            connection,
+            pool,
+        } = answer;
+        let (mut parts, incoming) = response.into_parts();
+        hop::strip_response(&mut parts.headers);
+        let mut response = Response::new(Body::upstream(incoming, self.idle, connection, &pool));
+        *response.status_mut() = parts.status;
+        *response.headers_mut() = parts.headers;
+        response
+    }
+}
+
+/// The head to send: hop-by-hop fields removed first, ours added afterwards.
+fn head(
+    target: &Target,
+    mut parts: Parts,
+    websocket: bool,
+    peer: &Peer,
+    exchange: &Exchange,
+) -> Result<Head, ProxyError> {
+    let fields = &mut parts.headers;
+    if forwarded::is_loop(fields) {
+        return Err(ProxyError::Loop);
+    }
+    hop::strip_request(fields);
+    if websocket {
+        hop::mark_websocket(fields);
+    }
+    let peer = peer.address.ip();
+    let origin = Origin {
+        peer,
+        client: exchange.client,
+        trusted: exchange.local.snapshot.trust.believes(peer),
+        host: target.authority(),
+        scheme: "http",
+    };
+    forwarded::announce(fields, &origin);
+    forwarded::add_via(fields, parts.version);
+    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
+    fields.remove(header::EXPECT);
+    if let Some(host) = target.authority() {
+        fields.insert(header::HOST, host.clone());
+    }
+    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    Ok(Head {
+        method: parts.method,
+        target: parts.uri,
+        fields: parts.headers,
+    })
+}
+
+/// Prepares a tunnel to an upstream that has agreed to it.
+fn join(mut answer: Answered, down: OnUpgrade) -> Join {
+    let up = hyper::upgrade::on(&mut answer.response);
+    let (parts, _) = answer.response.into_parts();
+    let mut response = Response::new(Body::own(bytes::Bytes::new()));
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = parts.headers;
+    hop::strip_response(response.headers_mut());
+    hop::mark_websocket(response.headers_mut());
+    Join { response, down, up }
+}
+
+impl Join {
+    fn begin(
+        mut self,
+        mut exchange: Box<Exchange>,
+        peer: Rc<Peer>,
+        idle: Duration,
+    ) -> Response<Body> {
+        exchange.upgraded();
+        exchange.stamp(&mut self.response);
+        upgrade::join(self.down, self.up, exchange, peer, idle);
+        self.response
+    }
+}
+
+/// What an upstream's failure counts as; nothing when it is the client's doing.
+fn failure(error: &ProxyError) -> Option<Failure> {
+    match error {
+        ProxyError::Connect(_) => Some(Failure::Connect),
+        ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
+        ProxyError::Upstream(error) if error.is_parse() => Some(Failure::Protocol),
+        ProxyError::Upstream(_) => Some(Failure::Reset),
+        ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
+        _ => None,
+    }
+}
+
+/// Most of a refused request's body that is read, and for how long, so that the refusal is not overtaken by a reset
+/// (RFC 9112, section 9.6).
+const DISCARDED: u64 = 64 * 1024;
+const DISCARDING: Duration = Duration::from_secs(1);
+
+/// Reads a little of a body that nobody wants. A client that waits for a 100 sends none and is sent none.
+fn discard(mut incoming: Incoming, parts: &Parts) {
+    use http_body_util::BodyExt as _;
+    use hyper::body::Body as _;
+    if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
+        return;
+    }
+    tokio::task::spawn_local(async move {
+        let reading = async {
+            let mut left = DISCARDED;
+            while let Some(Ok(frame)) = incoming.frame().await {
+                let read = frame.data_ref().map_or(0, |data| data.len() as u64);
+                if read >= left {
+                    return;
+                }
+                left -= read;
+            }
+        };
+        let _ = tokio::time::timeout(DISCARDING, reading).await;
+    });
+}

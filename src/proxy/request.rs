@@ -1,0 +1,385 @@
+//! What a request's head must be before anything is decided or forwarded, and whom it addresses.
+//!
+//! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last line,
+//! `Transfer-Encoding`. What it settles before we look: a `Content-Length` beside a `Transfer-Encoding` is dropped and
+//! the connection closes after the answer (one of the two ways of RFC 9112 section 6.1), differing and malformed lengths
+//! are refused, and the http crate cuts a `#fragment` off.
+
+use crate::route::path::{BadPath, NormalPath};
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
+use smallvec::SmallVec;
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// Longest URI that is read, in bytes; beyond it 414 (RFC 9110 section 4.1 asks for at least 8,000).
+pub const LONGEST_URI: usize = 16 * 1024;
+
+/// Longest host with port; a DNS name has at most 253 characters (RFC 1035 section 2.3.4).
+const LONGEST_HOST: usize = 260;
+
+/// Whom a request addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    authority: Option<HeaderValue>,
+    asterisk: bool,
+}
+
+/// Why a request is answered without being looked at further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadRequest {
+    /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `Host` (RFC 9112 section 3.2).
+    MissingHost,
+    /// More than one `Host`.
+    ManyHosts,
+    /// Not `host[:port]`.
+    BadHost,
+    /// `:authority` and `Host` name different hosts (RFC 9113 section 8.3.1).
+    HostsDisagree,
+    /// A scheme other than `http`: a request for `https` has no business on a clear connection (RFC 9110 section 7.4).
+    ForeignScheme,
+    /// `user@host` (RFC 9110 section 4.2.4).
+    UserInfo,
+    /// `host:port` as the target of something else than CONNECT (RFC 9112 section 3.2.3).
+    AuthorityForm,
+    /// `*` for something else than OPTIONS (RFC 9112 section 3.2.4).
+    Asterisk,
+    /// We tunnel nothing for nobody, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
+    Connect,
+    /// Longer than [`LONGEST_URI`].
+    UriTooLong,
+    /// A transfer coding that is not `chunked` (RFC 9112 section 6.1 asks for 501).
+    UnknownCoding,
+    /// `chunked` twice, or beside nothing, or in HTTP/1.0 (RFC 9112 sections 6.1 and 7).
+    BadCoding,
+    /// No decimal number, or several that differ (RFC 9112 section 6.3).
+    BadLength,
+    /// Both framings at once: the smuggler's tool (RFC 9112 section 11.2).
+    LengthAndCoding,
+    /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
+    ConnectionField,
+    /// The path.
+    Path(BadPath),
+}
+
+impl BadRequest {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Connect | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// The reason in words.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::MissingHost => "the request names no host",
+            Self::ManyHosts => "the request has more than one Host field",
+            Self::BadHost => "the host is not a name or address with an optional port",
+            Self::HostsDisagree => "the :authority and the Host field differ",
+            Self::ForeignScheme => "only http is served here",
+            Self::UserInfo => "the URI has user information",
+            Self::AuthorityForm => "the target is neither a path nor a URI",
+            Self::Asterisk => "the target * is for OPTIONS only",
+            Self::Connect => "CONNECT is not implemented",
+            Self::UriTooLong => "the URI is too long",
+            Self::UnknownCoding => "chunked is the only transfer coding implemented",
+            Self::BadCoding => "Transfer-Encoding must be chunked, once",
+            Self::BadLength => "Content-Length is not one number",
+            Self::LengthAndCoding => "Content-Length and Transfer-Encoding exclude each other",
+            Self::ConnectionField => "HTTP/2 has no connection fields",
+            Self::Path(bad) => bad.reason(),
+        }
+    }
+}
+
+impl fmt::Display for BadRequest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for BadRequest {}
+
+impl From<BadPath> for BadRequest {
+    fn from(bad: BadPath) -> Self {
+        Self::Path(bad)
+    }
+}
+
+impl Target {
+    /// Checks a head, and finds whom it addresses.
+    ///
+    /// # Errors
+    /// The first thing found wrong with it.
+    pub fn read(
+        method: &Method,
+        uri: &Uri,
+        version: Version,
+        fields: &HeaderMap,
+    ) -> Result<Self, BadRequest> {
+        if *method == Method::CONNECT {
+            return Err(BadRequest::Connect);
+        }
+        if length(uri) > LONGEST_URI {
+            return Err(BadRequest::UriTooLong);
+        }
+        let host = check_fields(version, fields)?;
+        let authority = match (uri.authority(), version) {
+            (Some(_), Version::HTTP_10 | Version::HTTP_11) if uri.scheme().is_none() => {
+                return Err(BadRequest::AuthorityForm);
+            }
+            (Some(authority), _) => Some(check_authority(uri, version, authority, host)?),
+            (None, _) => host.cloned(),
+        };
+        if authority.is_none() && version != Version::HTTP_10 {
+            return Err(BadRequest::MissingHost);
+        }
+        let asterisk = uri.path() == "*";
+        if asterisk && *method != Method::OPTIONS {
+            return Err(BadRequest::Asterisk);
+        }
+        Ok(Self {
+            authority,
+            asterisk,
+        })
+    }
+
+    /// The host with its port, as the client spelled it; empty only in HTTP/1.0.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let authority = self.authority.as_ref();
+        authority
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+
+    /// The `Host` field to forward: the target's own authority where it has one (RFC 9112 section 3.2.2).
+    #[must_use]
+    pub fn authority(&self) -> Option<&HeaderValue> {
+        self.authority.as_ref()
+    }
+
+    /// `OPTIONS *`: asks about the server it reaches, so we answer it ourselves (RFC 9110 section 9.3.7).
+    #[must_use]
+    pub fn is_asterisk(&self) -> bool {
+        self.asterisk
+    }
+}
+
+/// The target to forward: the normal path with the query as it came. A path that is normal is not copied.
+///
+/// # Errors
+/// A path that no URI can have; what [`normalize`](crate::route::path::normalize) returns has none such.
+pub fn forward_target(uri: &Uri, path: &NormalPath<'_>) -> Result<PathAndQuery, BadRequest> {
+    let sent = uri.path_and_query();
+    if let Some(sent) = sent
+        && path.is_as_sent()
+        && sent.as_str().starts_with('/')
+    {
+        return Ok(sent.clone());
+    }
+    let text = match sent.and_then(PathAndQuery::query) {
+        Some(query) => format!("{}?{query}", path.to_forward()),
+        None => path.to_forward().to_owned(),
+    };
+    PathAndQuery::from_maybe_shared(Bytes::from(text))
+        .map_err(|_| BadRequest::Path(BadPath::Character))
+}
+
+/// Brings the fields into the one shape that everything behind us reads alike. To be called before anything reads them.
+///
+/// - Fields with `_` in their names go: CGI-like backends cannot tell them from the same name with `-` (RFC 9110
+///   section 17.10), so `X_Forwarded_For` would speak as `X-Forwarded-For`. So do names with `"`, which HTTP/2 lets in
+///   and HTTP/1.1 does not know (RFC 9110 section 5.6.2).
+/// - Several `Content-Length` lines, equal as [`Target::read`] has seen, become one.
+/// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
+pub fn tidy(fields: &mut HeaderMap) {
+    let (mut lengths, mut cookies) = (0, 0);
+    let mut odd = SmallVec::<[HeaderName; 4]>::new();
+    for name in fields.iter().map(|(name, _)| name) {
+        if *name == header::CONTENT_LENGTH {
+            lengths += 1;
+        } else if *name == header::COOKIE {
+            cookies += 1;
+        } else if name
+            .as_str()
+            .bytes()
+            .any(|byte| matches!(byte, b'_' | b'"'))
+        {
+            odd.push(name.clone());
+        }
+    }
+    for name in odd {
+        fields.remove(name);
+    }
+    if lengths > 1
+        && let Some(first) = fields.get(header::CONTENT_LENGTH).cloned()
+    {
+        fields.insert(header::CONTENT_LENGTH, first);
+    }
+    if cookies > 1 {
+        join_cookies(fields);
+    }
+}
+
+fn join_cookies(fields: &mut HeaderMap) {
+    let joined = {
+        let crumbs = fields.get_all(header::COOKIE).iter();
+        let crumbs: SmallVec<[&[u8]; 8]> = crumbs.map(HeaderValue::as_bytes).collect();
+        crumbs.join(&b"; "[..])
+    };
+    if let Ok(cookie) = HeaderValue::from_maybe_shared(Bytes::from(joined)) {
+        fields.insert(header::COOKIE, cookie);
+    }
+}
+
+/// The length of a URI as it was sent, or nearly.
+fn length(uri: &Uri) -> usize {
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let authority = uri.authority().map_or(0, |host| host.as_str().len());
+    path + authority
+}
+
+/// The `Host` field, after everything that is wrong with the fields has been found in one pass.
+fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderValue>, BadRequest> {
+    let (mut host, mut length) = (None, None);
+    let mut coded = false;
+    for (name, value) in fields {
+        if *name == header::HOST {
+            if host.replace(value).is_some() {
+                return Err(BadRequest::ManyHosts);
+            }
+        } else if *name == header::CONTENT_LENGTH {
+            let number = decimal(value.as_bytes()).ok_or(BadRequest::BadLength)?;
+            if length.replace(number).is_some_and(|other| other != number) {
+                return Err(BadRequest::BadLength);
+            }
+        } else if version == Version::HTTP_2 && is_of_connection(name, value) {
+            return Err(BadRequest::ConnectionField);
+        } else if *name == header::TRANSFER_ENCODING {
+            coded = true;
+        }
+    }
+    if coded {
+        check_coding(version, fields)?;
+        if length.is_some() {
+            return Err(BadRequest::LengthAndCoding);
+        }
+    }
+    match host {
+        Some(host) if !is_host(host.as_bytes()) => Err(BadRequest::BadHost),
+        // Asked for even where the target names a host (RFC 9112 section 3.2.2).
+        None if version == Version::HTTP_11 => Err(BadRequest::MissingHost),
+        host => Ok(host),
+    }
+}
+
+/// RFC 9113 section 8.2.2. h2 refuses them too; we do not depend on it.
+fn is_of_connection(name: &HeaderName, value: &HeaderValue) -> bool {
+    match name.as_str() {
+        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" => true,
+        "te" => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
+        _ => false,
+    }
+}
+
+/// One line, and on it `chunked`.
+fn check_coding(version: Version, fields: &HeaderMap) -> Result<(), BadRequest> {
+    let lines = || fields.get_all(header::TRANSFER_ENCODING).iter();
+    let codings = || {
+        let all = lines().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        all.map(<[u8]>::trim_ascii)
+    };
+    if codings().any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"chunked")) {
+        return Err(BadRequest::UnknownCoding);
+    }
+    let once = lines().count() == 1 && codings().count() == 1;
+    let chunked = codings().all(|coding| !coding.is_empty());
+    if once && chunked && version == Version::HTTP_11 {
+        Ok(())
+    } else {
+        Err(BadRequest::BadCoding)
+    }
+}
+
+/// The authority of the target, which outranks `Host`, as a field.
+fn check_authority(
+    uri: &Uri,
+    version: Version,
+    authority: &Authority,
+    host: Option<&HeaderValue>,
+) -> Result<HeaderValue, BadRequest> {
+    let text = authority.as_str();
+    if uri.scheme_str().is_some_and(|scheme| scheme != "http") {
+        return Err(BadRequest::ForeignScheme);
+    }
+    if text.contains('@') {
+        return Err(BadRequest::UserInfo);
+    }
+    if !is_host(text.as_bytes()) {
+        return Err(BadRequest::BadHost);
+    }
+    let agrees = |host: &HeaderValue| is_same(host.as_bytes(), text.as_bytes());
+    if version == Version::HTTP_2 && !host.is_none_or(agrees) {
+        return Err(BadRequest::HostsDisagree);
+    }
+    HeaderValue::from_str(text).map_err(|_| BadRequest::BadHost)
+}
+
+/// Do two authorities of `http` name the same? Its port is 80.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let named = |text| <[u8]>::strip_suffix(text, b":80").unwrap_or(text);
+    named(one).eq_ignore_ascii_case(named(other))
+}
+
+/// `host[:digits]`. Stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~` only, since escapes and
+/// delimiters are in no host's name and have fooled many a rule.
+fn is_host(text: &[u8]) -> bool {
+    if text.len() > LONGEST_HOST {
+        return false;
+    }
+    if let Some(inside) = text.strip_prefix(b"[") {
+        let Some(end) = inside.iter().position(|byte| *byte == b']') else {
+            return false;
+        };
+        let address = str::from_utf8(&inside[..end]).ok();
+        let is_address = address.is_some_and(|text| text.parse::<Ipv6Addr>().is_ok());
+        let port = inside.get(end + 1..).unwrap_or_default();
+        return is_address && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port));
+    }
+    match text.iter().position(|byte| *byte == b':') {
+        Some(at) => is_name(&text[..at]) && is_port(&text[at + 1..]),
+        None => is_name(text),
+    }
+}
+
+/// No label is empty but the one behind a final dot.
+fn is_name(name: &[u8]) -> bool {
+    let labels = name.strip_suffix(b".").unwrap_or(name);
+    labels.split(|byte| *byte == b'.').all(|label| {
+        !label.is_empty()
+            && label
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~'))
+    })
+}
+
+fn is_port(digits: &[u8]) -> bool {
+    decimal(digits).is_some_and(|port| port <= u64::from(u16::MAX))
+}
+
+/// A whole number without sign.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let text = str::from_utf8(digits).ok()?;
+    let unsigned = digits.iter().all(u8::is_ascii_digit);
+    unsigned.then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Which trailers are relayed.
+//!
+//! Trailers come after everything has been decided, so nothing in them may decide (RFC 9110 section 6.5.1): no framing,
+//! no routing, no credentials, no identity, no controls. They are never merged into the head. `grpc-status`, checksums
+//! and the like pass.
+
+use http::{HeaderMap, HeaderName};
+use smallvec::SmallVec;
+
+/// Removes what may not be relayed.
+pub fn filter(trailers: &mut HeaderMap) {
+    let refused: SmallVec<[HeaderName; 4]> = trailers
+        .keys()
+        .filter(|name| !may_relay(name))
+        .cloned()
+        .collect();
+    for name in refused {
+        trailers.remove(name);
+    }
+}
+
+/// May a trailer of this name be relayed, in either direction?
+#[must_use]
+pub fn may_relay(name: &HeaderName) -> bool {
+    const FAMILIES: [&str; 9] = [
+        // Pseudo-fields, were one ever let through to us (RFC 9113 section 8.1).
+        ":",
+        "content-",
+        "if-",
+        "proxy-",
+        "x-forwarded-",
+        "access-control-",
+        "sec-",
+        // Ours to say, in the head.
+        "ratelimit",
+        "x-ratelimit-",
+    ];
+    let name = name.as_str();
+    let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
+    let is_of_family = || FAMILIES.iter().any(|family| name.starts_with(family));
+    !is_odd && !is_of_family() && !is_of_the_head(name)
+}
+
+fn is_of_the_head(name: &str) -> bool {
+    matches!(
+        name,
+        // Framing and the connection.
+        "connection" | "keep-alive" | "te" | "trailer" | "transfer-encoding" | "upgrade" | "http2-settings"
+        // Routing.
+        | "host" | "max-forwards" | "via" | "location"
+        // Credentials.
+        | "authorization" | "www-authenticate" | "authentication-info" | "cookie" | "set-cookie"
+        // Identity.
+        | "forwarded" | "x-real-ip" | "x-request-id"
+        // Controls.
+        | "age" | "cache-control" | "date" | "expect" | "expires" | "pragma" | "range" | "retry-after"
+        | "retry-after-ms" | "strict-transport-security" | "vary" | "warning"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides_something_is_not_relayed() {
+        for name in [
+            "content-length",
+            "transfer-encoding",
+            "content-encoding",
+            "trailer",
+            "host",
+            "authorization",
+            "proxy-authorization",
+            "cookie",
+            "set-cookie",
+            "x-forwarded-for",
+            "forwarded",
+            "x-real-ip",
+            "x_real_ip",
+            "cache-control",
+            "if-match",
+            "connection",
+            "ratelimit-policy",
+        ] {
+            assert!(!may_relay(&HeaderName::from_static(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_reports_is() {
+        let names = [
+            "grpc-status",
+            "grpc-message",
+            "grpc-status-details-bin",
+            "x-checksum",
+            "etag",
+        ];
+        let mut trailers = HeaderMap::new();
+        for name in names.into_iter().chain(["set-cookie", "host"]) {
+            trailers.append(name, "x".parse().unwrap());
+            trailers.append(name, "y".parse().unwrap());
+        }
+        filter(&mut trailers);
+        assert_eq!(trailers.keys_len(), names.len());
+        assert_eq!(trailers.len(), names.len() * 2);
+    }
+}

@@ -1,0 +1,91 @@
+//! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends or both idle.
+
+use super::exchange::{Ending, Exchange};
+use crate::listen::Peer;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// What is read at once.
+const CHUNK: usize = 16 * 1024;
+/// Longest time for both sides to hand over their connections after the 101.
+const HAND_OVER: Duration = Duration::from_secs(10);
+
+/// Joins both sides in a task of its own. The exchange ends with the tunnel; the peer's connection counts as open as
+/// long.
+pub fn join(
+    down: OnUpgrade,
+    up: OnUpgrade,
+    mut exchange: Box<Exchange>,
+    peer: Rc<Peer>,
+    idle: Duration,
+) {
+    tokio::task::spawn_local(async move {
+        let handed_over = timeout(HAND_OVER, async { tokio::try_join!(down, up) }).await;
+        let Ok(Ok((down, up))) = handed_over else {
+            exchange.end(Ending::ClientGone);
+            return;
+        };
+        let (received, sent) = tunnel(TokioIo::new(down), TokioIo::new(up), idle).await;
+        exchange.received(received);
+        exchange.sent(sent);
+        exchange.end(Ending::Complete);
+        drop(peer);
+    });
+}
+
+/// Copies until both directions have ended, or nothing has moved for `idle`. Returns the bytes from the client, and to it.
+async fn tunnel<D, U>(down: D, up: U, idle: Duration) -> (u64, u64)
+where
+    D: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
+    let last = std::cell::Cell::new(Instant::now());
+    let (received, sent) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let (down_read, down_write) = tokio::io::split(down);
+    let (up_read, up_write) = tokio::io::split(up);
+    let both = async {
+        tokio::join!(
+            copy(down_read, up_write, &last, &received),
+            copy(up_read, down_write, &last, &sent)
+        );
+    };
+    let idled = async {
+        while last.get() + idle > Instant::now() {
+            sleep_until(last.get() + idle).await;
+        }
+    };
+    tokio::select! {
+        () = both => {}
+        () = idled => {}
+    }
+    (received.get(), sent.get())
+}
+
+async fn copy<R, W>(
+    mut from: R,
+    mut to: W,
+    last: &std::cell::Cell<Instant>,
+    count: &std::cell::Cell<u64>,
+) where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let read = match from.read(&mut chunk).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) => read,
+        };
+        if to.write_all(&chunk[..read]).await.is_err() {
+            break;
+        }
+        last.set(Instant::now());
+        count.set(count.get() + read as u64);
+    }
+    // The other direction may go on: an end of stream is passed on, not turned into a reset.
+    let _ = to.shutdown().await;
+}

@@ -1,0 +1,385 @@
+//! One path, one spelling: what a path is matched as, and what is forwarded for it.
+//!
+//! Rules that hold for `/limited` must hold for every spelling an origin may read as `/limited`. So a path is rewritten
+//! to one form, matching reads that form, and the same form goes to the origin, which is left nothing to resolve. What
+//! different origins would resolve differently is refused.
+//!
+//! *Forwarded* is the path with duplicate slashes merged, dot segments removed, escapes of unreserved characters decoded
+//! and other escapes in upper case (RFC 3986 section 6.2.2). Its `;parameters` and a trailing slash stay.
+//!
+//! *Matched* is the forwarded form without trailing slash and parameters, where every byte has one spelling: bytes that
+//! may stand in a segment as they are (RFC 3986 section 3.3, `pchar`) do, all others are escaped. So `/%40me` is `/@me`
+//! and `/café` is `/caf%C3%A9`. An escaped `;` begins parameters too, since origins decode before they cut, and cut
+//! before they decode.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A path in its two forms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NormalPath<'a> {
+    raw: &'a str,
+    /// Of `raw`.
+    forward: Text,
+    /// Of the forwarded form.
+    matched: Text,
+}
+
+/// A rewritten text: the beginning of what it was made from, as long as that is true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Text {
+    Same(usize),
+    Own(String),
+}
+
+/// Why a path is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadPath {
+    /// It does not begin with a slash.
+    NotAbsolute,
+    /// A control byte, a blank, `?` or `#`.
+    Character,
+    /// A `%` without two hexadecimal digits behind it.
+    Escape,
+    /// `%00`.
+    Nul,
+    /// `%2f`, `%5c` or a backslash: a separator to some origins and an ordinary character to others.
+    Separator,
+    /// A dot segment with parameters, such as `..;x`: above to some origins and a name to others.
+    DotParameters,
+    /// It leads above the root.
+    AboveRoot,
+}
+
+impl BadPath {
+    /// The reason in words.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotAbsolute => "the path does not begin with a slash",
+            Self::Character => "the path has a character that must be escaped",
+            Self::Escape => "the path has a % without two hexadecimal digits",
+            Self::Nul => "the path has an escaped NUL",
+            Self::Separator => "the path has a backslash or an escaped slash",
+            Self::DotParameters => "the path has a dot segment with parameters",
+            Self::AboveRoot => "the path leads above the root",
+        }
+    }
+}
+
+impl fmt::Display for BadPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for BadPath {}
+
+impl NormalPath<'_> {
+    /// The text routes are matched against: begins with a slash and ends in one only when it is `/`.
+    #[must_use]
+    pub fn to_match(&self) -> &str {
+        self.matched.of(self.to_forward())
+    }
+
+    /// The text to forward.
+    #[must_use]
+    pub fn to_forward(&self) -> &str {
+        self.forward.of(self.raw)
+    }
+
+    /// Is the path forwarded exactly as it came?
+    #[must_use]
+    pub fn is_as_sent(&self) -> bool {
+        matches!(self.forward, Text::Same(length) if length == self.raw.len())
+    }
+}
+
+impl Text {
+    fn of<'a>(&'a self, source: &'a str) -> &'a str {
+        match self {
+            Self::Same(length) => &source[..*length],
+            Self::Own(text) => text,
+        }
+    }
+}
+
+/// Both forms of `raw_path`, which is the request's path without its query.
+///
+/// Nothing is allocated for a path that is normal, or a beginning of what came (a trailing slash, trailing parameters).
+///
+/// # Errors
+/// What origins would not agree on, and what no URI may contain.
+pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
+    let forward = if is_plain(raw_path) {
+        Text::Same(raw_path.len())
+    } else {
+        forward_form(raw_path)?
+    };
+    let matched = match_form(forward.of(raw_path));
+    Ok(NormalPath {
+        raw: raw_path,
+        forward,
+        matched,
+    })
+}
+
+/// The match form of one literal segment of a pattern, as a person writes it.
+///
+/// # Errors
+/// What no request's segment can be.
+pub fn literal(segment: &str) -> Result<Cow<'_, str>, BadPath> {
+    if segment.contains('/') {
+        return Err(BadPath::Separator);
+    }
+    let path = format!("/{segment}");
+    let matched = normalize(&path)?.to_match()[1..].to_owned();
+    match matched.len() {
+        // Empty, dots, or nothing but parameters.
+        0 => Err(BadPath::DotParameters),
+        _ if matched == segment => Ok(Cow::Borrowed(segment)),
+        _ => Ok(Cow::Owned(matched)),
+    }
+}
+
+/// May this byte stand in a segment of the match form as it is? `pchar` without `%` and `;`.
+const fn is_segment(byte: u8) -> bool {
+    is_unreserved(byte)
+        || matches!(
+            byte,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@'
+        )
+}
+
+/// RFC 3986 section 2.3.
+const fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+const SEGMENT: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = is_segment(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
+/// Is the path certainly what it would be rewritten to? Segments that begin with a dot are looked at more closely.
+fn is_plain(path: &str) -> bool {
+    let mut before = 0;
+    for byte in path.bytes() {
+        let fits = match byte {
+            b'/' => before != b'/',
+            b'.' => before != b'/',
+            _ => SEGMENT[usize::from(byte)] && before != 0,
+        };
+        if !fits {
+            return false;
+        }
+        before = byte;
+    }
+    path.starts_with('/')
+}
+
+fn forward_form(raw: &str) -> Result<Text, BadPath> {
+    let segments = raw.strip_prefix('/').ok_or(BadPath::NotAbsolute)?;
+    let mut out = Writer::over(raw);
+    let mut slash = false;
+    for segment in segments.split('/') {
+        let dots = leading_dots(segment);
+        slash = true;
+        match (dots.count, &segment[dots.length..]) {
+            (0 | 1, "") => {}
+            (2, "") => out.pop()?,
+            (1 | 2, after) if begins_parameters(after) => return Err(BadPath::DotParameters),
+            _ => {
+                out.push(b'/');
+                forward_segment(segment, &mut out)?;
+                slash = false;
+            }
+        }
+    }
+    if slash {
+        out.push(b'/');
+    }
+    Ok(out.text)
+}
+
+/// Dots, plain or escaped, that a segment begins with.
+struct Dots {
+    count: usize,
+    length: usize,
+}
+
+fn leading_dots(segment: &str) -> Dots {
+    let bytes = segment.as_bytes();
+    let mut dots = Dots {
+        count: 0,
+        length: 0,
+    };
+    loop {
+        dots.length += match &bytes[dots.length..] {
+            [b'.', ..] => 1,
+            [b'%', b'2', b'e' | b'E', ..] => 3,
+            _ => return dots,
+        };
+        dots.count += 1;
+    }
+}
+
+/// Do parameters begin here? Escaped or not.
+fn begins_parameters(text: &str) -> bool {
+    matches!(text.as_bytes(), [b';', ..] | [b'%', b'3', b'b' | b'B', ..])
+}
+
+fn forward_segment(segment: &str, out: &mut Writer<'_>) -> Result<(), BadPath> {
+    let is_special = |byte: u8| matches!(byte, b'%' | b'\\' | 0..=b' ' | 0x7f | b'?' | b'#');
+    let mut rest = segment;
+    loop {
+        let run = rest.bytes().position(is_special).unwrap_or(rest.len());
+        out.push_str(&rest[..run]);
+        rest = &rest[run..];
+        match rest.bytes().next() {
+            None => return Ok(()),
+            Some(b'%') => {}
+            Some(b'\\') => return Err(BadPath::Separator),
+            Some(_) => return Err(BadPath::Character),
+        }
+        match escape_at(rest, 0).ok_or(BadPath::Escape)? {
+            0 => return Err(BadPath::Nul),
+            b'/' | b'\\' => return Err(BadPath::Separator),
+            byte if is_unreserved(byte) => out.push(byte),
+            byte => out.push_escape(byte),
+        }
+        rest = &rest[3..];
+    }
+}
+
+/// The byte that the escape at this place of `text` stands for.
+fn escape_at(text: &str, at: usize) -> Option<u8> {
+    let digit = |place: usize| {
+        let byte = *text.as_bytes().get(place)?;
+        char::from(byte).to_digit(16)
+    };
+    u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok()
+}
+
+/// The match form of a path in forwarded form.
+fn match_form(forward: &str) -> Text {
+    if forward
+        .bytes()
+        .all(|byte| byte == b'/' || SEGMENT[usize::from(byte)])
+    {
+        let whole = forward.strip_suffix('/').unwrap_or(forward);
+        return Text::Same(whole.len().max(1));
+    }
+    let mut out = Writer::over(forward);
+    for segment in forward.split('/') {
+        if !segment.is_empty() && !begins_parameters(segment) {
+            out.push(b'/');
+            match_segment(segment, &mut out);
+        }
+    }
+    if out.is_empty() {
+        out.push(b'/');
+    }
+    out.text
+}
+
+fn match_segment(segment: &str, out: &mut Writer<'_>) {
+    let mut rest = segment;
+    loop {
+        let run = rest.bytes().position(|byte| !SEGMENT[usize::from(byte)]);
+        let run = run.unwrap_or(rest.len());
+        out.push_str(&rest[..run]);
+        rest = &rest[run..];
+        let Some(character) = rest.chars().next() else {
+            return;
+        };
+        if begins_parameters(rest) {
+            return;
+        }
+        let escaped = escape_at(rest, 0).filter(|_| character == '%');
+        let length = match escaped {
+            Some(byte) if is_segment(byte) => {
+                out.push(byte);
+                3
+            }
+            Some(byte) => {
+                out.push_escape(byte);
+                3
+            }
+            None => {
+                let bytes = rest.bytes().take(character.len_utf8());
+                bytes.for_each(|byte| out.push_escape(byte));
+                character.len_utf8()
+            }
+        };
+        rest = &rest[length..];
+    }
+}
+
+/// Writes a text that is often the beginning of its source, and copies only from where it is not.
+struct Writer<'a> {
+    source: &'a str,
+    text: Text,
+}
+
+impl<'a> Writer<'a> {
+    fn over(source: &'a str) -> Self {
+        Self {
+            source,
+            text: Text::Same(0),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.of(self.source).is_empty()
+    }
+
+    fn push_str(&mut self, piece: &str) {
+        match &mut self.text {
+            Text::Own(text) => text.push_str(piece),
+            Text::Same(length) if self.source[*length..].starts_with(piece) => {
+                *length += piece.len();
+            }
+            Text::Same(length) => {
+                // An escape takes three bytes where one stood, at worst; most paths have few.
+                let mut text = String::with_capacity(self.source.len() + 16);
+                text.push_str(&self.source[..*length]);
+                text.push_str(piece);
+                self.text = Text::Own(text);
+            }
+        }
+    }
+
+    /// One ASCII character.
+    fn push(&mut self, ascii: u8) {
+        self.push_str(char::from(ascii).encode_utf8(&mut [0; 2]));
+    }
+
+    fn push_escape(&mut self, byte: u8) {
+        const DIGITS: [u8; 16] = *b"0123456789ABCDEF";
+        let digits = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+        if let Ok(digits) = str::from_utf8(&digits) {
+            self.push_str("%");
+            self.push_str(digits);
+        }
+    }
+
+    /// Takes the last segment back.
+    fn pop(&mut self) -> Result<(), BadPath> {
+        let slash = self.text.of(self.source).rfind('/');
+        let slash = slash.ok_or(BadPath::AboveRoot)?;
+        match &mut self.text {
+            Text::Own(text) => text.truncate(slash),
+            Text::Same(length) => *length = slash,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! All routes, arranged by host for finding.
+
+use super::trie::{Clash, Node};
+use super::{HostPattern, PathPattern, Rule, Segment, host_key};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use http::Method;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+/// All routes, arranged for finding.
+#[derive(Debug, Default)]
+pub struct Table {
+    exact: HashMap<Box<str>, Node, RandomState>,
+    /// By suffix, with its leading dot.
+    suffixes: HashMap<Box<str>, Node, RandomState>,
+    /// No more of a host than this is looked up among the suffixes, however many dots a client sends.
+    longest_suffix: usize,
+    any: Node,
+}
+
+/// Two routes of equal rank that can match the same request: positions in the list of rules, and such a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overlap {
+    /// The earlier one.
+    pub first: usize,
+    /// The later one.
+    pub second: usize,
+    /// For example `GET api.example.com/v1/orders`; without a host when both take any.
+    pub example: String,
+}
+
+impl Table {
+    /// Arranges `rules`; a found route is a position in that list.
+    ///
+    /// Two routes have equal rank when host pattern and path shape are the same (names of parameters aside) and both
+    /// name a common method, or neither names any.
+    ///
+    /// # Errors
+    /// Every pair of routes of equal rank that can match the same request.
+    pub fn build(rules: &[Rule]) -> Result<Self, Vec<Overlap>> {
+        let mut table = Self::default();
+        let mut overlaps = Vec::new();
+        let mut seen = HashSet::new();
+        for (second, rule) in rules.iter().enumerate() {
+            for host in hosts(rule) {
+                let slot = table.host(host).slot(&rule.path);
+                for clash in slot.add(second, &rule.methods) {
+                    let first = clash.route;
+                    if seen.insert((first, second)) {
+                        let example = example(&clash, host, &rule.path);
+                        overlaps.push(Overlap {
+                            first,
+                            second,
+                            example,
+                        });
+                    }
+                }
+            }
+        }
+        if overlaps.is_empty() {
+            Ok(table)
+        } else {
+            Err(overlaps)
+        }
+    }
+
+    /// The route that recognises a request, as a position in the list of rules.
+    ///
+    /// `host` is a [`host_key`], empty when the request names none; `path` is the match form of
+    /// [`normalize`](super::path::normalize). The most specific route wins: first by host (exact, then the longest
+    /// suffix, then any), then by path from the left (literal, parameter, rest), then one that names the method. Where
+    /// it fails on a later count, the next is tried, under the other hosts too.
+    #[must_use]
+    pub fn find(&self, host: &str, path: &str, method: &Method) -> Option<usize> {
+        let exact = self.exact.get(host);
+        exact
+            .and_then(|node| node.find(path, method))
+            .or_else(|| self.find_by_suffix(host, path, method))
+            .or_else(|| self.any.find(path, method))
+    }
+
+    fn find_by_suffix(&self, host: &str, path: &str, method: &Method) -> Option<usize> {
+        // At least one byte of a label stands in front of a suffix.
+        let from = host.len().saturating_sub(self.longest_suffix).max(1);
+        let candidates = host.as_bytes().get(from..)?;
+        let dots = (from..).zip(candidates).filter(|(_, byte)| **byte == b'.');
+        dots.filter_map(|(at, _)| self.suffixes.get(host.get(at..)?))
+            .find_map(|node| node.find(path, method))
+    }
+
+    /// The paths filed under a host pattern.
+    fn host(&mut self, host: Option<&HostPattern>) -> &mut Node {
+        match host {
+            None => &mut self.any,
+            Some(HostPattern::Exact(host)) => self.exact.entry(host_key(host).into()).or_default(),
+            Some(HostPattern::Suffix(suffix)) => {
+                let suffix = host_key(suffix);
+                self.longest_suffix = self.longest_suffix.max(suffix.len());
+                self.suffixes.entry(suffix.into()).or_default()
+            }
+        }
+    }
+}
+
+/// The host patterns a rule is filed under; any host is `None`.
+fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
+    let any = rule.hosts.is_empty().then_some(None);
+    rule.hosts.iter().map(Some).chain(any)
+}
+
+/// A request that both routes of an overlap take.
+fn example(clash: &Clash, host: Option<&HostPattern>, path: &PathPattern) -> String {
+    let host = match host {
+        None => String::new(),
+        Some(HostPattern::Exact(host)) => host_key(host).into_owned(),
+        Some(HostPattern::Suffix(suffix)) => format!("x{}", host_key(suffix)),
+    };
+    let mut text = format!("{} {host}", clash.method);
+    let start = text.len();
+    for segment in &path.segments {
+        let segment = match segment {
+            Segment::Literal(text) if text.is_empty() => continue,
+            Segment::Literal(text) => text,
+            Segment::Parameter(_) | Segment::Rest(_) => "x",
+        };
+        // Writing into a string cannot fail.
+        let _ = write!(text, "/{segment}");
+    }
+    if text.len() == start {
+        text.push('/');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

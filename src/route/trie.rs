@@ -1,0 +1,114 @@
+//! The paths of one host, as a tree of segments.
+//!
+//! A search tries literal, parameter and rest in this order at each segment and comes back where a branch fails, which
+//! makes the first route it meets the one of the highest rank. It visits what the path's own segments lead to, so its
+//! cost does not depend on how many routes there are.
+
+use super::{PathPattern, Segment, path};
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use http::Method;
+
+/// One place in the tree: everything that begins with the same segments.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    literals: HashMap<Box<str>, Node, RandomState>,
+    parameter: Option<Box<Node>>,
+    /// Routes whose path ends here.
+    ends: Slot,
+    /// Routes with `{*rest}` from here.
+    rests: Slot,
+}
+
+/// The routes of one host and one path shape: they differ in their methods only.
+#[derive(Debug, Default)]
+pub(super) struct Slot(Vec<End>);
+
+/// A route where its path ends.
+#[derive(Debug)]
+struct End {
+    route: usize,
+    /// None means any.
+    methods: Box<[Method]>,
+}
+
+/// A route that was there before, and a method that both take.
+#[derive(Debug)]
+pub(super) struct Clash {
+    pub(super) route: usize,
+    pub(super) method: Method,
+}
+
+impl Node {
+    /// The place for routes with this path.
+    pub(super) fn slot(&mut self, pattern: &PathPattern) -> &mut Slot {
+        let mut node = self;
+        for segment in &pattern.segments {
+            node = match segment {
+                // A leading, doubled or trailing slash in the file means nothing, as in a request.
+                Segment::Literal(text) if text.is_empty() => node,
+                Segment::Literal(text) => {
+                    let spelled = path::literal(text).map_or_else(|_| (**text).into(), Box::from);
+                    node.literals.entry(spelled).or_default()
+                }
+                Segment::Parameter(_) => node.parameter.get_or_insert_default(),
+                Segment::Rest(_) => return &mut node.rests,
+            };
+        }
+        &mut node.ends
+    }
+
+    /// The route of the highest rank for `path`, a match form.
+    pub(super) fn find(&self, path: &str, method: &Method) -> Option<usize> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        if path.is_empty() {
+            return self.ends.find(method).or_else(|| self.rests.find(method));
+        }
+        let (segment, behind) = match path.bytes().position(|byte| byte == b'/') {
+            Some(slash) => path.split_at(slash),
+            None => (path, ""),
+        };
+        let literal = self.literals.get(segment);
+        literal
+            .and_then(|node| node.find(behind, method))
+            .or_else(|| self.parameter.as_ref()?.find(behind, method))
+            .or_else(|| self.rests.find(method))
+    }
+}
+
+impl Slot {
+    /// Adds a route and tells which it cannot be told apart from.
+    pub(super) fn add(&mut self, route: usize, methods: &[Method]) -> Vec<Clash> {
+        if self.0.iter().any(|end| end.route == route) {
+            // The same host twice in one route.
+            return Vec::new();
+        }
+        let clashes = self.0.iter().filter_map(|end| {
+            let method = match (methods, &*end.methods) {
+                ([], []) => Method::GET,
+                (methods, there) => methods
+                    .iter()
+                    .find(|method| there.contains(method))?
+                    .clone(),
+            };
+            let route = end.route;
+            Some(Clash { route, method })
+        });
+        let clashes = clashes.collect();
+        self.0.push(End {
+            route,
+            methods: methods.into(),
+        });
+        clashes
+    }
+
+    fn find(&self, method: &Method) -> Option<usize> {
+        let naming = |method: &Method| self.0.iter().find(|end| end.methods.contains(method));
+        // What takes GET takes HEAD, which is GET without the content (RFC 9110 section 9.3.2): a limit on GET that
+        // HEAD slipped past would be no limit.
+        let implied = || (*method == Method::HEAD).then(|| naming(&Method::GET))?;
+        let any = || self.0.iter().find(|end| end.methods.is_empty());
+        let end = naming(method).or_else(implied).or_else(any)?;
+        Some(end.route)
+    }
+}

@@ -1,0 +1,91 @@
+//! Stopping: the drain token, and the signals that pull it.
+
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Pulled once; everyone who holds a [`Drain`] hears it.
+#[derive(Debug)]
+pub struct DrainSwitch(watch::Sender<Option<Instant>>);
+
+/// The promise to finish what was begun, until a deadline.
+#[derive(Debug, Clone)]
+pub struct Drain(watch::Receiver<Option<Instant>>);
+
+/// A switch and the token that hears it.
+#[must_use]
+pub fn drain() -> (DrainSwitch, Drain) {
+    let (switch, drain) = watch::channel(None);
+    (DrainSwitch(switch), Drain(drain))
+}
+
+impl DrainSwitch {
+    /// Begins draining; what is not finished after `grace` is cut.
+    pub fn pull(&self, grace: Duration) {
+        self.0.send_if_modified(|deadline| {
+            let first = deadline.is_none();
+            if first {
+                *deadline = Some(Instant::now() + grace);
+            }
+            first
+        });
+    }
+}
+
+impl Drain {
+    /// When draining must be over; nothing while it has not begun.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
+    /// Resolves when draining begins. Safe to drop and call again.
+    pub async fn begun(&self) {
+        let mut drain = self.0.clone();
+        // A switch that is gone without having been pulled never drains.
+        if drain.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The signals the gateway obeys.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    reload: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// SIGTERM or SIGINT: finish and leave; the second one leaves at once.
+    Stop,
+    /// SIGHUP: read the file again.
+    Reload,
+}
+
+impl Signals {
+    /// Installs the handlers. Must be called inside a runtime.
+    ///
+    /// # Errors
+    /// When the system refuses a handler.
+    pub fn install() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reload: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Request {
+        tokio::select! {
+            _ = self.terminate.recv() => Request::Stop,
+            _ = self.interrupt.recv() => Request::Stop,
+            _ = self.reload.recv() => Request::Reload,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The memory store: sharded maps over the pure functions of `limit`, bounded, swept without losing live state.
+//!
+//! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
+//! them for a few hundred nanoseconds, never across an await.
+
+use super::batch::{Check, Decided};
+use crate::clock::{Clock, Timestamp};
+use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
+use crate::limit::{Change, Limit, LimitId, Refunded, State, Ticket};
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Shards; a power of two, far more than cores.
+const SHARDS: usize = 64;
+/// The key all keys without room share; no written key contains a bare `%` followed by this.
+const OVERFLOW: &[u8] = b"%overflow";
+
+/// Counters of this process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    shards: Box<[Shard]>,
+    hasher: foldhash::quality::RandomState,
+    clock: Clock,
+    live: AtomicUsize,
+    max_keys: usize,
+    overflowed: AtomicU64,
+}
+
+/// Kept on cache lines of its own, so that two workers on two shards do not disturb each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard(Mutex<HashTable<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    limit: LimitId,
+    key: Box<[u8]>,
+    state: State,
+    ends: Timestamp,
+}
+
+/// Where a check's counter is.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    hash: u64,
+    shard: usize,
+    limit: LimitId,
+    key: &'a [u8],
+}
+
+type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, HashTable<Entry>>); INLINE_LIMITS]>;
+
+impl MemoryStore {
+    /// An empty store for at most `max_keys` live counters.
+    #[must_use]
+    pub fn new(clock: Clock, max_keys: usize) -> Self {
+        let shards = (0..SHARDS)
+            .map(|_| Shard(Mutex::new(HashTable::new())))
+            .collect();
+        Self {
+            shards,
+            hasher: foldhash::quality::RandomState::default(),
+            clock,
+            live: AtomicUsize::new(0),
+            max_keys,
+            overflowed: AtomicU64::new(0),
+        }
+    }
+
+    /// Decides all checks of one request: charged all or none.
+    pub fn decide(&self, checks: &[Check<'_>]) -> Decided {
+        self.decide_at(checks, None)
+    }
+
+    /// The same, with the instant given: for tests and replays.
+    pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> Decided {
+        let mut places: SmallVec<[Place<'_>; INLINE_LIMITS]> = checks
+            .iter()
+            .map(|check| self.place(check.limit.id, check.key))
+            .collect();
+        loop {
+            match self.attempt(checks, &places, now) {
+                Ok(decided) => return decided,
+                // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
+                // so all locks are let go and the decision starts again. At most once for each check.
+                Err(index) => {
+                    self.overflowed.fetch_add(1, Ordering::Relaxed);
+                    places[index] = self.place(checks[index].limit.id, OVERFLOW);
+                }
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        checks: &[Check<'_>],
+        places: &[Place<'_>],
+        now: Option<Timestamp>,
+    ) -> Result<Decided, usize> {
+        let mut guards = self.lock(places);
+        // Read under the locks: a later holder of the same shard never sees an earlier instant.
+        let now = now.unwrap_or_else(|| self.clock.now());
+        let mut measured: SmallVec<[Measured; INLINE_LIMITS]> = SmallVec::new();
+        let mut changes: SmallVec<[Option<Change>; INLINE_LIMITS]> = SmallVec::new();
+        for (index, (check, place)) in checks.iter().zip(places).enumerate() {
+            let table = table(&mut guards, place.shard);
+            let state = table
+                .find(place.hash, |entry| place.is(entry))
+                .map(|entry| entry.state);
+            if state.is_none() && place.key != OVERFLOW && !self.has_room(table, now) {
+                return Err(index);
+            }
+            let (outcome, change) = check.limit.rule.check(state, now, check.cost);
+            measured.push(outcome);
+            changes.push(change);
+        }
+        let charged = measured
+            .iter()
+            .all(|measured| measured.wait == Wait::Micros(0));
+        for ((place, measured), change) in places.iter().zip(&measured).zip(changes) {
+            // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
+            if let Some(change) = change.filter(|_| charged || measured.wait != Wait::Micros(0)) {
+                self.write(table(&mut guards, place.shard), *place, change);
+            }
+        }
+        drop(guards);
+        Ok(Decided::of(checks, now, measured))
+    }
+
+    /// Gives back what `ticket` was charged, as far as nobody counts on it.
+    pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
+        self.refund_at(limit, key, ticket, self.clock.now());
+    }
+
+    /// The same, with the instant given.
+    pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
+        let place = self.place(limit.id, key);
+        let mut guard = lock(&self.shards[place.shard]);
+        let state = guard
+            .find(place.hash, |entry| place.is(entry))
+            .map(|entry| entry.state);
+        match limit.rule.refund(state, now, ticket) {
+            Refunded::Nothing => {}
+            Refunded::Left(change) => self.write(&mut guard, place, change),
+            Refunded::Gone => {
+                if let Ok(entry) = guard.find_entry(place.hash, |entry| place.is(entry)) {
+                    entry.remove();
+                    self.live.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Forgets the states of one shard that equal no state. Called in turn for all of them, off the request path.
+    pub fn sweep(&self, turn: usize) {
+        let now = self.clock.now();
+        let mut table = lock(&self.shards[turn % SHARDS]);
+        self.forget_ended(&mut table, now);
+        if table.capacity() > 64 && table.capacity() / 4 > table.len() {
+            let room = table.len() * 2;
+            table.shrink_to(room, |entry| self.hash(entry.limit, &entry.key));
+        }
+    }
+
+    /// How many counters are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Is nothing held?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many decisions fell back to a limit's overflow key.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// The stored state of one counter, as it is: for the conformance suite.
+    #[must_use]
+    pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
+        let place = self.place(limit.id, key);
+        let table = lock(&self.shards[place.shard]);
+        table
+            .find(place.hash, |entry| place.is(entry))
+            .map(|entry| entry.state)
+    }
+
+    fn place<'a>(&self, limit: LimitId, key: &'a [u8]) -> Place<'a> {
+        let hash = self.hash(limit, key);
+        // The table uses the low and the top bits; the shard is chosen by bits in between.
+        let shard = usize::try_from((hash >> 40) % SHARDS as u64).unwrap_or(0);
+        Place {
+            hash,
+            shard,
+            limit,
+            key,
+        }
+    }
+
+    fn hash(&self, limit: LimitId, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(limit.0);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    fn lock(&self, places: &[Place<'_>]) -> Guards<'_> {
+        let mut order: SmallVec<[usize; INLINE_LIMITS]> =
+            places.iter().map(|place| place.shard).collect();
+        order.sort_unstable();
+        order.dedup();
+        order
+            .into_iter()
+            .map(|shard| (shard, lock(&self.shards[shard])))
+            .collect()
+    }
+
+    fn has_room(&self, table: &mut HashTable<Entry>, now: Timestamp) -> bool {
+        if self.len() < self.max_keys {
+            return true;
+        }
+        // Full: what has ended in this shard makes room at once, without waiting for the sweep.
+        self.forget_ended(table, now);
+        self.len() < self.max_keys
+    }
+
+    fn forget_ended(&self, table: &mut HashTable<Entry>, now: Timestamp) {
+        let before = table.len();
+        table.retain(|entry| entry.ends > now);
+        self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
+    }
+
+    fn write(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
+        if let Some(entry) = table.find_mut(place.hash, |entry| place.is(entry)) {
+            entry.state = change.state;
+            entry.ends = change.ends;
+            return;
+        }
+        let entry = Entry {
+            limit: place.limit,
+            key: Box::from(place.key),
+            state: change.state,
+            ends: change.ends,
+        };
+        table.insert_unique(place.hash, entry, |entry| {
+            self.hash(entry.limit, &entry.key)
+        });
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Place<'_> {
+    fn is(&self, entry: &Entry) -> bool {
+        entry.limit == self.limit && *entry.key == *self.key
+    }
+}
+
+fn table<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut HashTable<Entry> {
+    let at = guards.iter().position(|(locked, _)| *locked == shard);
+    &mut guards[at.expect("every place's shard has been locked")].1
+}
+
+/// A panic while a shard was held cannot leave it half-written: entries are replaced whole.
+fn lock(shard: &Shard) -> MutexGuard<'_, HashTable<Entry>> {
+    shard.0.lock().unwrap_or_else(PoisonError::into_inner)
+}

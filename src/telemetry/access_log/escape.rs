@@ -1,0 +1,212 @@
+//! Text from outside made harmless for a line: cut, escaped, and never more than one line.
+
+use std::time::Duration;
+
+/// The most that is written of any text from outside.
+pub(super) const LONGEST: usize = 1024;
+
+/// What stands where a text was cut.
+const CUT: &[u8] = b"...";
+
+/// Writes the inside of a JSON string.
+pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
+    escape(out, text, |out, c| match c {
+        '"' => out.extend(br#"\""#),
+        '\\' => out.extend(br"\\"),
+        '\n' => out.extend(br"\n"),
+        '\r' => out.extend(br"\r"),
+        '\t' => out.extend(br"\t"),
+        // All that is escaped lies in the basic plane: four digits are enough.
+        _ => {
+            let code = c as u32;
+            out.extend(br"\u");
+            for shift in [12, 8, 4, 0] {
+                out.push(hex(code >> shift));
+            }
+        }
+    });
+}
+
+/// Writes text for a person's terminal, where a control character could do things.
+pub(super) fn terminal(out: &mut Vec<u8>, text: &[u8]) {
+    escape(out, text, |out, c| match c {
+        '"' => out.push(b'"'),
+        '\\' => out.push(b'\\'),
+        _ => out.extend(c.escape_default().map(|c| c as u8)),
+    });
+}
+
+/// Writes the inside of a quoted field as Apache does: every byte that is not plain ASCII in hexadecimal.
+pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
+    let (text, was_cut) = cut(text);
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', *byte]),
+            b' '..=b'~' => out.push(*byte),
+            _ => {
+                let byte = u32::from(*byte);
+                out.extend([b'\\', b'x', hex(byte >> 4), hex(byte)]);
+            }
+        }
+    }
+    if was_cut {
+        out.extend(CUT);
+    }
+}
+
+/// Copies what is plain in runs and gives the rest to `special`, one character at a time.
+fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
+    let (mut rest, was_cut) = cut(text);
+    while !rest.is_empty() {
+        let run = length(rest, |byte| is_plain(byte));
+        let (plain, after) = rest.split_at(run);
+        let (odd, after) = after.split_at(length(after, |byte| !is_plain(byte)));
+        out.extend(plain);
+        for chunk in odd.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if is_harmless(c) {
+                    out.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+                } else {
+                    special(out, c);
+                }
+            }
+            if !chunk.invalid().is_empty() {
+                out.extend("\u{fffd}".as_bytes());
+            }
+        }
+        rest = after;
+    }
+    if was_cut {
+        out.extend(CUT);
+    }
+}
+
+fn length(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
+    let end = text.iter().position(|byte| !belongs(*byte));
+    end.unwrap_or(text.len())
+}
+
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+}
+
+/// Neither a control character, nor one that ends a line or turns the direction of writing, which could make a line
+/// read as another one.
+const fn is_harmless(c: char) -> bool {
+    !matches!(
+        c,
+        '\0'..='\u{1f}' | '"' | '\\' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// At most [`LONGEST`] bytes, not ending within a character, and whether that is less than there was.
+fn cut(text: &[u8]) -> (&[u8], bool) {
+    if text.len() <= LONGEST {
+        return (text, false);
+    }
+    let is_inside = |at: &usize| text.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let mut end = LONGEST;
+    while end > LONGEST - 3 && is_inside(&end) {
+        end -= 1;
+    }
+    (&text[..end], true)
+}
+
+fn hex(digit: u32) -> u8 {
+    b"0123456789abcdef"[(digit & 15) as usize]
+}
+
+/// Writes a number in decimal.
+pub(super) fn number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend(&digits[at..]);
+        }
+    }
+}
+
+/// Writes a number with leading zeros.
+pub(super) fn padded(out: &mut Vec<u8>, number: u64, digits: u32) {
+    for place in (0..digits).rev() {
+        out.push(b'0' + (number / 10_u64.pow(place) % 10) as u8);
+    }
+}
+
+/// Writes a time in milliseconds, to the microsecond where it has any.
+pub(super) fn millis(out: &mut Vec<u8>, time: Duration) {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    number(out, micros / 1_000);
+    if !micros.is_multiple_of(1_000) {
+        out.push(b'.');
+        padded(out, micros % 1_000, 3);
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn json_survives_every_byte_and_stays_on_its_line() {
+        let all: Vec<u8> = (0..=255).collect();
+        let text = written(|out| json(out, &all));
+        assert!(!text.contains(|c: char| c.is_control()));
+        let back: String = serde_json::from_str(&format!("\"{text}\"")).unwrap();
+        assert!(back.starts_with("\0\u{1}"));
+        assert!(back.contains("\"#$") && back.contains("[\\]"));
+        assert!(back.ends_with('\u{fffd}'));
+    }
+
+    #[test]
+    fn letters_of_any_script_are_kept_and_tricks_are_not() {
+        let text = written(|out| json(out, "grün 水 \u{202e}gpj.exe \u{85}\u{2028}".as_bytes()));
+        assert_eq!(text, r"grün 水 \u202egpj.exe \u0085\u2028");
+        let text = written(|out| terminal(out, "水\x1b[2J\r\u{202e}\"\\".as_bytes()));
+        assert_eq!(text, r#"水\u{1b}[2J\r\u{202e}"\"#);
+    }
+
+    #[test]
+    fn apache_fields_are_ascii() {
+        let text = written(|out| apache(out, b"a \"b\" \\ \x1b \xff"));
+        assert_eq!(text, r#"a \"b\" \\ \x1b \xff"#);
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        for prefix in ["", "a", "ab", "abc"] {
+            let long = format!("{prefix}{}", "🦀".repeat(1_000));
+            let text = written(|out| json(out, long.as_bytes()));
+            assert!(text.ends_with("🦀..."));
+            assert!(text.len() > LONGEST - 4 && text.len() <= LONGEST + CUT.len());
+        }
+        let text = written(|out| json(out, &[0x80; 5_000]));
+        assert!(text.ends_with("\u{fffd}..."));
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(written(|out| number(out, 0)), "0");
+        assert_eq!(written(|out| number(out, u64::MAX)), u64::MAX.to_string());
+        assert_eq!(written(|out| padded(out, 42, 6)), "000042");
+        let millis = |micros| written(|out| millis(out, Duration::from_micros(micros)));
+        assert_eq!(millis(0), "0");
+        assert_eq!(millis(310), "0.31");
+        assert_eq!(millis(400_000), "400");
+        assert_eq!(millis(1_001), "1.001");
+    }
+}

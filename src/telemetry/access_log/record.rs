@@ -1,0 +1,208 @@
+//! What is known about a request when it has ended, in plain borrowed values.
+
+use crate::telemetry::metrics::DecidedBy;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// One request, told once. What came from outside is bytes and may hold anything; it is cut and escaped when written.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessRecord<'a> {
+    /// When its head arrived: microseconds since the Unix epoch.
+    pub ts: u64,
+    /// What `X-Request-Id` says.
+    pub request_id: &'a [u8],
+    /// Who counts as the client; `None` behind a Unix socket that forwards nobody.
+    pub client: Option<IpAddr>,
+    /// Who is at the other end of the connection.
+    pub peer: Option<IpAddr>,
+    /// Its method.
+    pub method: &'a str,
+    /// The host it named.
+    pub host: Option<&'a [u8]>,
+    /// The path as sent, without the query: queries carry secrets.
+    pub path: &'a [u8],
+    /// Its version of HTTP.
+    pub proto: http::Version,
+    /// The status of the answer; 499 when the client left before one.
+    pub status: u16,
+    /// Why it got that status.
+    pub reason: Reason,
+    /// The route that matched.
+    pub route: Option<&'a str>,
+    /// The limit that refused it, held it, or is the tightest.
+    pub limit: Option<&'a str>,
+    /// What each limit counted it under and took for it.
+    pub charges: &'a [Charge<'a>],
+    /// How long it was held back.
+    pub delay: Duration,
+    /// From its head to the end of the answer.
+    pub duration: Duration,
+    /// The server that was asked.
+    pub upstream: Option<&'a str>,
+    /// From forwarding to the head of the server's answer.
+    pub upstream_time: Option<Duration>,
+    /// Bytes of its body.
+    pub bytes_in: u64,
+    /// Bytes of the answer's body.
+    pub bytes_out: u64,
+    /// Its `User-Agent`.
+    pub user_agent: Option<&'a [u8]>,
+    /// Whose word the decision is; `None` where nothing was decided.
+    pub decided_by: Option<DecidedBy>,
+    /// When a refused one may come back; `None` for others, and for what is never admitted.
+    pub retry_after: Option<Duration>,
+    /// What the limit has left.
+    pub remaining: Option<u64>,
+}
+
+/// One limit's part of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Charge<'a> {
+    /// The limit's name.
+    pub limit: &'a str,
+    /// The key it was counted under, or a digest where the key is a secret.
+    pub key: &'a [u8],
+    /// How much it costs there.
+    pub cost: u64,
+}
+
+/// Why a client got what it got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing stood in its way.
+    Ok,
+    /// It was held back and then forwarded.
+    LimitDelayed,
+    /// The connection became a tunnel.
+    Upgraded,
+    /// A limit refused it.
+    LimitRefused,
+    /// The store is away and the limit lets nothing through then.
+    StoreDown,
+    /// More requests are held back than this gateway, or this peer, may have.
+    TooManyHeld,
+    /// It lacks what a limit counts by.
+    MissingKey,
+    /// No route matches.
+    NoRoute,
+    /// The upstream has no server to ask.
+    NoServer,
+    /// No connection to the upstream.
+    ConnectFailed,
+    /// The upstream did not answer in time.
+    UpstreamTimeout,
+    /// The upstream broke off.
+    UpstreamReset,
+    /// What the upstream answered is not HTTP.
+    UpstreamInvalid,
+    /// The client left.
+    ClientGone,
+    /// The client stopped sending.
+    ClientTimeout,
+    /// It is not a request we take.
+    BadRequest,
+    /// Its head or body exceeds a bound.
+    TooLarge,
+    /// The gateway is shutting down.
+    Draining,
+    /// A fault of the gateway.
+    Internal,
+}
+
+impl Reason {
+    /// The word in the log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::LimitDelayed => "limit_delayed",
+            Self::Upgraded => "upgraded",
+            Self::LimitRefused => "limit_refused",
+            Self::StoreDown => "store_down",
+            Self::TooManyHeld => "too_many_held",
+            Self::MissingKey => "missing_key",
+            Self::NoRoute => "no_route",
+            Self::NoServer => "no_server",
+            Self::ConnectFailed => "connect_failed",
+            Self::UpstreamTimeout => "upstream_timeout",
+            Self::UpstreamReset => "upstream_reset",
+            Self::UpstreamInvalid => "upstream_invalid",
+            Self::ClientGone => "client_gone",
+            Self::ClientTimeout => "client_timeout",
+            Self::BadRequest => "bad_request",
+            Self::TooLarge => "too_large",
+            Self::Draining => "draining",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// For a person at a terminal.
+    pub(super) const fn in_words(self) -> &'static str {
+        match self {
+            Self::Ok => "",
+            Self::LimitDelayed => "held back",
+            Self::Upgraded => "became a tunnel",
+            Self::LimitRefused => "over the limit",
+            Self::StoreDown => "the store is away",
+            Self::TooManyHeld => "too many requests are held back",
+            Self::MissingKey => "lacks what a limit counts by",
+            Self::NoRoute => "no route matches",
+            Self::NoServer => "the upstream has no server",
+            Self::ConnectFailed => "no connection to the upstream",
+            Self::UpstreamTimeout => "the upstream did not answer in time",
+            Self::UpstreamReset => "the upstream broke off",
+            Self::UpstreamInvalid => "the upstream did not answer in HTTP",
+            Self::ClientGone => "the client left",
+            Self::ClientTimeout => "the client stopped sending",
+            Self::BadRequest => "not a valid request",
+            Self::TooLarge => "too large",
+            Self::Draining => "shutting down",
+            Self::Internal => "a fault of the gateway",
+        }
+    }
+
+    /// Whether a limit turned the request away; only such lines may be summarised.
+    #[must_use]
+    pub const fn refuses(self) -> bool {
+        matches!(
+            self,
+            Self::LimitRefused | Self::StoreDown | Self::TooManyHeld | Self::MissingKey
+        )
+    }
+}
+
+#[cfg(test)]
+impl AccessRecord<'_> {
+    /// A plain forwarded request, for tests to change.
+    pub(super) fn sample() -> Self {
+        Self {
+            ts: 1_795_196_930_123_456,
+            request_id: b"01930b7e",
+            client: Some(IpAddr::from([203, 0, 113, 9])),
+            peer: Some(IpAddr::from([10, 0, 0, 4])),
+            method: "GET",
+            host: Some(b"api.example.com"),
+            path: b"/v1/orders/42",
+            proto: http::Version::HTTP_11,
+            status: 200,
+            reason: Reason::Ok,
+            route: Some("orders"),
+            limit: Some("per-key"),
+            charges: &[Charge {
+                limit: "per-key",
+                key: b"abc",
+                cost: 2,
+            }],
+            delay: Duration::ZERO,
+            duration: Duration::from_micros(3_150),
+            upstream: Some("10.1.0.5:3000"),
+            upstream_time: Some(Duration::from_micros(2_900)),
+            bytes_in: 0,
+            bytes_out: 212,
+            user_agent: Some(b"curl/8.7"),
+            decided_by: Some(DecidedBy::Store),
+            retry_after: None,
+            remaining: Some(19),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The diagnostic log: what the gateway has to say about itself, on standard error, one line for each event.
+
+use super::Level;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Overrides the level of the file, in the syntax of tracing's filters: `debug`, `info,hyper=debug`.
+pub const VARIABLE: &str = "TOLLGATE_LOG";
+
+/// Starts the log for the whole process; a second call changes nothing.
+///
+/// # Errors
+/// When [`VARIABLE`] is set to what is no filter. The log has started all the same, at `level`.
+pub fn start(level: Level) -> Result<(), BadFilter> {
+    let asked = std::env::var(VARIABLE)
+        .ok()
+        .filter(|asked| !asked.is_empty());
+    let filter = asked.as_deref().map(EnvFilter::try_new).transpose();
+    let (filter, outcome) = match filter {
+        Ok(filter) => (filter, Ok(())),
+        Err(error) => (None, Err(BadFilter(error.to_string()))),
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|| ordinary(level)))
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal() && may_colour())
+        .with_writer(Lines)
+        .finish();
+    // Fails only where there is one already: in tests, which share a process.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    outcome
+}
+
+/// [`VARIABLE`] is not a filter.
+#[derive(Debug, thiserror::Error)]
+#[error("{VARIABLE} is not a log filter: {0}")]
+pub struct BadFilter(String);
+
+/// Ours at `level`; from libraries what may need a person, as theirs is rarely about the gateway.
+fn ordinary(level: Level) -> EnvFilter {
+    let (ours, theirs) = match level {
+        Level::Error => ("error", "error"),
+        Level::Warn => ("warn", "warn"),
+        Level::Info => ("info", "warn"),
+        Level::Debug => ("debug", "info"),
+        Level::Trace => ("trace", "trace"),
+    };
+    EnvFilter::new(format!("{theirs},tollgate={ours}"))
+}
+
+/// Whether the user lets programs use colours: <https://no-color.org>.
+pub(super) fn may_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Standard error, where an event stays on one line whatever its values hold.
+struct Lines;
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = OneLine<io::Stderr>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        OneLine(io::stderr())
+    }
+}
+
+/// Takes one event at each write, as the formatter hands them over.
+///
+/// It never fails: told of a failure, the formatter would report it on standard error, which panics when that is gone.
+struct OneLine<W>(W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = event.strip_suffix(b"\n").unwrap_or(event);
+        let _ = if text.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.0.write_all(&joined(text))
+        } else {
+            self.0.write_all(event)
+        };
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+fn joined(text: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(text.len() + 16);
+    for byte in text {
+        match byte {
+            b'\n' => line.extend(br"\n"),
+            b'\r' => line.extend(br"\r"),
+            _ => line.push(*byte),
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+/// Lets one message of a kind through in a while and counts the others. One `static` for each kind:
+///
+/// ```
+/// # use tollgate::telemetry::log::Throttle;
+/// # use std::time::Duration;
+/// static STORE_AWAY: Throttle = Throttle::every(Duration::from_secs(1));
+/// if let Some(more) = STORE_AWAY.pass() {
+///     tracing::warn!("the store does not answer{more}");
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Throttle {
+    micros: u64,
+    /// When the next may pass, in microseconds of this process.
+    next: AtomicU64,
+    held: AtomicU64,
+}
+
+impl Throttle {
+    /// At most one in `interval`.
+    #[must_use]
+    pub const fn every(interval: Duration) -> Self {
+        Self {
+            micros: micros(interval),
+            next: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+        }
+    }
+
+    /// `None` when this message has to be left out; else how many were since the last that passed.
+    pub fn pass(&self) -> Option<More> {
+        self.pass_at(uptime())
+    }
+
+    fn pass_at(&self, now: u64) -> Option<More> {
+        let next = self.next.load(Ordering::Relaxed);
+        let after = now.saturating_add(self.micros);
+        let won = now >= next
+            && self
+                .next
+                .compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if won {
+            Some(More(self.held.swap(0, Ordering::Relaxed)))
+        } else {
+            self.held.fetch_add(1, Ordering::Relaxed);
+            None
+        }
+    }
+}
+
+/// How many messages were left out; shows as ` (3 more like this)`, or as nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct More(pub u64);
+
+impl fmt::Display for More {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            more => write!(f, " ({more} more like this)"),
+        }
+    }
+}
+
+/// Microseconds since this was first asked.
+fn uptime() -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    micros(ORIGIN.get_or_init(Instant::now).elapsed())
+}
+
+const fn micros(time: Duration) -> u64 {
+    let micros = time.as_micros();
+    if micros > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        micros as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_an_interval_passes_and_tells_of_the_others() {
+        let throttle = Throttle::every(Duration::from_secs(1));
+        assert_eq!(throttle.pass_at(0), Some(More(0)));
+        assert_eq!(throttle.pass_at(10), None);
+        assert_eq!(throttle.pass_at(999_999), None);
+        let more = throttle.pass_at(1_000_000).unwrap();
+        assert_eq!(more.to_string(), " (2 more like this)");
+        assert_eq!(throttle.pass_at(2_000_000), Some(More(0)));
+        assert_eq!(More(0).to_string(), "");
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let mut out = Vec::new();
+        OneLine(&mut out).write_all(b"a\nb\r\nc\n").unwrap();
+        OneLine(&mut out).write_all(b"d\n").unwrap();
+        assert_eq!(out, b"a\\nb\\r\\nc\nd\n");
+    }
+
+    #[test]
+    fn every_level_makes_a_filter() {
+        for (level, text) in [
+            (Level::Error, "tollgate=error,error"),
+            (Level::Info, "tollgate=info,warn"),
+            (Level::Trace, "tollgate=trace,trace"),
+        ] {
+            assert_eq!(ordinary(level).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Every metric of the program: cells that each worker writes alone, summed when somebody reads them.
+//!
+//! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
+//! key, path or host is a label. The most series there can be are, for R names of routes, L limits and U upstreams seen
+//! since the start: requests R x 10 methods x 64 statuses x 2 sources (bounded again at about 80 for each route and
+//! worker), their times R x 10 x 6 classes x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17).
+//! What a reload removes keeps its series until the process ends, because a counter never goes back.
+
+mod cell;
+mod exposition;
+mod family;
+mod label;
+mod process;
+mod shard;
+mod store;
+#[cfg(test)]
+mod tests;
+mod text;
+mod worker;
+
+pub use label::{DecidedBy, Decision, Failure, NO_ROUTE, Operation, Outcome, Source};
+pub use store::StoreMetrics;
+pub use text::TextFormat;
+pub use worker::{
+    Connected, Held, InFlight, LimitMetrics, RouteMetrics, UpstreamMetrics, WorkerMetrics,
+};
+
+use cell::{Cell, Total};
+use shard::{Shard, lock};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+use store::StoreCells;
+
+/// The metrics of this process.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    workers: Mutex<Vec<Arc<Shard>>>,
+    stores: Mutex<Vec<Arc<StoreCells>>>,
+    memory: Memory,
+    reloads: Reloads,
+    access_log: AccessLines,
+}
+
+/// The memory store, which all workers share.
+#[derive(Debug, Default)]
+struct Memory {
+    keys: Total,
+    overflows: Total,
+}
+
+#[derive(Debug, Default)]
+struct Reloads {
+    succeeded: Total,
+    failed: Total,
+    last_failed: Total,
+    last_success: Total,
+    generation: Total,
+}
+
+/// What became of lines that were not written one by one.
+#[derive(Debug, Default)]
+struct AccessLines {
+    dropped: Total,
+    summarised: Total,
+}
+
+impl Metrics {
+    /// No worker yet, everything at zero.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// New cells for one worker. To be called once by each worker, on its own thread, and kept.
+    #[must_use]
+    pub fn worker(&self) -> WorkerMetrics {
+        let shard = Arc::new(Shard::default());
+        lock(&self.workers).push(Arc::clone(&shard));
+        WorkerMetrics::new(shard)
+    }
+
+    /// New cells for one worker's way to a remote store; without any, the store is the memory and always up.
+    #[must_use]
+    pub fn store(&self) -> StoreMetrics {
+        let cells = Arc::new(StoreCells::default());
+        lock(&self.stores).push(Arc::clone(&cells));
+        StoreMetrics::new(cells)
+    }
+
+    /// How many keys the memory store holds.
+    pub fn memory_keys(&self, keys: u64) {
+        self.memory.keys.set(keys);
+    }
+
+    /// A new key found the memory store full and was counted on its limit's common key.
+    pub fn memory_overflowed(&self) {
+        self.memory.overflows.add(1);
+    }
+
+    /// The first configuration is in force.
+    pub fn started(&self, generation: u64) {
+        self.reloads.last_success.set(seconds_now());
+        self.reloads.generation.set(generation);
+    }
+
+    /// A changed configuration is in force.
+    pub fn reloaded(&self, generation: u64) {
+        self.reloads.succeeded.add(1);
+        self.reloads.last_failed.set(0);
+        self.started(generation);
+    }
+
+    /// A changed configuration was refused; the one before stays in force.
+    pub fn reload_failed(&self) {
+        self.reloads.failed.add(1);
+        self.reloads.last_failed.set(1);
+    }
+
+    /// Lines of the access log were lost because whoever reads it is too slow or gone.
+    pub(super) fn access_lines_dropped(&self, lines: u64) {
+        self.access_log.dropped.add(lines);
+    }
+
+    /// Lines of the access log are stood for by another, because one client was refused too often.
+    pub(super) fn access_lines_summarised(&self, lines: u64) {
+        self.access_log.summarised.add(lines);
+    }
+
+    /// Lines of the access log that were lost so far.
+    #[must_use]
+    pub fn access_lines_lost(&self) -> u64 {
+        self.access_log.dropped.get()
+    }
+
+    /// Everything as text, in the format asked for. Takes milliseconds when there are thousands of routes.
+    #[must_use]
+    pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
+        text::render(self, format)
+    }
+}
+
+fn seconds_now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,344 @@
+//! Every metric by name, with its help: the cells of all workers summed and handed to the encoder.
+
+use super::cell::{Cell, Overhead, Reading, RoundTrip, Waiting};
+use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms};
+use super::label::{
+    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Operation, Outcome, pairs,
+};
+use super::shard::{Shard, copy};
+use super::{Metrics, process};
+use prometheus_client::collector::Collector;
+use prometheus_client::registry::Unit;
+use std::collections::BTreeMap;
+use std::fmt::Result;
+use std::sync::Arc;
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: Encoder<'_>) -> Result {
+        let e = &mut encoder;
+        let workers = copy(&self.workers);
+        requests(e, &workers)?;
+        totals(e, &workers)?;
+        decisions(e, &workers)?;
+        waits(e, &workers)?;
+        self.store_metrics(e)?;
+        upstreams(e, &workers)?;
+        self.own_metrics(e)?;
+        process_metrics(e)
+    }
+}
+
+fn requests(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+    let mut counts: BTreeMap<(Box<str>, Combination), u64> = BTreeMap::new();
+    let mut times: BTreeMap<_, Reading> = BTreeMap::new();
+    for cells in workers.iter().flat_map(|worker| copy(&worker.routes)) {
+        for (seen, histogram) in cells.seen() {
+            let reading = histogram.read();
+            *counts.entry((cells.route.clone(), seen)).or_default() += reading.count();
+            let group = (cells.route.clone(), seen.method(), seen.class());
+            times.entry(group).or_default().merge(&reading);
+        }
+    }
+    let counts = counts.into_iter().map(|((route, seen), count)| {
+        let labels = [
+            ("route", route.into_string()),
+            ("method", seen.method().to_owned()),
+            ("code", seen.code()),
+            ("source", seen.source().to_owned()),
+        ];
+        (labels, count)
+    });
+    let help = "Requests answered, by the route that matched and by who wrote the answer.";
+    counters(e, "tollgate_http_requests", help, counts)?;
+    let times = times.iter().map(|((route, method, class), reading)| {
+        let labels = [
+            ("route", &**route),
+            ("method", method),
+            ("code_class", class),
+        ];
+        (labels, *reading)
+    });
+    let help = "Time from a request's head to the end of its answer, held time included.";
+    histograms::<Waiting, _>(e, "tollgate_http_request_duration", help, times)
+}
+
+fn totals(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+    let count = |pick: fn(&Shard) -> u64| workers.iter().map(|worker| pick(worker)).sum::<u64>();
+    let level = |pick: fn(&Shard) -> i64| workers.iter().map(|worker| pick(worker)).sum::<i64>();
+    let help = "Requests being served.";
+    gauge(
+        e,
+        "tollgate_http_requests_in_flight",
+        help,
+        None,
+        level(|w| w.totals.in_flight.get()),
+    )?;
+    let help = "Open connections of clients.";
+    gauge(
+        e,
+        "tollgate_connections",
+        help,
+        None,
+        level(|w| w.totals.connections.get()),
+    )?;
+    let help = "Connections of clients accepted.";
+    counter(
+        e,
+        "tollgate_connections_accepted",
+        help,
+        None,
+        count(|w| w.totals.accepted.get()),
+    )?;
+    let bytes = Some(&Unit::Bytes);
+    let help = "Bytes of request bodies received.";
+    counter(
+        e,
+        "tollgate_http_received",
+        help,
+        bytes,
+        count(|w| w.totals.received.get()),
+    )?;
+    let help = "Bytes of response bodies sent.";
+    counter(
+        e,
+        "tollgate_http_sent",
+        help,
+        bytes,
+        count(|w| w.totals.sent.get()),
+    )?;
+    let mut overhead = Reading::default();
+    for worker in workers {
+        overhead.merge(&worker.overhead.read());
+    }
+    let help =
+        "What the gateway adds to a forwarded request, without the upstream's time and the held.";
+    histogram::<Overhead>(e, "tollgate_overhead", help, &overhead)
+}
+
+fn decisions(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+    let mut rows: BTreeMap<_, u64> = BTreeMap::new();
+    for cells in workers.iter().flat_map(|worker| copy(&worker.decisions)) {
+        for (decision, by) in pairs(Decision::ALL, DecidedBy::ALL) {
+            let count = cells.count(decision, by).get();
+            // The ordinary ones start at 0 so that their first increase is seen; the rest show up when they happen.
+            if count > 0 || by == DecidedBy::Store {
+                let (limit, route) = (cells.limit.clone(), cells.route.clone());
+                let row = (limit, route, decision.word(), by.word());
+                *rows.entry(row).or_default() += count;
+            }
+        }
+    }
+    let rows = rows.iter().map(|((limit, route, decision, by), count)| {
+        let labels = [
+            ("limit", &**limit),
+            ("route", &**route),
+            ("decision", decision),
+            ("decided_by", by),
+        ];
+        (labels, *count)
+    });
+    let help = "What each limit said to each request it was asked about, and whose word that was.";
+    counters(e, "tollgate_limit_decisions", help, rows)
+}
+
+fn waits(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+    let mut delays: BTreeMap<Box<str>, Reading> = BTreeMap::new();
+    let mut held: BTreeMap<Box<str>, i64> = BTreeMap::new();
+    for cells in workers.iter().flat_map(|worker| copy(&worker.limits)) {
+        let reading = cells.delays.read();
+        delays
+            .entry(cells.limit.clone())
+            .or_default()
+            .merge(&reading);
+        *held.entry(cells.limit.clone()).or_default() += cells.held.0.get();
+    }
+    let delays = delays.iter().filter(|(_, reading)| reading.count() > 0);
+    let delays = delays.map(|(limit, reading)| ([("limit", &**limit)], *reading));
+    let help = "How long a limit held requests back.";
+    histograms::<Waiting, _>(e, "tollgate_limit_delay", help, delays)?;
+    let held = held
+        .iter()
+        .map(|(limit, held)| ([("limit", &**limit)], *held));
+    let help = "Requests waiting for a limit.";
+    gauges(e, "tollgate_limit_held_requests", help, held)
+}
+
+impl Metrics {
+    fn store_metrics(&self, e: &mut Encoder<'_>) -> Result {
+        let stores = copy(&self.stores);
+        let calls = |operation, outcome| {
+            let mut sum = Reading::default();
+            for store in &stores {
+                sum.merge(&store.calls(operation, outcome));
+            }
+            let labels = [
+                ("operation", Label::word(operation)),
+                ("outcome", Label::word(outcome)),
+            ];
+            (labels, sum)
+        };
+        let calls: Vec<_> = pairs(Operation::ALL, Outcome::ALL)
+            .map(|(operation, outcome)| calls(operation, outcome))
+            .collect();
+        let rows = calls
+            .iter()
+            .map(|(labels, reading)| (*labels, reading.count()));
+        let help = "Calls to the store, and those spared (down) while it is known to be away.";
+        counters(e, "tollgate_store_operations", help, rows)?;
+        let rows = calls.into_iter().filter(|(labels, reading)| {
+            labels[1].1 != Outcome::Down.as_str() && reading.count() > 0
+        });
+        let help = "Time of a call to the store, which may carry several decisions.";
+        histograms::<RoundTrip, _>(e, "tollgate_store_operation", help, rows)?;
+        let up = stores.iter().all(|store| store.is_up());
+        let help = "1 when every worker reaches the store; the memory store is always reached.";
+        gauge(e, "tollgate_store_up", help, None, i64::from(up))?;
+        let answers = [DecidedBy::Local, DecidedBy::Open, DecidedBy::Closed];
+        let rows = answers.map(|by| {
+            let count = stores.iter().map(|store| store.fallbacks(by)).sum();
+            ([("answer", by.as_str())], count)
+        });
+        let help = "Requests decided without the store, by what stood in for it.";
+        counters(e, "tollgate_store_fallbacks", help, rows)?;
+        let help = "Keys in the memory store.";
+        gauge(
+            e,
+            "tollgate_memory_keys",
+            help,
+            None,
+            self.memory.keys.get(),
+        )?;
+        let help = "Requests with a new key that found the memory store full and shared one key.";
+        counter(
+            e,
+            "tollgate_memory_overflows",
+            help,
+            None,
+            self.memory.overflows.get(),
+        )
+    }
+
+    fn own_metrics(&self, e: &mut Encoder<'_>) -> Result {
+        let reloads = &self.reloads;
+        let outcomes = [
+            ([("outcome", "success")], reloads.succeeded.get()),
+            ([("outcome", "failure")], reloads.failed.get()),
+        ];
+        let help = "Attempts to take over a changed configuration.";
+        counters(e, "tollgate_config_reloads", help, outcomes)?;
+        let successful = i64::from(reloads.last_failed.get() == 0);
+        let help = "1 when the file as it was last read is in force.";
+        gauge(
+            e,
+            "tollgate_config_last_reload_successful",
+            help,
+            None,
+            successful,
+        )?;
+        let name = "tollgate_config_last_reload_success_timestamp";
+        let help = "When the configuration in force was taken over, in Unix time.";
+        gauge(
+            e,
+            name,
+            help,
+            Some(&Unit::Seconds),
+            reloads.last_success.get(),
+        )?;
+        let help = "Number of the configuration in force, 1 at the start.";
+        gauge(
+            e,
+            "tollgate_config_generation",
+            help,
+            None,
+            reloads.generation.get(),
+        )?;
+        let lines = &self.access_log;
+        let help = "Access-log lines lost because their reader is too slow or gone.";
+        counter(
+            e,
+            "tollgate_access_log_lines_dropped",
+            help,
+            None,
+            lines.dropped.get(),
+        )?;
+        let help = "Access-log lines that another line stands for, because one client was refused too often.";
+        counter(
+            e,
+            "tollgate_access_log_lines_summarised",
+            help,
+            None,
+            lines.summarised.get(),
+        )?;
+        let version = [([("version", env!("CARGO_PKG_VERSION"))], 1_u64)];
+        let help = "1, labelled with what is running.";
+        gauges(e, "tollgate_build_info", help, version)
+    }
+}
+
+fn upstreams(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+    let mut opened: BTreeMap<Box<str>, u64> = BTreeMap::new();
+    let mut failed: BTreeMap<_, u64> = BTreeMap::new();
+    let mut answers: BTreeMap<_, Reading> = BTreeMap::new();
+    for cells in workers.iter().flat_map(|worker| copy(&worker.upstreams)) {
+        let name = &cells.upstream;
+        *opened.entry(name.clone()).or_default() += cells.opened.get();
+        for reason in Failure::ALL {
+            let count = cells.failures(*reason).get();
+            *failed.entry((name.clone(), reason.word())).or_default() += count;
+        }
+        for (class, times) in CLASSES.iter().zip(&cells.answers) {
+            let sum = answers.entry((name.clone(), *class)).or_default();
+            sum.merge(&times.read());
+        }
+    }
+    let rows = opened
+        .iter()
+        .map(|(name, count)| ([("upstream", &**name)], *count));
+    let help = "Connections opened to an upstream's servers.";
+    counters(e, "tollgate_upstream_connections_opened", help, rows)?;
+    let rows = failed
+        .iter()
+        .map(|((name, reason), count)| ([("upstream", &**name), ("reason", reason)], *count));
+    let help = "Requests that an upstream failed to answer.";
+    counters(e, "tollgate_upstream_failures", help, rows)?;
+    let seen = answers.iter().filter(|(_, reading)| reading.count() > 0);
+    let rows = seen
+        .map(|((name, class), reading)| ([("upstream", &**name), ("code_class", class)], *reading));
+    let help = "Time from forwarding a request to the head of the upstream's answer.";
+    histograms::<Waiting, _>(e, "tollgate_upstream_request_duration", help, rows)
+}
+
+fn process_metrics(e: &mut Encoder<'_>) -> Result {
+    let Some(process) = process::read() else {
+        return Ok(());
+    };
+    let (seconds, bytes) = (Some(&Unit::Seconds), Some(&Unit::Bytes));
+    let help = "User and system time this process has used.";
+    counter(e, "process_cpu", help, seconds, process.cpu_seconds)?;
+    let help = "Resident memory.";
+    gauge(
+        e,
+        "process_resident_memory",
+        help,
+        bytes,
+        process.resident_bytes,
+    )?;
+    let help = "Virtual memory.";
+    gauge(
+        e,
+        "process_virtual_memory",
+        help,
+        bytes,
+        process.virtual_bytes,
+    )?;
+    let help = "Open file descriptors.";
+    gauge(e, "process_open_fds", help, None, process.open_files)?;
+    if let Some(most) = process.max_files {
+        let help = "Most file descriptors that may be open.";
+        gauge(e, "process_max_fds", help, None, most)?;
+    }
+    let help = "Threads.";
+    gauge(e, "process_threads", help, None, process.threads)?;
+    let help = "When this process started, in Unix time.";
+    gauge(e, "process_start_time", help, seconds, process.started)
+}

@@ -1,0 +1,253 @@
+//! The words that metrics use as label values: few, fixed, and never a client's.
+
+/// Label of what matched no route.
+pub const NO_ROUTE: &str = "none";
+
+/// Label of what is outside the known values.
+pub(super) const OTHER: &str = "_OTHER";
+
+/// The nine methods of the standards, as labels; the position is the code, one beyond is [`OTHER`].
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+
+/// Who wrote the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The gateway: a refusal, an error, no route.
+    Gateway,
+    /// The upstream.
+    Upstream,
+}
+
+/// What a limit said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Go on.
+    Allow,
+    /// Go on after a wait.
+    Delay,
+    /// Not now.
+    Refuse,
+}
+
+/// Whose word a decision is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The configured store.
+    Store,
+    /// A refusal of the store that still held.
+    Remembered,
+    /// The memory of this gateway, while the store is away.
+    Local,
+    /// Nobody: the store is away and the limit lets everything through.
+    Open,
+    /// Nobody: the store is away and the limit lets nothing through.
+    Closed,
+}
+
+/// What was asked of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Decide requests.
+    Decide,
+    /// Give places and charges back.
+    Release,
+}
+
+/// How the store answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should.
+    Ok,
+    /// Not in time; what was asked may have happened.
+    Timeout,
+    /// With an error.
+    Error,
+    /// It was known to be away and was not asked.
+    Down,
+}
+
+/// How an upstream failed a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection.
+    Connect,
+    /// No answer in time.
+    Timeout,
+    /// The connection ended before the answer did.
+    Reset,
+    /// The answer was not HTTP.
+    Protocol,
+    /// There was no server to ask.
+    NoServer,
+}
+
+/// A value out of a small fixed set, used as a label and as a position.
+pub(super) trait Label: Copy + 'static {
+    /// All of them, in the order of `position`.
+    const ALL: &'static [Self];
+
+    /// The label's text.
+    fn word(self) -> &'static str;
+
+    /// Where in [`Self::ALL`] this one is.
+    fn position(self) -> usize;
+}
+
+/// Every one of `a` with every one of `b`.
+pub(super) fn pairs<A: Label, B: Label>(
+    a: &'static [A],
+    b: &'static [B],
+) -> impl Iterator<Item = (A, B)> {
+    a.iter().flat_map(|a| b.iter().map(|b| (*a, *b)))
+}
+
+macro_rules! label {
+    ($type:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
+        impl $type {
+            /// The word used in metrics and in the access log.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl Label for $type {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn position(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+label!(Source { Gateway = "gateway", Upstream = "upstream" });
+label!(Decision { Allow = "allow", Delay = "delay", Refuse = "refuse" });
+label!(DecidedBy {
+    Store = "store",
+    Remembered = "remembered",
+    Local = "local",
+    Open = "open",
+    Closed = "closed",
+});
+label!(Operation { Decide = "decide", Release = "release" });
+label!(Outcome { Ok = "ok", Timeout = "timeout", Error = "error", Down = "down" });
+label!(Failure {
+    Connect = "connect",
+    Timeout = "timeout",
+    Reset = "reset",
+    Protocol = "protocol",
+    NoServer = "no_server",
+});
+
+/// Method, status and source of a request in one word, compared in one instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Combination(u32);
+
+impl Combination {
+    pub(super) fn new(method: &http::Method, status: u16, source: Source) -> Self {
+        Self(method_code(method) << 24 | u32::from(status) << 8 | source as u32)
+    }
+
+    /// The same with the status forgotten.
+    pub(super) const fn any_status(self) -> Self {
+        Self(self.0 & 0xff00_00ff)
+    }
+
+    pub(super) fn method(self) -> &'static str {
+        METHODS
+            .get((self.0 >> 24) as usize)
+            .copied()
+            .unwrap_or(OTHER)
+    }
+
+    /// The status in digits, or [`OTHER`] where it was forgotten.
+    pub(super) fn code(self) -> String {
+        match self.status() {
+            0 => OTHER.to_owned(),
+            status => status.to_string(),
+        }
+    }
+
+    /// The status' first digit: `2xx`.
+    pub(super) const fn class(self) -> &'static str {
+        class(self.status())
+    }
+
+    pub(super) const fn source(self) -> &'static str {
+        if self.0 & 0xff == Source::Upstream as u32 {
+            Source::Upstream.as_str()
+        } else {
+            Source::Gateway.as_str()
+        }
+    }
+
+    const fn status(self) -> u16 {
+        (self.0 >> 8 & 0xffff) as u16
+    }
+}
+
+/// The classes of statuses, at the positions that [`class_position`] gives.
+pub(super) const CLASSES: [&str; 6] = [OTHER, "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+pub(super) const fn class_position(status: u16) -> usize {
+    match status / 100 {
+        hundreds @ 1..=5 => hundreds as usize,
+        _ => 0,
+    }
+}
+
+const fn class(status: u16) -> &'static str {
+    CLASSES[class_position(status)]
+}
+
+fn method_code(method: &http::Method) -> u32 {
+    let code = match *method {
+        http::Method::GET => 0,
+        http::Method::HEAD => 1,
+        http::Method::POST => 2,
+        http::Method::PUT => 3,
+        http::Method::DELETE => 4,
+        http::Method::CONNECT => 5,
+        http::Method::OPTIONS => 6,
+        http::Method::TRACE => 7,
+        http::Method::PATCH => 8,
+        _ => METHODS.len(),
+    };
+    u32::try_from(code).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_combination_gives_back_what_went_in() {
+        for (code, word) in METHODS.iter().enumerate() {
+            let method = http::Method::from_bytes(word.as_bytes()).unwrap();
+            assert_eq!(method_code(&method) as usize, code);
+            let packed = Combination::new(&method, 429, Source::Gateway);
+            assert_eq!(packed.method(), *word);
+            assert_eq!(packed.code(), "429");
+            assert_eq!(packed.class(), "4xx");
+            assert_eq!(packed.source(), "gateway");
+        }
+    }
+
+    #[test]
+    fn a_strange_method_and_a_strange_status_have_a_common_name() {
+        let method = http::Method::from_bytes(b"BREW").unwrap();
+        let packed = Combination::new(&method, 999, Source::Upstream);
+        assert_eq!(packed.method(), "_OTHER");
+        assert_eq!(packed.class(), "_OTHER");
+        assert_eq!(packed.code(), "999");
+        assert_eq!(packed.any_status().code(), "_OTHER");
+        assert_eq!(packed.any_status().source(), "upstream");
+    }
+}

@@ -1,0 +1,173 @@
+//! What one worker has counted, as the scrape sees it.
+
+use super::cell::{Count, Histogram, Level, Overhead, Waiting};
+use super::label::{CLASSES, Combination, DecidedBy, Decision, Failure, Label};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Combinations of method, status and source that one route counts apart; the rest share one status.
+///
+/// An upstream chooses its statuses freely. This keeps one that counts upwards from filling the memory.
+const COMBINATIONS: usize = 64;
+
+/// All cells of one worker. The locks are taken when a name is first seen and by the scrape, not while counting.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) totals: Totals,
+    pub(super) overhead: Histogram<Overhead>,
+    pub(super) routes: Mutex<Vec<Arc<RouteCells>>>,
+    pub(super) limits: Mutex<Vec<Arc<LimitCells>>>,
+    pub(super) decisions: Mutex<Vec<Arc<DecisionCells>>>,
+    pub(super) upstreams: Mutex<Vec<Arc<UpstreamCells>>>,
+}
+
+/// What has no name.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Totals {
+    pub(super) connections: Level,
+    pub(super) accepted: Count,
+    pub(super) in_flight: Level,
+    pub(super) received: Count,
+    pub(super) sent: Count,
+}
+
+/// Requests of one route; one histogram for each combination seen, whose count is the number of requests.
+#[derive(Debug)]
+pub(super) struct RouteCells {
+    pub(super) route: Box<str>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+/// A combination and its times.
+pub(super) type Seen = (Combination, Arc<Histogram<Waiting>>);
+
+impl RouteCells {
+    pub(super) fn new(route: &str) -> Self {
+        Self {
+            route: route.into(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// The cells of a combination that the worker has not met yet, and what they are counted as: when there are too
+    /// many already, as no status in particular.
+    pub(super) fn see(&self, wanted: Combination) -> Seen {
+        let mut seen = lock(&self.seen);
+        let key = if seen.len() < COMBINATIONS {
+            wanted
+        } else {
+            wanted.any_status()
+        };
+        if let Some(known) = seen.iter().find(|(known, _)| *known == key) {
+            return known.clone();
+        }
+        let new = (key, Arc::default());
+        seen.push(Seen::clone(&new));
+        new
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        lock(&self.seen).clone()
+    }
+}
+
+/// One limit, whichever route it stands on.
+#[derive(Debug)]
+pub(super) struct LimitCells {
+    pub(super) limit: Box<str>,
+    pub(super) delays: Histogram<Waiting>,
+    pub(super) held: Held,
+}
+
+/// Requests waiting for a limit.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Held(pub(super) Level);
+
+impl LimitCells {
+    pub(super) fn new(limit: &str) -> Self {
+        Self {
+            limit: limit.into(),
+            delays: Histogram::default(),
+            held: Held::default(),
+        }
+    }
+}
+
+/// Decisions of one limit on one route.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct DecisionCells {
+    counts: [[Count; DecidedBy::ALL.len()]; Decision::ALL.len()],
+    pub(super) limit: Box<str>,
+    pub(super) route: Box<str>,
+}
+
+impl DecisionCells {
+    pub(super) fn new(limit: &str, route: &str) -> Self {
+        Self {
+            counts: Default::default(),
+            limit: limit.into(),
+            route: route.into(),
+        }
+    }
+
+    pub(super) fn count(&self, decision: Decision, by: DecidedBy) -> &Count {
+        &self.counts[decision.position()][by.position()]
+    }
+}
+
+/// One upstream.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct UpstreamCells {
+    pub(super) opened: Count,
+    failures: [Count; Failure::ALL.len()],
+    pub(super) answers: [Histogram<Waiting>; CLASSES.len()],
+    pub(super) upstream: Box<str>,
+}
+
+impl UpstreamCells {
+    pub(super) fn new(upstream: &str) -> Self {
+        Self {
+            opened: Count::default(),
+            failures: Default::default(),
+            answers: Default::default(),
+            upstream: upstream.into(),
+        }
+    }
+
+    pub(super) fn failures(&self, reason: Failure) -> &Count {
+        &self.failures[reason.position()]
+    }
+}
+
+/// Locks; what a panic elsewhere left behind is still a list of cells.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A copy of the list, so that nobody waits for the lock while the numbers are read.
+pub(super) fn copy<T>(list: &Mutex<Vec<Arc<T>>>) -> Vec<Arc<T>> {
+    lock(list).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::label::Source;
+    use super::*;
+
+    #[test]
+    fn an_upstream_that_invents_statuses_fills_a_bounded_list() {
+        let cells = RouteCells::new("orders");
+        for status in 100..=999 {
+            cells.see(Combination::new(
+                &http::Method::GET,
+                status,
+                Source::Upstream,
+            ));
+        }
+        assert_eq!(cells.seen().len(), COMBINATIONS + 1);
+        assert_eq!(cells.seen()[COMBINATIONS].0.code(), "_OTHER");
+    }
+}

@@ -1,0 +1,111 @@
+//! The two text formats a scrape may ask for: OpenMetrics, and Prometheus' own older one.
+
+use super::Metrics;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+
+/// A text format of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFormat {
+    /// OpenMetrics 1.0, for those who ask for it.
+    OpenMetrics,
+    /// Prometheus 0.0.4, for everyone else.
+    Prometheus,
+}
+
+impl TextFormat {
+    /// What to answer to this `Accept` field.
+    ///
+    /// Whoever names OpenMetrics at all understands it, and Prometheus names it first; weights are not compared.
+    #[must_use]
+    pub fn accepted(accept: Option<&str>) -> Self {
+        let named = accept.is_some_and(|accept| {
+            accept
+                .split(',')
+                .filter_map(|range| range.split(';').next())
+                .any(|name| {
+                    name.trim()
+                        .eq_ignore_ascii_case("application/openmetrics-text")
+                })
+        });
+        if named {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
+    }
+
+    /// The `Content-Type` of a text in this format.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+pub(super) fn render(metrics: &Arc<Metrics>, format: TextFormat) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Arc::clone(metrics)));
+    let mut text = String::new();
+    // Writing to a string does not fail; a text cut short would lack its end mark and be refused by its reader.
+    if let Err(error) = text::encode(&mut text, &registry) {
+        tracing::error!("metrics could not be written: {error}");
+    }
+    match format {
+        TextFormat::OpenMetrics => text,
+        TextFormat::Prometheus => older(&text),
+    }
+}
+
+/// OpenMetrics names a counter's family without the `_total` that its samples carry; the older format wants it in both
+/// places, or it takes the samples for untyped. Units and the end mark are unknown to it.
+fn older(text: &str) -> String {
+    let mut older = String::with_capacity(text.len());
+    let mut help = None;
+    for line in text.lines() {
+        if line.starts_with("# HELP ") {
+            help = Some(line);
+        } else if let Some(typed) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = typed.split_once(' ').unwrap_or((typed, "untyped"));
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            if let Some(said) = help.take().and_then(|help| help.get(7 + name.len()..)) {
+                older.extend(["# HELP ", name, suffix, said, "\n"]);
+            }
+            older.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
+        } else if !line.starts_with("# UNIT ") && line != "# EOF" {
+            older.extend([line, "\n"]);
+        }
+    }
+    older
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openmetrics_is_for_those_who_name_it() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;q=0.4";
+        assert_eq!(
+            TextFormat::accepted(Some(prometheus)),
+            TextFormat::OpenMetrics
+        );
+        for other in [None, Some("*/*"), Some("text/plain"), Some("")] {
+            assert_eq!(TextFormat::accepted(other), TextFormat::Prometheus);
+        }
+    }
+
+    #[test]
+    fn the_older_format_has_the_suffix_in_the_family_name() {
+        let text = "# HELP a_x Help a_x.\n# TYPE a_x counter\n# UNIT a_x seconds\na_x_total 1\n\
+                    # HELP b B.\n# TYPE b gauge\nb 2\n# EOF\n";
+        assert_eq!(
+            older(text),
+            "# HELP a_x_total Help a_x.\n# TYPE a_x_total counter\na_x_total 1\n\
+             # HELP b B.\n# TYPE b gauge\nb 2\n"
+        );
+    }
+}

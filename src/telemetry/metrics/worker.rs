@@ -1,0 +1,228 @@
+//! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
+
+use super::cell::Cell;
+use super::label::{Combination, DecidedBy, Decision, Failure, Source, class_position};
+use super::shard::{DecisionCells, LimitCells, RouteCells, Seen, Shard, UpstreamCells, lock};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// One worker's way to its numbers. Stays on the thread that asked for it.
+///
+/// Handles for routes, limits and upstreams are asked for when a snapshot arrives. The same name gives the same
+/// cells, so a reload continues the counts; a name that is gone keeps its series, as a counter never goes back.
+#[derive(Debug, Clone)]
+pub struct WorkerMetrics(Rc<Worker>);
+
+#[derive(Debug)]
+struct Worker {
+    shard: Arc<Shard>,
+    routes: RefCell<HashMap<Box<str>, RouteMetrics>>,
+    limits: RefCell<HashMap<Box<str>, Arc<LimitCells>>>,
+    decisions: RefCell<HashMap<(Box<str>, Box<str>), LimitMetrics>>,
+    upstreams: RefCell<HashMap<Box<str>, UpstreamMetrics>>,
+}
+
+impl WorkerMetrics {
+    pub(super) fn new(shard: Arc<Shard>) -> Self {
+        Self(Rc::new(Worker {
+            shard,
+            routes: RefCell::default(),
+            limits: RefCell::default(),
+            decisions: RefCell::default(),
+            upstreams: RefCell::default(),
+        }))
+    }
+
+    /// The handle of a route; [`NO_ROUTE`](super::NO_ROUTE) is the name of what matched none.
+    #[must_use]
+    pub fn route(&self, name: &str) -> RouteMetrics {
+        let shard = &self.0.shard;
+        resolve(&mut self.0.routes.borrow_mut(), name, || {
+            let cells = register(&shard.routes, RouteCells::new(name));
+            RouteMetrics(Rc::new(Route {
+                cells,
+                seen: RefCell::default(),
+            }))
+        })
+    }
+
+    /// The handle of a limit on a route.
+    #[must_use]
+    pub fn limit(&self, limit: &str, route: &str) -> LimitMetrics {
+        let shard = &self.0.shard;
+        let cells = resolve(&mut self.0.limits.borrow_mut(), limit, || {
+            register(&shard.limits, LimitCells::new(limit))
+        });
+        let mut known = self.0.decisions.borrow_mut();
+        let handle = known
+            .entry((limit.into(), route.into()))
+            .or_insert_with(|| {
+                let decisions = register(&shard.decisions, DecisionCells::new(limit, route));
+                LimitMetrics(Rc::new(OnRoute { cells, decisions }))
+            });
+        handle.clone()
+    }
+
+    /// The handle of an upstream.
+    #[must_use]
+    pub fn upstream(&self, name: &str) -> UpstreamMetrics {
+        let shard = &self.0.shard;
+        resolve(&mut self.0.upstreams.borrow_mut(), name, || {
+            UpstreamMetrics(Rc::new(register(
+                &shard.upstreams,
+                UpstreamCells::new(name),
+            )))
+        })
+    }
+
+    /// A client's connection was accepted; it counts as open until the guard is dropped.
+    #[must_use]
+    pub fn connected(&self) -> Connected {
+        self.0.shard.totals.accepted.add(1);
+        self.0.shard.totals.connections.add(1);
+        Connected(Rc::clone(&self.0))
+    }
+
+    /// A request is in flight until the guard is dropped.
+    #[must_use]
+    pub fn in_flight(&self) -> InFlight {
+        self.0.shard.totals.in_flight.add(1);
+        InFlight(Rc::clone(&self.0))
+    }
+
+    /// Bytes of request bodies that came in, and of response bodies that went out.
+    pub fn bodies(&self, received: u64, sent: u64) {
+        self.0.shard.totals.received.add(received);
+        self.0.shard.totals.sent.add(sent);
+    }
+
+    /// What the gateway itself added to a forwarded request: its whole time without the upstream's and the held.
+    pub fn overhead(&self, time: Duration) {
+        self.0.shard.overhead.observe(time);
+    }
+}
+
+/// An open connection of a client; dropping it is its end.
+#[derive(Debug)]
+pub struct Connected(Rc<Worker>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.shard.totals.connections.add(-1);
+    }
+}
+
+/// A request in flight; dropping it is its end.
+#[derive(Debug)]
+pub struct InFlight(Rc<Worker>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.shard.totals.in_flight.add(-1);
+    }
+}
+
+/// Counts the requests of one route.
+#[derive(Debug, Clone)]
+pub struct RouteMetrics(Rc<Route>);
+
+#[derive(Debug)]
+struct Route {
+    cells: Arc<RouteCells>,
+    /// What this worker has met, in the order of meeting: a handful, so it is searched from the front.
+    seen: RefCell<Vec<Seen>>,
+}
+
+impl RouteMetrics {
+    /// A request was answered. Takes a lock only for a combination of method, status and source that is new here.
+    pub fn request(&self, method: &http::Method, status: u16, source: Source, time: Duration) {
+        let wanted = Combination::new(method, status, source);
+        let mut seen = self.0.seen.borrow_mut();
+        if let Some((_, times)) = seen.iter().find(|(known, _)| *known == wanted) {
+            return times.observe(time);
+        }
+        let (counted_as, times) = self.0.cells.see(wanted);
+        times.observe(time);
+        if counted_as == wanted {
+            seen.push((wanted, times));
+        }
+    }
+}
+
+/// Counts the decisions of one limit on one route.
+#[derive(Debug, Clone)]
+pub struct LimitMetrics(Rc<OnRoute>);
+
+#[derive(Debug)]
+struct OnRoute {
+    cells: Arc<LimitCells>,
+    decisions: Arc<DecisionCells>,
+}
+
+impl LimitMetrics {
+    /// The limit decided.
+    pub fn decided(&self, decision: Decision, by: DecidedBy) {
+        self.0.decisions.count(decision, by).add(1);
+    }
+
+    /// The wait that the limit asked of a request.
+    pub fn delayed(&self, wait: Duration) {
+        self.0.cells.delays.observe(wait);
+    }
+
+    /// A request waits for this limit until the guard is dropped.
+    #[must_use]
+    pub fn hold(&self) -> Held {
+        self.0.cells.held.0.add(1);
+        Held(Rc::clone(&self.0))
+    }
+}
+
+/// A held request; dropping it ends the wait.
+#[derive(Debug)]
+pub struct Held(Rc<OnRoute>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.cells.held.0.add(-1);
+    }
+}
+
+/// Counts what one upstream does.
+#[derive(Debug, Clone)]
+pub struct UpstreamMetrics(Rc<Arc<UpstreamCells>>);
+
+impl UpstreamMetrics {
+    /// A connection to one of its servers was opened.
+    pub fn opened(&self) {
+        self.0.opened.add(1);
+    }
+
+    /// The head of an answer came, this long after the request was forwarded.
+    pub fn answered(&self, status: u16, time: Duration) {
+        self.0.answers[class_position(status)].observe(time);
+    }
+
+    /// A request could not be answered.
+    pub fn failed(&self, reason: Failure) {
+        self.0.failures(reason).add(1);
+    }
+}
+
+fn resolve<T: Clone>(known: &mut HashMap<Box<str>, T>, name: &str, new: impl FnOnce() -> T) -> T {
+    if let Some(known) = known.get(name) {
+        return known.clone();
+    }
+    let made = new();
+    known.insert(name.into(), made.clone());
+    made
+}
+
+fn register<T>(list: &Mutex<Vec<Arc<T>>>, cells: T) -> Arc<T> {
+    let cells = Arc::new(cells);
+    lock(list).push(Arc::clone(&cells));
+    cells
+}
