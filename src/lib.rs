@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod clock;
+pub mod config;
 pub mod key;
 pub mod limit;
 pub mod listen;

@@ -1,43 +1,63 @@
-//! What is asked of a store, and what it answers: all limits of one request at once.
+//! What a store is asked and what it answers: the limits of one request, checked together, charged all or none.
 
+use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Ruling};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Ruling, Wait};
 use crate::limit::{Limit, Ticket};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// One limit of a request: what is counted, and under which key.
+/// One limit of a request. The limits of one request differ from each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Check<'a> {
     /// The limit.
     pub limit: &'a Arc<Limit>,
-    /// The key its counter is filed under.
+    /// Whom it counts.
     pub key: &'a [u8],
-    /// What the request takes.
+    /// How much the request takes.
     pub cost: Cost,
 }
 
-/// A decision, and what the store measured for each limit on the way.
-#[derive(Debug, Clone)]
+impl<'a> Check<'a> {
+    /// At the limit's own cost.
+    #[must_use]
+    pub fn new(limit: &'a Arc<Limit>, key: &'a [u8]) -> Self {
+        Self {
+            limit,
+            key,
+            cost: limit.cost,
+        }
+    }
+}
+
+/// One charge to take back.
+#[derive(Debug, Clone, Copy)]
+pub struct Refund<'a> {
+    /// The limit that was charged.
+    pub limit: &'a Arc<Limit>,
+    /// For whom.
+    pub key: &'a [u8],
+    /// What [`Decided::ticket`] gave.
+    pub ticket: Ticket,
+}
+
+/// What a store measured for each limit of a request.
+pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
+
+/// A request's decision, and what its tickets are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
     /// What happens to the request.
     pub decision: Decision,
-    /// One for each check, in order.
-    pub measured: SmallVec<[Measured; INLINE_LIMITS]>,
+    /// One for each limit, in order.
+    pub measured: Measurements,
 }
 
 impl Decided {
-    /// Gives the measurements of `checks` their meaning.
+    /// Gives the measurements of `checks` their meaning: charged only when every limit admits.
     #[must_use]
-    pub fn of(
-        at: crate::clock::Timestamp,
-        checks: &[Check<'_>],
-        measured: SmallVec<[Measured; INLINE_LIMITS]>,
-    ) -> Self {
-        use crate::limit::verdict::Wait;
-        let charged = measured
-            .iter()
-            .all(|measured| measured.wait == Wait::Micros(0));
+    pub fn of(checks: &[Check<'_>], at: Timestamp, measured: Measurements) -> Self {
+        let charged = measured.iter().all(|m| m.wait == Wait::Micros(0));
         let verdicts = checks
             .iter()
             .zip(&measured)
@@ -49,28 +69,28 @@ impl Decided {
         }
     }
 
-    /// The ticket for taking back what check `index` was charged; nothing when the request was refused.
+    /// The ticket with which the charge of `check`, number `index` of the request, can be taken back. A request that
+    /// was refused, or took nothing, has none.
     #[must_use]
     pub fn ticket(&self, index: usize, check: &Check<'_>) -> Option<Ticket> {
-        match self.decision.ruling {
-            Ruling::Admit { .. } => Some(check.limit.rule.ticket(
-                self.decision.at,
-                *self.measured.get(index)?,
-                check.cost,
-            )),
-            Ruling::Refuse { .. } => None,
-        }
+        let admitted = matches!(self.decision.ruling, Ruling::Admit { .. });
+        let measured = self
+            .measured
+            .get(index)
+            .filter(|_| admitted && check.cost != Cost::ZERO)?;
+        let rule = &check.limit.rule;
+        Some(rule.ticket(self.decision.at, *measured, check.cost))
     }
 }
 
-/// A charge that can be taken back.
+/// A charge that can be taken back later, by whoever holds it.
 #[derive(Debug, Clone)]
 pub struct Charge {
-    /// The limit.
+    /// The limit that was charged.
     pub limit: Arc<Limit>,
-    /// The key it was charged under.
+    /// For whom.
     pub key: Box<[u8]>,
-    /// What takes it back.
+    /// What [`Decided::ticket`] gave.
     pub ticket: Ticket,
 }
 
@@ -85,17 +105,4 @@ pub enum DecidedBy {
     Local,
     /// Nobody: Redis is away and the file says to let everything pass.
     Open,
-}
-
-impl DecidedBy {
-    /// For logs and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Redis => "redis",
-            Self::Local => "local",
-            Self::Open => "open",
-        }
-    }
 }

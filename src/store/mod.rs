@@ -6,13 +6,15 @@ pub mod memory;
 pub mod redis;
 pub mod settings;
 
-pub use batch::{Charge, Check, Decided, DecidedBy};
+pub use batch::{Charge, Check, Decided, DecidedBy, Refund};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use settings::{OnDown, RedisTarget, Secret, Settings, Source};
 
+use crate::telemetry::metrics::{self, Operation, Outcome, StoreMetrics};
 use redis::RedisStore;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -27,6 +29,8 @@ pub enum Store {
         local: Arc<MemoryStore>,
         /// What a limit does then.
         on_down: OnDown,
+        /// Counts both.
+        metrics: StoreMetrics,
     },
 }
 
@@ -35,27 +39,78 @@ impl Store {
     ///
     /// # Errors
     /// When the store is away and `on_down` is `closed`.
-    pub async fn decide(&self, checks: &[Check<'_>]) -> Result<(Option<Decided>, DecidedBy), StoreError> {
-        let (shared, local, on_down) = match self {
+    pub async fn decide(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<(Option<Decided>, DecidedBy), StoreError> {
+        let (shared, local, on_down, metrics) = match self {
             Self::Memory(memory) => return Ok((Some(memory.decide(checks)), DecidedBy::Memory)),
-            Self::Redis { shared, local, on_down } => (shared, local, on_down),
+            Self::Redis {
+                shared,
+                local,
+                on_down,
+                metrics,
+            } => (shared, local, on_down, metrics),
         };
-        match (shared.decide(checks).await, on_down) {
-            (Ok(decided), _) => Ok((Some(decided), DecidedBy::Redis)),
-            (Err(_), OnDown::Local) => Ok((Some(local.decide(checks)), DecidedBy::Local)),
-            (Err(_), OnDown::Open) => Ok((None, DecidedBy::Open)),
-            (Err(error), OnDown::Closed) => Err(error),
+        let asked = Instant::now();
+        let answer = shared.decide(checks).await;
+        metrics.called(Operation::Decide, outcome(&answer), asked.elapsed());
+        let Err(error) = answer else {
+            return answer.map(|decided| (Some(decided), DecidedBy::Redis));
+        };
+        match on_down {
+            OnDown::Local => {
+                metrics.fallback(metrics::DecidedBy::Local);
+                Ok((Some(local.decide(checks)), DecidedBy::Local))
+            }
+            OnDown::Open => {
+                metrics.fallback(metrics::DecidedBy::Open);
+                Ok((None, DecidedBy::Open))
+            }
+            OnDown::Closed => {
+                metrics.fallback(metrics::DecidedBy::Closed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells the metrics whether Redis is there. To be called now and then, since a quiet worker asks nothing.
+    pub fn report(&self) {
+        if let Self::Redis {
+            shared, metrics, ..
+        } = self
+        {
+            metrics.set_up(shared.is_up());
         }
     }
 
     /// Gives a charge back to whoever took it, as far as nobody counts on it. Nobody waits for it.
     pub fn refund(&self, charge: Charge, by: DecidedBy) {
         match (self, by) {
-            (Self::Memory(memory) | Self::Redis { local: memory, .. }, DecidedBy::Memory | DecidedBy::Local) => {
+            (
+                Self::Memory(memory) | Self::Redis { local: memory, .. },
+                DecidedBy::Memory | DecidedBy::Local,
+            ) => {
                 memory.refund(&charge.limit, &charge.key, charge.ticket);
             }
-            (Self::Redis { shared, .. }, DecidedBy::Redis) => shared.refund(charge),
+            (Self::Redis { shared, .. }, DecidedBy::Redis) => {
+                let Charge { limit, key, ticket } = &charge;
+                shared.refund([Refund {
+                    limit,
+                    key,
+                    ticket: *ticket,
+                }]);
+            }
             (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open) => {}
         }
+    }
+}
+
+fn outcome(answer: &Result<Decided, StoreError>) -> Outcome {
+    match answer {
+        Ok(_) => Outcome::Ok,
+        Err(StoreError::Down) => Outcome::Down,
+        Err(StoreError::Timeout { .. }) => Outcome::Timeout,
+        Err(_) => Outcome::Error,
     }
 }

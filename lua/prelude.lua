@@ -1,0 +1,32 @@
+-- prelude.lua: what every script begins with: the clock, the parameters, and the one way to store a state.
+--
+-- KEYS      the counters, one for each limit of each request, in order
+-- ARGV[1]   the time as a packed double, in microseconds since the epoch; "" means this server's own clock
+-- ARGV[2]   the limits' parameter blocks, one behind the other (src/limit/wire.rs); refund.lua has its own
+-- ARGV[3]   the shape of the batch (decide.lua only)
+--
+-- States, parameters and replies are packed big-endian. A number never becomes decimal text on its way into a value
+-- or a reply: that is the dear part of a script, and the part in which servers differ. Dear, too, is every function
+-- and every local that a function captures, since a script is built anew for each call: there are few on purpose.
+local call, pack, unpack = redis.pcall, struct.pack, struct.unpack
+local blocks = ARGV[2]
+
+-- Where the next block begins; whoever reads one moves it on.
+local at = 1
+
+-- One reading for the whole call. A handed-in clock is a test's: then the server's own clock must not be what ends a
+-- state, so that every life is an hour longer.
+local now, slack
+if ARGV[1] == "" then
+  local time = call("TIME")
+  now, slack = time[1] * 1000000 + time[2], 0
+else
+  now, slack = unpack(">d", ARGV[1]), 3600000
+end
+
+-- Stores a state for `life` microseconds, in milliseconds rounded up; after that it equals no state.
+-- Answers what went wrong, if anything.
+local function write(key, state, life)
+  life = life + 999
+  return call("SET", key, state, "PX", (life - life % 1000) / 1000 + slack).err
+end

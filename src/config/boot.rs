@@ -1,0 +1,154 @@
+//! Boot: the settings that are read once, at start. A reload can only say that they have changed.
+
+use super::diagnostic::{Code, Diagnostic};
+use super::document::{Document, Password};
+use super::source::At;
+use crate::store::{self, Secret, Source};
+use crate::{admin, listen, telemetry};
+use std::io::{self, IsTerminal, Read as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// What is read once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boot {
+    /// Where requests come in.
+    pub listen: listen::Settings,
+    /// Threads that serve them; 0 is one for each core.
+    pub workers: usize,
+    /// How long requests under way may take to finish at the end.
+    pub drain: Duration,
+    /// The admin listener, if there is one.
+    pub admin: Option<admin::Settings>,
+    /// Where counters live.
+    pub store: store::Settings,
+    /// What is logged.
+    pub log: telemetry::Settings,
+}
+
+/// Where the admin listener is when `[admin]` does not say.
+const ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9090);
+
+/// Puts the settings together; secrets are fetched from where the file says, relative to `folder`.
+pub(super) fn read(document: &Document, folder: &Path, found: &mut Vec<Diagnostic>) -> Boot {
+    let (server, log) = (&document.server, &document.log);
+    let defaults = listen::Settings::default();
+    let addresses = match server.listen.entries() {
+        [] => defaults.addresses,
+        written => written.iter().map(|at| at.value).collect(),
+    };
+    let terminal = || {
+        if io::stdout().is_terminal() {
+            telemetry::AccessFormat::Short
+        } else {
+            telemetry::AccessFormat::Json
+        }
+    };
+    Boot {
+        listen: listen::Settings {
+            addresses,
+            first_byte: server.first_byte.or(defaults.first_byte),
+            idle: server.idle.or(defaults.idle),
+            max_connections: server
+                .max_connections
+                .get()
+                .map_or(defaults.max_connections, |most| *most as usize),
+        },
+        workers: server.workers.or(0) as usize,
+        drain: server.drain.or(Duration::from_secs(30)),
+        admin: document.admin.as_ref().map(|admin| admin::Settings {
+            listen: admin.listen.or(ADMIN),
+        }),
+        store: store_settings(document, folder, found),
+        log: telemetry::Settings {
+            access: log.access.get().copied().unwrap_or_else(terminal),
+            level: log.level.or(telemetry::Level::Info),
+        },
+    }
+}
+
+/// The admin listener's address, as it will be.
+pub(super) fn admin_address(document: &Document) -> Option<SocketAddr> {
+    document.admin.as_ref().map(|admin| admin.listen.or(ADMIN))
+}
+
+fn store_settings(
+    document: &Document,
+    folder: &Path,
+    found: &mut Vec<Diagnostic>,
+) -> store::Settings {
+    let written = &document.store;
+    let defaults = store::Settings::default();
+    let mut source = written.url.get().cloned().unwrap_or(Source::Memory);
+    if let Some(password) = written.password.at() {
+        match &mut source {
+            Source::Redis(target) => target.password = secret(password, folder, found),
+            Source::Memory => {}
+        }
+    }
+    store::Settings {
+        source,
+        timeout: written.timeout.or(defaults.timeout),
+        on_down: written.on_down.or(defaults.on_down),
+        prefix: written
+            .prefix
+            .get()
+            .map_or(defaults.prefix, |prefix| prefix.as_str().into()),
+        max_keys: written
+            .max_keys
+            .get()
+            .map_or(defaults.max_keys, |most| *most as usize),
+    }
+}
+
+fn secret(password: &At<Password>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Secret> {
+    let (read, what) = match &password.value {
+        Password::Literal(secret) => return Some(secret.clone()),
+        Password::File(path) => (from_file(&folder.join(path)), format!("the file `{path}`")),
+        Password::Env(name) => (from_environment(name), format!("the variable `{name}`")),
+    };
+    match read {
+        Ok(secret) => Some(Secret::new(&secret)),
+        Err(error) => {
+            found.push(
+                Diagnostic::error(Code::Unreadable, format!("no password in {what}: {error}"))
+                    .at(&password.span, "the password is to be there"),
+            );
+            None
+        }
+    }
+}
+
+fn from_file(path: &Path) -> io::Result<String> {
+    const MOST: u64 = 64 * 1024;
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(MOST)
+        .read_to_string(&mut text)?;
+    not_empty(text.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+fn from_environment(name: &str) -> io::Result<String> {
+    // A name with `=` or a zero byte cannot be asked for.
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(io::Error::other("no variable has such a name"));
+    }
+    match std::env::var(name) {
+        Ok(value) => not_empty(value),
+        Err(std::env::VarError::NotPresent) => Err(io::Error::other("it is not set")),
+        Err(std::env::VarError::NotUnicode(_)) => Err(io::Error::other("it is not UTF-8")),
+    }
+}
+
+fn not_empty(text: String) -> io::Result<String> {
+    if text.is_empty() {
+        Err(io::Error::other("it is empty"))
+    } else {
+        Ok(text)
+    }
+}

@@ -1,0 +1,196 @@
+//! What a limit means, in words and numbers: for `check`, for the start of `run`, and for what a reload changes.
+
+use super::value::{show_rate, show_span};
+use crate::key::{KeyTemplate, Mask, Missing, Part};
+use crate::limit::rate::Rate;
+use crate::limit::{Limit, Rule};
+
+/// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
+#[must_use]
+pub fn limit(limit: &Limit) -> String {
+    let mut text = format!("{}, {}", amount(limit), per(&limit.by));
+    if limit.cost.units() > 1 {
+        text.push_str(&format!("; a request counts {}", limit.cost.units()));
+    }
+    if let Some(missing) = without(&limit.by) {
+        text.push_str("; ");
+        text.push_str(missing);
+    }
+    text
+}
+
+fn amount(limit: &Limit) -> String {
+    let then = rate(limit.rate);
+    match &limit.rule {
+        Rule::TokenBucket(rule) => format!("at most {} at once, then {then}", rule.burst),
+        Rule::FixedWindow(rule) => {
+            let window = show_span(rule.window);
+            let window = window
+                .strip_prefix('1')
+                .filter(|unit| !unit.starts_with(|c: char| c.is_ascii_digit()));
+            match window.and_then(word) {
+                Some(word) => format!(
+                    "at most {} in each {word}, from its first request on",
+                    rule.limit
+                ),
+                None => format!(
+                    "at most {} in each {}, from its first request on",
+                    rule.limit,
+                    show_span(rule.window)
+                ),
+            }
+        }
+        Rule::LeakyBucket(rule) if rule.queue == 0 => {
+            format!("at most {} at once, draining {then}", rule.burst)
+        }
+        Rule::LeakyBucket(rule) => {
+            let first = match rule.burst.get() {
+                1 => String::new(),
+                burst => format!("{burst} at once, then "),
+            };
+            format!(
+                "{first}{then} evenly; up to {} more wait, at most {} each",
+                rule.queue,
+                show_span(rule.max_wait)
+            )
+        }
+    }
+}
+
+/// `100 a minute`, `7 in 3s`.
+fn rate(rate: Rate) -> String {
+    let text = show_rate(rate);
+    let (count, time) = text.split_once('/').unwrap_or((&text, ""));
+    match word(time) {
+        Some("hour") => format!("{count} an hour"),
+        Some(word) => format!("{count} a {word}"),
+        None => format!("{count} in {time}"),
+    }
+}
+
+fn word(unit: &str) -> Option<&'static str> {
+    Some(match unit {
+        "us" => "microsecond",
+        "ms" => "millisecond",
+        "s" => "second",
+        "min" => "minute",
+        "h" => "hour",
+        "d" => "day",
+        "w" => "week",
+        _ => return None,
+    })
+}
+
+/// `per client address and route`.
+fn per(by: &KeyTemplate) -> String {
+    if by.parts.is_empty() {
+        return "for everyone together".into();
+    }
+    let parts: Vec<String> = by
+        .parts
+        .iter()
+        .map(|part| match part {
+            Part::Ip(mask) if *mask == Mask::DEFAULT => "client address".into(),
+            Part::Ip(mask) => format!(
+                "client network (/{} of IPv4, /{} of IPv6)",
+                mask.v4, mask.v6
+            ),
+            Part::Header { name, .. } => name.to_string(),
+            Part::Route => "route".into(),
+        })
+        .collect();
+    format!("per {}", parts.join(" and "))
+}
+
+fn without(by: &KeyTemplate) -> Option<&'static str> {
+    by.can_be_absent().then(|| match by.missing {
+        Missing::Refuse => "401 without one",
+        Missing::Ip => "by client address without one",
+        Missing::Skip => "not limited without one",
+        Missing::Shared => "all without one count together",
+    })
+}
+
+/// A key template as the file writes it: `ip`, `header:x-api-key + route`.
+#[must_use]
+pub fn key(by: &KeyTemplate) -> String {
+    if by.parts.is_empty() {
+        return "everyone".into();
+    }
+    let parts: Vec<String> = by
+        .parts
+        .iter()
+        .map(|part| match part {
+            Part::Ip(mask) if *mask == Mask::DEFAULT => "ip".into(),
+            Part::Ip(mask) => format!("ip/{},{}", mask.v4, mask.v6),
+            Part::Header { name, .. } => format!("header:{name}"),
+            Part::Route => "route".into(),
+        })
+        .collect();
+    parts.join(" + ")
+}
+
+/// `missing` as the file writes it.
+#[must_use]
+pub fn missing(missing: Missing) -> &'static str {
+    match missing {
+        Missing::Refuse => "refuse",
+        Missing::Ip => "ip",
+        Missing::Skip => "skip",
+        Missing::Shared => "shared",
+    }
+}
+
+/// A rate as the file writes it.
+#[must_use]
+pub fn rate_as_written(rate: Rate) -> String {
+    show_rate(rate)
+}
+
+/// A span of microseconds as the file writes it.
+#[must_use]
+pub fn span_as_written(micros: u64) -> String {
+    show_span(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    fn described(limit: &str) -> String {
+        let text = format!(
+            "[limits.l]\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+        );
+        let compiled = parse("gateway.toml", &text)
+            .map_err(|report| report.human(super::super::render::Colour::Off));
+        super::limit(&compiled.unwrap().outline.limits[0])
+    }
+
+    #[test]
+    fn a_limit_is_said_in_numbers() {
+        for (limit, said) in [
+            (
+                "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"100/min\"\nburst = 20",
+                "at most 20 at once, then 100 a minute, per x-api-key; 401 without one",
+            ),
+            (
+                "by = [\"ip/24,48\", \"route\"]\nrate = \"7/3s\"\ncost = 2",
+                "at most 7 at once, then 7 in 3s, per client network (/24 of IPv4, /48 of IPv6) and route; a request counts 2",
+            ),
+            (
+                "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",
+                "50 a second evenly; up to 100 more wait, at most 2s each, for everyone together",
+            ),
+            (
+                "by = \"ip\"\nrate = \"50/h\"\nalgorithm = \"leaky-bucket\"\nover = \"refuse\"\nburst = 3",
+                "at most 3 at once, draining 50 an hour, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"50/h\"\nalgorithm = \"fixed-window\"",
+                "at most 50 in each hour, from its first request on, per client address",
+            ),
+        ] {
+            assert_eq!(described(limit), said);
+        }
+    }
+}

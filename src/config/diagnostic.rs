@@ -1,0 +1,243 @@
+//! What is wrong with a file: code, words, places, and what to write instead.
+
+use super::source::{Source, Span};
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! codes {
+    ($($name:ident $text:literal $about:literal;)*) => {
+        /// The stable name of a kind of mistake.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code { $(#[doc = $about] $name,)* }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Its name, as messages show it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What it stands for, in one sentence.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$name => $about,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
+    BadChoice "bad-choice" "A word is not among those that the key takes.";
+    BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
+    BadHost "bad-host" "A host name to match cannot be the host of a request.";
+    BadKey "bad-key" "`by` names something that requests cannot be counted by.";
+    BadMethod "bad-method" "A method is not one that a request can have.";
+    BadName "bad-name" "The name of a table has characters that headers, metrics and Redis keys do not take.";
+    BadNetwork "bad-network" "A network is not written as an address or as address/bits.";
+    BadNumber "bad-number" "A number is outside the range that the key takes.";
+    BadPath "bad-path" "A path pattern is one that no request can match, or that cannot be read.";
+    BadRate "bad-rate" "A rate is not written as N/TIME.";
+    BadServer "bad-server" "A server is not written as http://host:port.";
+    BadStore "bad-store" "The address of the store is not one that can be connected to.";
+    Conflict "conflict" "Two settings contradict each other.";
+    Duplicate "duplicate" "Something is written twice.";
+    EmptyFile "empty-file" "The file says nothing.";
+    EmptyList "empty-list" "A list needs at least one entry.";
+    MissingChoice "missing-choice" "A limit does not say what happens to requests that lack what it counts by.";
+    MissingKey "missing-key" "A key that has no default is absent.";
+    NeedlessMissing "needless-missing" "`missing` is written where nothing can be missing.";
+    NeverAdmits "never-admits" "What one request costs is more than the limit ever holds.";
+    NoRoutes "no-routes" "Nothing says where to send requests.";
+    NotAvailable "not-available" "A setting that this version does not have.";
+    OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
+    Overlap "overlap" "Two routes of equal rank can match the same request.";
+    SecretInFile "secret-in-file" "A secret is written into the file itself.";
+    Syntax "syntax" "The file is not TOML.";
+    TrustsEveryone "trusts-everyone" "Anyone may say which address they come from.";
+    UnknownKey "unknown-key" "A key or table that does not exist.";
+    UnknownLimit "unknown-limit" "A limit is named that is not defined.";
+    UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
+    Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
+    UnusedLimit "unused-limit" "No route and no upstream names the limit.";
+    UnusedUpstream "unused-upstream" "No route leads to the upstream.";
+    WrongType "wrong-type" "A value is of another type than the key takes.";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file is not taken.
+    Error,
+    /// The file is taken, and may not do what was meant.
+    Warning,
+}
+
+/// A place and what is to say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Where.
+    pub span: Span,
+    /// Words beside the caret; may be empty.
+    pub text: String,
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Its kind.
+    pub code: Code,
+    /// How bad.
+    pub severity: Severity,
+    /// What is wrong, in the words of the file.
+    pub message: String,
+    /// Where; nothing when it is about the file as a whole.
+    pub primary: Option<Label>,
+    /// Other places involved.
+    pub others: Vec<Label>,
+    /// What would be right.
+    pub help: Option<String>,
+    /// What else to know.
+    pub note: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error about the file as a whole.
+    #[must_use]
+    pub fn error(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            primary: None,
+            others: Vec::new(),
+            help: None,
+            note: None,
+        }
+    }
+
+    /// A warning about the file as a whole.
+    #[must_use]
+    pub fn warning(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::error(code, message)
+        }
+    }
+
+    /// Where it is, and what the caret says.
+    #[must_use]
+    pub fn at(mut self, span: &Span, text: impl Into<String>) -> Self {
+        self.primary = Some(Label {
+            span: span.clone(),
+            text: text.into(),
+        });
+        self
+    }
+
+    /// Another place involved.
+    #[must_use]
+    pub fn and(mut self, span: &Span, text: impl Into<String>) -> Self {
+        self.others.push(Label {
+            span: span.clone(),
+            text: text.into(),
+        });
+        self
+    }
+
+    /// What would be right.
+    #[must_use]
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help = Some(text.into());
+        self
+    }
+
+    /// What would be right, where something is known.
+    #[must_use]
+    pub fn help_if(mut self, text: Option<String>) -> Self {
+        self.help = text.or(self.help);
+        self
+    }
+
+    /// What else to know.
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.note = Some(text.into());
+        self
+    }
+}
+
+/// All that is wrong with one file.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The file.
+    pub source: Arc<Source>,
+    /// The mistakes, in the order of the file.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Report {
+    /// The mistakes of `source`, put in the order of the file.
+    #[must_use]
+    pub fn new(source: Arc<Source>, mut diagnostics: Vec<Diagnostic>) -> Self {
+        diagnostics.sort_by_key(|diagnostic| {
+            let start = diagnostic.primary.as_ref().map(|label| label.span.start);
+            start.unwrap_or(usize::MAX)
+        });
+        Self {
+            source,
+            diagnostics,
+        }
+    }
+
+    /// How many errors.
+    #[must_use]
+    pub fn errors(&self) -> usize {
+        self.count(Severity::Error)
+    }
+
+    /// How many warnings.
+    #[must_use]
+    pub fn warnings(&self) -> usize {
+        self.count(Severity::Warning)
+    }
+
+    /// `3 errors, 1 warning in gateway.toml`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let count = |number: usize, word: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {word}")),
+            _ => Some(format!("{number} {word}s")),
+        };
+        let parts: Vec<_> = [
+            count(self.errors(), "error"),
+            count(self.warnings(), "warning"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let found = if parts.is_empty() {
+            "nothing wrong".to_owned()
+        } else {
+            parts.join(", ")
+        };
+        format!("{found} in {}", self.source.name())
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.severity == severity)
+            .count()
+    }
+}

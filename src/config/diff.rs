@@ -1,0 +1,501 @@
+//! What one reading of the file changes against another, in words.
+
+use super::Boot;
+use super::describe::{key, missing, rate_as_written, span_as_written};
+use crate::key::client_ip::Trust;
+use crate::limit::{Limit, Rule};
+use crate::route::{HostPattern, Rule as RouteRule, Segment};
+use crate::snapshot::{FieldStyle, HoldCaps};
+use crate::telemetry::{AccessFormat, Level};
+use crate::upstream::Upstream;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A file in a form that can be compared with another.
+#[derive(Debug)]
+pub struct Outline {
+    /// What is read once.
+    pub boot: Boot,
+    /// Every limit, in the order of the file.
+    pub limits: Vec<Arc<Limit>>,
+    /// Every upstream, in the order of the file.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// The limits in front of each of them.
+    pub upstream_limits: Vec<Vec<Arc<str>>>,
+    /// Every route, in the order of the file.
+    pub routes: Vec<RouteOutline>,
+    /// Whose word on addresses is believed.
+    pub trust: Trust,
+    /// Which fields responses carry.
+    pub fields: FieldStyle,
+    /// Bounds on held requests.
+    pub holds: HoldCaps,
+}
+
+/// A route, its names still names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteOutline {
+    /// What it recognises.
+    pub rule: RouteRule,
+    /// Where it leads.
+    pub upstream: Arc<str>,
+    /// Its limits and its upstream's.
+    pub limits: Vec<Arc<str>>,
+    /// From forwarding to the head of the response.
+    pub timeout: Duration,
+}
+
+/// One thing that is different.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// `limits.per-ip`.
+    pub subject: String,
+    /// `rate 10/s to 20/s, counters kept`.
+    pub what: String,
+    /// It is not taken over until the gateway is started again.
+    pub restart: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.what)
+    }
+}
+
+/// What `new` changes against `old`: limits, upstreams, routes, the rest.
+///
+/// Pass as `running` the settings the process was started with: they hold until it is started again, whatever was
+/// loaded in between.
+#[must_use]
+pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
+    let mut changes = Vec::new();
+    limits(old, new, &mut changes);
+    upstreams(old, new, &mut changes);
+    routes(old, new, &mut changes);
+    let mut live = |subject: &str, what: String| {
+        changes.push(Change {
+            subject: subject.into(),
+            what,
+            restart: false,
+        });
+    };
+    if old.trust != new.trust {
+        live("server.trust", "changed".into());
+    }
+    if old.holds.total != new.holds.total {
+        live("server.max_held", to(&old.holds.total, &new.holds.total));
+    }
+    if old.holds.per_peer != new.holds.per_peer {
+        live(
+            "server.max_held_per_client",
+            to(&old.holds.per_peer, &new.holds.per_peer),
+        );
+    }
+    if old.fields != new.fields {
+        live(
+            "response.headers",
+            to(&style(old.fields), &style(new.fields)),
+        );
+    }
+    boot(running, &new.boot, &mut changes);
+    changes
+}
+
+fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {
+    format!("{old} to {new}")
+}
+
+/// Things with names: what is gone, what is new, and for the rest what `compare` says.
+fn named<T>(
+    table: &str,
+    (old, new): (&[T], &[T]),
+    name: impl Fn(&T) -> &str,
+    gone: &str,
+    compare: impl Fn(usize, usize) -> Option<String>,
+    changes: &mut Vec<Change>,
+) {
+    let position = |list: &[T]| -> std::collections::HashMap<String, usize> {
+        list.iter()
+            .enumerate()
+            .map(|(at, one)| (name(one).to_owned(), at))
+            .collect()
+    };
+    let (before, after) = (position(old), position(new));
+    let mut push = |name: &str, what: String| {
+        changes.push(Change {
+            subject: format!("{table}.{name}"),
+            what,
+            restart: false,
+        });
+    };
+    for one in old
+        .iter()
+        .map(&name)
+        .filter(|one| !after.contains_key(*one))
+    {
+        push(one, gone.to_owned());
+    }
+    for (at, one) in new.iter().map(&name).enumerate() {
+        match before.get(one) {
+            None => push(one, "added".to_owned()),
+            Some(was) => {
+                if let Some(what) = compare(*was, at) {
+                    push(one, what);
+                }
+            }
+        }
+    }
+}
+
+fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    named(
+        "limits",
+        (&old.limits, &new.limits),
+        |limit| &limit.name,
+        "removed",
+        |was, is| limit_change(&old.limits[was], &new.limits[is]),
+        changes,
+    );
+}
+
+fn limit_change(old: &Limit, new: &Limit) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut push = |what: &str, a: String, b: String| {
+        if a != b {
+            parts.push(format!("{what} {a} to {b}"));
+        }
+    };
+    push(
+        "algorithm",
+        algorithm(&old.rule).into(),
+        algorithm(&new.rule).into(),
+    );
+    push("by", key(&old.by), key(&new.by));
+    push("rate", rate_as_written(old.rate), rate_as_written(new.rate));
+    let (a, b) = (numbers(&old.rule), numbers(&new.rule));
+    for (index, what) in ["burst", "queue", "max_wait", "over"]
+        .into_iter()
+        .enumerate()
+    {
+        if let (Some(a), Some(b)) = (&a[index], &b[index]) {
+            push(what, a.clone(), b.clone());
+        }
+    }
+    push(
+        "cost",
+        old.cost.units().to_string(),
+        new.cost.units().to_string(),
+    );
+    if old.by.can_be_absent() || new.by.can_be_absent() {
+        push(
+            "missing",
+            missing(old.by.missing).into(),
+            missing(new.by.missing).into(),
+        );
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let kept = old.rule.kind() == new.rule.kind() && old.by.parts == new.by.parts;
+    parts.push(
+        if kept {
+            "counters kept"
+        } else {
+            "counters start afresh"
+        }
+        .into(),
+    );
+    Some(parts.join(", "))
+}
+
+fn algorithm(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::TokenBucket(_) => "token-bucket",
+        Rule::LeakyBucket(_) => "leaky-bucket",
+        Rule::FixedWindow(_) => "fixed-window",
+    }
+}
+
+/// Burst, queue, longest wait and what happens beyond, where the algorithm has them.
+fn numbers(rule: &Rule) -> [Option<String>; 4] {
+    match rule {
+        Rule::TokenBucket(rule) => [Some(rule.burst.to_string()), None, None, None],
+        Rule::FixedWindow(_) => [None, None, None, None],
+        Rule::LeakyBucket(rule) if rule.queue == 0 => [
+            Some(rule.burst.to_string()),
+            None,
+            None,
+            Some("refuse".into()),
+        ],
+        Rule::LeakyBucket(rule) => [
+            Some(rule.burst.to_string()),
+            Some(rule.queue.to_string()),
+            Some(span_as_written(rule.max_wait)),
+            Some("delay".into()),
+        ],
+    }
+}
+
+fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let compare = |was: usize, is: usize| {
+        let (a, b) = (&old.upstreams[was], &new.upstreams[is]);
+        let mut parts = Vec::new();
+        if a.servers != b.servers {
+            parts.push(format!(
+                "servers {} to {}",
+                list(&a.servers),
+                list(&b.servers)
+            ));
+        }
+        if a.connect_timeout != b.connect_timeout {
+            parts.push(format!(
+                "connect_timeout {} to {}",
+                time(a.connect_timeout),
+                time(b.connect_timeout)
+            ));
+        }
+        let (a, b) = (&old.upstream_limits[was], &new.upstream_limits[is]);
+        if a != b {
+            parts.push(format!("limits {} to {}", list(a), list(b)));
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    };
+    let both = (old.upstreams.as_slice(), new.upstreams.as_slice());
+    named(
+        "upstreams",
+        both,
+        |upstream| &upstream.name,
+        "removed",
+        compare,
+        changes,
+    );
+}
+
+fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let compare = |was: usize, is: usize| {
+        let (a, b) = (&old.routes[was], &new.routes[is]);
+        let mut parts = Vec::new();
+        let mut push = |what: &str, a: String, b: String| {
+            if a != b {
+                parts.push(format!("{what} {a} to {b}"));
+            }
+        };
+        push("host", hosts(&a.rule), hosts(&b.rule));
+        push("path", path(&a.rule), path(&b.rule));
+        push("methods", list(&a.rule.methods), list(&b.rule.methods));
+        push("upstream", a.upstream.to_string(), b.upstream.to_string());
+        push("limits", list(&a.limits), list(&b.limits));
+        push("timeout", time(a.timeout), time(b.timeout));
+        (!parts.is_empty()).then(|| parts.join(", "))
+    };
+    let both = (old.routes.as_slice(), new.routes.as_slice());
+    named(
+        "routes",
+        both,
+        |route| &route.rule.name,
+        "removed",
+        compare,
+        changes,
+    );
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    if items.is_empty() {
+        return "none".into();
+    }
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    items.join("+")
+}
+
+fn hosts(rule: &RouteRule) -> String {
+    let hosts: Vec<String> = rule
+        .hosts
+        .iter()
+        .map(|host| match host {
+            HostPattern::Exact(name) => name.to_string(),
+            HostPattern::Suffix(suffix) => format!("*{suffix}"),
+        })
+        .collect();
+    if hosts.is_empty() {
+        "any".into()
+    } else {
+        hosts.join("+")
+    }
+}
+
+fn path(rule: &RouteRule) -> String {
+    if rule.path.segments.is_empty() {
+        return "/".into();
+    }
+    rule.path
+        .segments
+        .iter()
+        .map(|segment| match segment {
+            Segment::Literal(text) => format!("/{text}"),
+            Segment::Parameter(name) => format!("/{{{name}}}"),
+            Segment::Rest(name) => format!("/{{*{name}}}"),
+        })
+        .collect()
+}
+
+fn time(time: Duration) -> String {
+    span_as_written(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn style(style: FieldStyle) -> &'static str {
+    match style {
+        FieldStyle::Both => "both",
+        FieldStyle::Standard => "standard",
+        FieldStyle::Legacy => "legacy",
+        FieldStyle::None => "none",
+    }
+}
+
+/// What the running process cannot take over. A secret is compared and never shown.
+fn boot(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
+    let mut push = |subject: &str, now: Option<String>| {
+        changes.push(Change {
+            subject: subject.into(),
+            what: match now {
+                Some(now) => format!("changed, needs a restart; still {now}"),
+                None => "changed, needs a restart".into(),
+            },
+            restart: true,
+        });
+    };
+    let (a, b) = (&running.listen, &new.listen);
+    if a.addresses != b.addresses {
+        push("server.listen", Some(list(&a.addresses)));
+    }
+    if running.workers != new.workers {
+        push("server.workers", Some(running.workers.to_string()));
+    }
+    for (subject, a, b) in [
+        ("server.drain", running.drain, new.drain),
+        ("server.first_byte", a.first_byte, b.first_byte),
+        ("server.idle", a.idle, b.idle),
+        ("store.timeout", running.store.timeout, new.store.timeout),
+    ] {
+        if a != b {
+            push(subject, Some(time(a)));
+        }
+    }
+    if a.max_connections != b.max_connections {
+        push(
+            "server.max_connections",
+            Some(a.max_connections.to_string()),
+        );
+    }
+    if running.admin != new.admin {
+        let still = running
+            .admin
+            .map_or("off".into(), |admin| admin.listen.to_string());
+        push("admin.listen", Some(still));
+    }
+    let (a, b) = (&running.store, &new.store);
+    if a.source != b.source {
+        push("store.url", None);
+    }
+    if a.on_down != b.on_down {
+        push(
+            "store.on_down",
+            Some(format!("{:?}", a.on_down).to_lowercase()),
+        );
+    }
+    if a.prefix != b.prefix {
+        push("store.prefix", Some(a.prefix.to_string()));
+    }
+    if a.max_keys != b.max_keys {
+        push("store.max_keys", Some(a.max_keys.to_string()));
+    }
+    let (a, b) = (running.log, new.log);
+    if a.access != b.access {
+        push("log.access", Some(access(a.access).into()));
+    }
+    if a.level != b.level {
+        push("log.level", Some(level(a.level).into()));
+    }
+}
+
+fn access(format: AccessFormat) -> &'static str {
+    match format {
+        AccessFormat::Json => "json",
+        AccessFormat::Short => "short",
+        AccessFormat::Combined => "combined",
+        AccessFormat::Off => "off",
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warn",
+        Level::Info => "info",
+        Level::Debug => "debug",
+        Level::Trace => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    const OLD: &str = "\
+        [server]\nlisten = \":8080\"\n\
+        [limits.a]\nby = \"ip\"\nrate = \"10/s\"\n\
+        [limits.gone]\nby = \"ip\"\nrate = \"10/s\"\n\
+        [upstreams.u]\nservers = \"a:1\"\n\
+        [routes.r]\nupstream = \"u\"\nlimits = [\"a\", \"gone\"]\n";
+
+    fn changes(new: &str) -> Vec<String> {
+        let old = parse("gateway.toml", OLD).unwrap().outline;
+        let new = parse("gateway.toml", new).unwrap().outline;
+        diff(&old, &new, &old.boot)
+            .iter()
+            .map(Change::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn the_same_file_changes_nothing() {
+        assert!(changes(&format!("# a comment\n{OLD}")).is_empty());
+    }
+
+    #[test]
+    fn changes_are_said_in_words() {
+        let new = OLD
+            .replace(":8080", ":9090")
+            .replace(
+                "by = \"ip\"\nrate = \"10/s\"\n[limits.gone]",
+                "by = \"ip\"\nrate = \"20/s\"\n[limits.fresh]",
+            )
+            .replace("\"gone\"", "\"fresh\"")
+            .replace("a:1", "b:2");
+        assert_eq!(
+            changes(&new),
+            [
+                "limits.gone: removed",
+                "limits.a: rate 10/s to 20/s, burst 10 to 20, counters kept",
+                "limits.fresh: added",
+                "upstreams.u: servers http://a:1 to http://b:2",
+                "routes.r: limits a+gone to a+fresh",
+                "server.listen: changed, needs a restart; still 0.0.0.0:8080",
+            ]
+        );
+    }
+
+    #[test]
+    fn another_kind_starts_afresh() {
+        let new = OLD.replacen(
+            "rate = \"10/s\"",
+            "rate = \"10/s\"\nalgorithm = \"fixed-window\"",
+            1,
+        );
+        assert_eq!(
+            changes(&new),
+            ["limits.a: algorithm token-bucket to fixed-window, counters start afresh"]
+        );
+    }
+}

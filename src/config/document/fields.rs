@@ -1,0 +1,366 @@
+//! The keys of one table: each is asked for once, by name and type; every mistake is noted with its place.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::source::{At, Span};
+use super::super::suggest::{all_of, nearest, one_of};
+use super::super::value::{Wrong, duration, quoted};
+use super::super::vocabulary::{Default, Shape, Table};
+use super::{Given, List};
+use std::time::Duration;
+use toml::de::{DeTable, DeValue};
+
+/// One table being read.
+pub(super) struct Fields<'a> {
+    vocabulary: &'static Table,
+    /// `[limits.per-ip]`.
+    title: String,
+    /// Its header.
+    place: Span,
+    table: &'a DeTable<'a>,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+/// May a time be nothing?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Zero {
+    /// It may.
+    Allowed,
+    /// It would make no sense.
+    Refused,
+}
+
+impl<'a> Fields<'a> {
+    /// Starts reading; unknown keys and absent required ones are noted at once.
+    pub(super) fn new(
+        vocabulary: &'static Table,
+        name: &str,
+        place: Span,
+        table: &'a DeTable<'a>,
+        found: &'a mut Vec<Diagnostic>,
+    ) -> Self {
+        let title = vocabulary.title(name);
+        let fields = Self {
+            vocabulary,
+            title,
+            place,
+            table,
+            found,
+        };
+        for key in fields.table.keys() {
+            if vocabulary.key(key.get_ref()).is_none() {
+                fields
+                    .found
+                    .push(fields.unknown(key.get_ref(), &key.span()));
+            }
+        }
+        for key in vocabulary.keys {
+            if key.default == Default::Required
+                && fields.value(key.name).is_none()
+                && !fields.misspelt(key.name)
+            {
+                let missing = Diagnostic::error(
+                    Code::MissingKey,
+                    format!("`{}` does not say `{}`", fields.title, key.name),
+                )
+                .at(&fields.place, format!("`{}` has no default", key.name))
+                .help(format!("add `{} = {}`", key.name, key.example));
+                fields.found.push(missing);
+            }
+        }
+        fields
+    }
+
+    /// The header of the table.
+    pub(super) fn place(&self) -> Span {
+        self.place.clone()
+    }
+
+    /// `[limits.per-ip]`.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Notes a mistake.
+    pub(super) fn note(&mut self, diagnostic: Diagnostic) {
+        self.found.push(diagnostic);
+    }
+
+    /// A key's value as it stands.
+    pub(super) fn value(&self, key: &str) -> Option<(&'a DeValue<'a>, Span)> {
+        self.table
+            .get(key)
+            .map(|value| (value.get_ref(), value.span()))
+    }
+
+    /// A text that `read` understands.
+    pub(super) fn text<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, Wrong>,
+    ) -> Given<T> {
+        let Some((value, span)) = self.value(key) else {
+            return Given::No;
+        };
+        let DeValue::String(text) = value else {
+            return self.wrong_type(key, value, &span);
+        };
+        self.take(read(text), span)
+    }
+
+    /// A text, or a list of them, each of which `read` understands. A list that is written is not empty.
+    pub(super) fn texts<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, Wrong>,
+    ) -> List<T> {
+        let Some((value, whole)) = self.value(key) else {
+            return Given::No;
+        };
+        let items: Vec<(&DeValue<'_>, Span)> = match value {
+            DeValue::Array(items) => items
+                .iter()
+                .map(|item| (item.get_ref(), item.span()))
+                .collect(),
+            single => vec![(single, whole.clone())],
+        };
+        let mut entries = Vec::with_capacity(items.len());
+        let mut good = true;
+        for (item, span) in items {
+            let entry = match item {
+                DeValue::String(text) => self.take(read(text), span),
+                other => self.wrong_type(key, other, &span),
+            };
+            match entry {
+                Given::Yes(entry) => entries.push(entry),
+                Given::No | Given::Bad => good = false,
+            }
+        }
+        if good {
+            Given::Yes(At::new(entries, whole))
+        } else {
+            Given::Bad
+        }
+    }
+
+    /// One of some words.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        words: &[(&'static str, T)],
+        later: &[&str],
+    ) -> Given<T> {
+        let Some((value, span)) = self.value(key) else {
+            return Given::No;
+        };
+        let DeValue::String(text) = value else {
+            return self.wrong_type(key, value, &span);
+        };
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| word == text) {
+            return Given::Yes(At::new(*meaning, span));
+        }
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let diagnostic = if later.contains(&text.as_ref()) {
+            Diagnostic::error(
+                Code::NotAvailable,
+                format!("`{key} = \"{text}\"` is not available in this version"),
+            )
+            .at(&span, format!("{} can be had", all_of(&names)))
+        } else {
+            Diagnostic::error(
+                Code::BadChoice,
+                format!("{} is no choice for `{key}`", quoted(text)),
+            )
+            .at(&span, format!("must be {}", one_of(&names)))
+            .help_if(
+                nearest(text, names.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+            )
+        };
+        self.found.push(diagnostic);
+        Given::Bad
+    }
+
+    /// A whole number within the range of the vocabulary.
+    pub(super) fn whole(&mut self, key: &'static str) -> Given<u32> {
+        let Some((value, span)) = self.value(key) else {
+            return Given::No;
+        };
+        let Some(Shape::Whole { least, most }) = self.vocabulary.key(key).map(|key| key.shape)
+        else {
+            return Given::Bad;
+        };
+        let DeValue::Integer(number) = value else {
+            return self.wrong_type(key, value, &span);
+        };
+        let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
+        let within = number
+            .and_then(|number| u64::try_from(number).ok())
+            .filter(|number| (least..=most).contains(number));
+        match within.and_then(|number| u32::try_from(number).ok()) {
+            Some(number) => Given::Yes(At::new(number, span)),
+            None => {
+                let diagnostic = Diagnostic::error(
+                    Code::BadNumber,
+                    format!("`{key}` in `{}` is out of range", self.title),
+                )
+                .at(&span, format!("must be from {least} to {most}"));
+                self.found.push(diagnostic);
+                Given::Bad
+            }
+        }
+    }
+
+    /// A time.
+    pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Given<Duration> {
+        let time = self.text(key, duration);
+        match time.at() {
+            Some(at) if at.value.is_zero() && zero == Zero::Refused => {
+                let diagnostic = Diagnostic::error(
+                    Code::BadDuration,
+                    format!("`{key}` in `{}` leaves no time at all", self.title),
+                )
+                .at(&at.span, "must be longer than nothing")
+                .help("leave it out for the default");
+                self.found.push(diagnostic);
+                Given::Bad
+            }
+            _ => time,
+        }
+    }
+
+    /// Keeps a read value, or notes what is wrong with it.
+    pub(super) fn take<T>(&mut self, read: Result<T, Wrong>, span: Span) -> Given<T> {
+        match read {
+            Ok(value) => Given::Yes(At::new(value, span)),
+            Err(wrong) => {
+                self.found.push(wrong.at(&span));
+                Given::Bad
+            }
+        }
+    }
+
+    /// Notes a value of another type than the key takes.
+    pub(super) fn wrong_type<T>(
+        &mut self,
+        key: &'static str,
+        value: &DeValue<'_>,
+        span: &Span,
+    ) -> Given<T> {
+        let shape = self
+            .vocabulary
+            .key(key)
+            .map_or(Shape::Text, |key| key.shape);
+        let diagnostic = match (shape, value) {
+            (Shape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
+                let number = number(value);
+                Diagnostic::error(
+                    Code::BadDuration,
+                    format!("`{key}` in `{}` is a number without its unit", self.title),
+                )
+                .at(span, "how long is that?")
+                .help(format!(
+                    "write `{key} = \"{number}s\"` for seconds or `\"{number}ms\"` for milliseconds"
+                ))
+            }
+            (Shape::Rate, DeValue::Integer(_) | DeValue::Float(_)) => {
+                let number = number(value);
+                Diagnostic::error(
+                    Code::BadRate,
+                    format!("`{key}` in `{}` is a number without a time", self.title),
+                )
+                .at(span, "in how long?")
+                .help(format!(
+                    "write `{key} = \"{number}/s\"`, `\"{number}/min\"` or `\"{number}/h\"`"
+                ))
+            }
+            (Shape::Rate, DeValue::Array(_)) => Diagnostic::error(
+                Code::NotAvailable,
+                "several rates on one limit are not available in this version",
+            )
+            .at(span, "one rate is")
+            .help("write a limit for each rate, and name them all on the route"),
+            (Shape::Whole { .. }, DeValue::String(text))
+                if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() =>
+            {
+                self.type_error(key, shape, value, span)
+                    .help(format!("write `{key} = {text}`, without quotes"))
+            }
+            _ => self.type_error(key, shape, value, span),
+        };
+        self.found.push(diagnostic);
+        Given::Bad
+    }
+
+    fn type_error(&self, key: &str, shape: Shape, value: &DeValue<'_>, span: &Span) -> Diagnostic {
+        let example = self.vocabulary.key(key).map_or("", |key| key.example);
+        Diagnostic::error(
+            Code::WrongType,
+            format!(
+                "`{key}` in `{}` takes {}, not {}",
+                self.title,
+                shape.describe(),
+                describe(value)
+            ),
+        )
+        .at(span, "")
+        .help(format!("for example `{key} = {example}`"))
+    }
+
+    /// Is there an unknown key that probably means `key`? Then its absence is not worth a second message.
+    fn misspelt(&self, key: &str) -> bool {
+        let names = || self.vocabulary.keys.iter().map(|key| key.name);
+        self.table
+            .keys()
+            .filter(|written| self.vocabulary.key(written.get_ref()).is_none())
+            .any(|written| nearest(written.get_ref(), names()) == Some(key))
+    }
+
+    fn unknown(&self, name: &str, span: &Span) -> Diagnostic {
+        let Table {
+            noun, keys, later, ..
+        } = self.vocabulary;
+        if later.contains(&name) {
+            return Diagnostic::error(
+                Code::NotAvailable,
+                format!(
+                    "`{name}` in `{}` is not available in this version",
+                    self.title
+                ),
+            )
+            .at(span, "");
+        }
+        let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
+        let near = nearest(name, names.iter().copied()).and_then(|near| self.vocabulary.key(near));
+        let help = match near {
+            Some(key) => format!("did you mean `{}`? {}", key.name, key.about),
+            None => format!("{noun} has {}", all_of(&names)),
+        };
+        Diagnostic::error(
+            Code::UnknownKey,
+            format!("unknown key {} in `{}`", quoted(name), self.title),
+        )
+        .at(span, format!("not a setting of {noun}"))
+        .help(help)
+    }
+}
+
+/// A value's type in plain words.
+pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// The digits of a number, for a suggestion.
+fn number(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Integer(number) if number.radix() == 10 => {
+            number.as_str().trim_start_matches(['+', '-']).to_owned()
+        }
+        _ => "10".to_owned(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `[server]`, `[log]`, `[admin]` and `[response]` as written.
+
+use super::super::value::{address, network};
+use super::fields::{Fields, Zero};
+use super::{Given, List};
+use crate::snapshot::FieldStyle;
+use crate::telemetry::{AccessFormat, Level};
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// `[server]`.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Server {
+    pub(in crate::config) listen: List<SocketAddr>,
+    pub(in crate::config) trust: List<IpNet>,
+    pub(in crate::config) workers: Given<u32>,
+    pub(in crate::config) drain: Given<Duration>,
+    pub(in crate::config) first_byte: Given<Duration>,
+    pub(in crate::config) idle: Given<Duration>,
+    pub(in crate::config) max_connections: Given<u32>,
+    pub(in crate::config) max_held: Given<u32>,
+    pub(in crate::config) max_held_per_client: Given<u32>,
+}
+
+/// `[log]`.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Log {
+    pub(in crate::config) access: Given<AccessFormat>,
+    pub(in crate::config) level: Given<Level>,
+}
+
+/// `[admin]`.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Admin {
+    pub(in crate::config) listen: Given<SocketAddr>,
+}
+
+/// `[response]`.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Response {
+    pub(in crate::config) headers: Given<FieldStyle>,
+}
+
+pub(super) fn server(mut fields: Fields<'_>) -> Server {
+    Server {
+        listen: fields.texts("listen", address),
+        trust: fields.texts("trust", network),
+        workers: fields.whole("workers"),
+        drain: fields.time("drain", Zero::Allowed),
+        first_byte: fields.time("first_byte", Zero::Refused),
+        idle: fields.time("idle", Zero::Refused),
+        max_connections: fields.whole("max_connections"),
+        max_held: fields.whole("max_held"),
+        max_held_per_client: fields.whole("max_held_per_client"),
+    }
+}
+
+pub(super) fn log(mut fields: Fields<'_>) -> Log {
+    Log {
+        access: fields.choice(
+            "access",
+            &[
+                ("json", AccessFormat::Json),
+                ("short", AccessFormat::Short),
+                ("combined", AccessFormat::Combined),
+                ("off", AccessFormat::Off),
+            ],
+            &[],
+        ),
+        level: fields.choice(
+            "level",
+            &[
+                ("error", Level::Error),
+                ("warn", Level::Warn),
+                ("info", Level::Info),
+                ("debug", Level::Debug),
+                ("trace", Level::Trace),
+            ],
+            &[],
+        ),
+    }
+}
+
+pub(super) fn admin(mut fields: Fields<'_>) -> Admin {
+    Admin {
+        listen: fields.text("listen", address),
+    }
+}
+
+pub(super) fn response(mut fields: Fields<'_>) -> Response {
+    Response {
+        headers: fields.choice(
+            "headers",
+            &[
+                ("both", FieldStyle::Both),
+                ("standard", FieldStyle::Standard),
+                ("legacy", FieldStyle::Legacy),
+                ("none", FieldStyle::None),
+            ],
+            &[],
+        ),
+    }
+}

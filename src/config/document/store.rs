@@ -1,0 +1,129 @@
+//! `[store]` as written. Secrets are only pointed at here; [`super::super::boot`] fetches them.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::source::At;
+use super::super::value::store;
+use super::Given;
+use super::fields::{Fields, Zero, describe};
+use crate::store::{OnDown, Secret, Source};
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// `[store]`.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Store {
+    pub(in crate::config) url: Given<Source>,
+    pub(in crate::config) password: Given<Password>,
+    pub(in crate::config) timeout: Given<Duration>,
+    pub(in crate::config) on_down: Given<OnDown>,
+    pub(in crate::config) prefix: Given<String>,
+    pub(in crate::config) max_keys: Given<u32>,
+}
+
+/// A password, or where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::config) enum Password {
+    /// In the file itself.
+    Literal(Secret),
+    /// In a file of its own; a newline at its end does not count.
+    File(String),
+    /// In a variable of the environment.
+    Env(String),
+}
+
+pub(super) fn read(mut fields: Fields<'_>) -> Store {
+    Store {
+        url: fields.text("url", store),
+        password: password(&mut fields),
+        timeout: fields.time("timeout", Zero::Refused),
+        on_down: fields.choice(
+            "on_down",
+            &[
+                ("local", OnDown::Local),
+                ("open", OnDown::Open),
+                ("closed", OnDown::Closed),
+            ],
+            &[],
+        ),
+        prefix: prefix(&mut fields),
+        max_keys: fields.whole("max_keys"),
+    }
+}
+
+fn password(fields: &mut Fields<'_>) -> Given<Password> {
+    let Some((value, span)) = fields.value("password") else {
+        return Given::No;
+    };
+    let table = match value {
+        DeValue::String(text) => {
+            return Given::Yes(At::new(Password::Literal(Secret::new(text)), span));
+        }
+        DeValue::Table(table) => table,
+        other => return fields.wrong_type("password", other, &span),
+    };
+    let mut entries = table.iter();
+    let (Some((key, value)), None) = (entries.next(), entries.next()) else {
+        fields.note(
+            Diagnostic::error(Code::WrongType, "a password is in one place")
+                .at(&span, "`file` or `env`, one of them")
+                .help("write `{ file = \"...\" }` or `{ env = \"...\" }`"),
+        );
+        return Given::Bad;
+    };
+    let place = match (key.get_ref().as_ref(), value.get_ref()) {
+        ("file", DeValue::String(path)) => Password::File(path.to_string()),
+        ("env", DeValue::String(name)) => Password::Env(name.to_string()),
+        (name @ ("file" | "env"), other) => {
+            fields.note(
+                Diagnostic::error(
+                    Code::WrongType,
+                    format!(
+                        "`{name}` of `password` takes a text, not {}",
+                        describe(other)
+                    ),
+                )
+                .at(&value.span(), ""),
+            );
+            return Given::Bad;
+        }
+        (name, _) => {
+            fields.note(
+                Diagnostic::error(
+                    Code::UnknownKey,
+                    format!("unknown key `{name}` in `password`"),
+                )
+                .at(&key.span(), "")
+                .help("write `{ file = \"...\" }` or `{ env = \"...\" }`"),
+            );
+            return Given::Bad;
+        }
+    };
+    Given::Yes(At::new(place, span))
+}
+
+/// The prefix stands in front of a `:` in every key.
+fn prefix(fields: &mut Fields<'_>) -> Given<String> {
+    let prefix = fields.text("prefix", |text| Ok(text.to_owned()));
+    let good = |text: &str| {
+        (1..=64).contains(&text.len())
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    };
+    match prefix.at() {
+        Some(at) if !good(&at.value) => {
+            fields.note(
+                Diagnostic::error(
+                    Code::BadName,
+                    "this cannot stand in front of every Redis key",
+                )
+                .at(
+                    &at.span,
+                    "letters, digits, `_`, `-` and `.`, at most 64 of them",
+                ),
+            );
+            Given::Bad
+        }
+        _ => prefix,
+    }
+}

@@ -1,0 +1,88 @@
+//! The fixtures under tests/config: every valid file compiles, every invalid one yields exactly the report beside it.
+//! With `UPDATE` set the reports are written instead.
+
+use super::render::Colour;
+use super::{Code, parse};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join("tests/config").join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+#[test]
+fn every_valid_file_compiles_without_a_warning() {
+    let mut all = files("valid");
+    all.push(root().join("gateway.toml"));
+    for path in all {
+        match super::load(&path) {
+            Ok(compiled) => assert!(
+                compiled.warnings.is_empty(),
+                "{}",
+                compiled.report().human(Colour::Off)
+            ),
+            Err(report) => panic!("{}", report.human(Colour::Off)),
+        }
+    }
+}
+
+#[test]
+fn every_invalid_file_yields_its_report() {
+    let mut wrong = Vec::new();
+    for path in files("invalid") {
+        let text = String::from_utf8(fs::read(&path).unwrap()).unwrap();
+        let report = match parse("gateway.toml", &text) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        let (found, beside) = (report.human(Colour::Off), path.with_extension("report"));
+        assert!(!report.diagnostics.is_empty(), "{}", path.display());
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&beside, &found).unwrap();
+        }
+        if fs::read_to_string(&beside).unwrap_or_default() != found {
+            wrong.push(format!("{}\n{found}", path.display()));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "run the tests with UPDATE=1 and read the difference:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn every_code_has_a_fixture() {
+    let seen: BTreeSet<Code> = files("invalid")
+        .iter()
+        .flat_map(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            match parse("gateway.toml", &text) {
+                Ok(compiled) => compiled.report().diagnostics,
+                Err(report) => report.diagnostics,
+            }
+        })
+        .map(|diagnostic| diagnostic.code)
+        .collect();
+    let missing: Vec<&Code> = Code::ALL
+        .iter()
+        .filter(|code| !seen.contains(code))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -1,0 +1,148 @@
+//! The file gateway.toml, from text to what runs: read, held against the rules, compiled; every mistake in one report.
+//!
+//! ```text
+//! text        source       with line and column for every byte
+//!  → Document document     as written: places kept, unknown keys refused, nothing decided
+//!  → checked  validate     names resolve, numbers can be computed with, nothing contradicts
+//!  → Compiled compile      Boot (read once) and Snapshot (swapped by a reload)
+//! ```
+
+pub mod boot;
+mod compile;
+pub mod describe;
+pub mod diagnostic;
+pub mod diff;
+mod document;
+mod limits;
+mod quick;
+mod redact;
+pub mod render;
+pub mod source;
+mod suggest;
+mod validate;
+mod value;
+pub mod vocabulary;
+
+#[cfg(test)]
+mod fixtures;
+
+pub use boot::Boot;
+pub use diagnostic::{Code, Diagnostic, Report, Severity};
+pub use quick::quick;
+
+use crate::snapshot::Snapshot;
+use diff::Outline;
+use source::Source;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file larger than this is not a configuration.
+pub const MOST_BYTES: u64 = 1024 * 1024;
+
+/// A file that is right, ready to run.
+#[derive(Debug)]
+pub struct Compiled {
+    /// What is read once, at start.
+    pub boot: Boot,
+    /// What a reload swaps. Its generation is 0: who takes it numbers it.
+    pub snapshot: Snapshot,
+    /// What may not do what was meant.
+    pub warnings: Vec<Diagnostic>,
+    /// The text, for showing the warnings.
+    pub source: Arc<Source>,
+    /// All of it in a form that can be compared with another.
+    pub outline: Arc<Outline>,
+}
+
+impl Compiled {
+    /// The warnings as a report.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report::new(Arc::clone(&self.source), self.warnings.clone())
+    }
+}
+
+/// Reads and compiles the file at `path`.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn load(path: &Path) -> Result<Compiled, Report> {
+    let bytes = read(path).map_err(|error| unreadable(path, &error))?;
+    decode(path, bytes)
+}
+
+/// The bytes of the file at `path`. What is no regular file is refused before it is opened: opening a pipe may never
+/// return.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(MOST_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// Compiles bytes that were read from `path`.
+///
+/// # Errors
+/// All that is wrong with them.
+pub fn decode(path: &Path, bytes: Vec<u8>) -> Result<Compiled, Report> {
+    let name = path.display().to_string();
+    match String::from_utf8(bytes) {
+        Ok(text) => parse(&name, &text),
+        Err(error) => {
+            let good = error.utf8_error().valid_up_to();
+            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            let diagnostic = Diagnostic::error(Code::Unreadable, "the file is not UTF-8 text")
+                .at(&(good..good), "the first byte that is not");
+            Err(Report::new(
+                Arc::new(Source::new(name, text)),
+                vec![diagnostic],
+            ))
+        }
+    }
+}
+
+/// The report on a file that cannot be read.
+#[must_use]
+pub fn unreadable(path: &Path, error: &io::Error) -> Report {
+    let name = path.display().to_string();
+    let diagnostic = Diagnostic::error(Code::Unreadable, format!("cannot read {name}: {error}"));
+    Report::new(Arc::new(Source::new(name, "")), vec![diagnostic])
+}
+
+/// Compiles `text`; `name` is what messages call it, and its folder is where relative paths in it start.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
+    let source = Arc::new(Source::new(name, text));
+    let mut found = Vec::new();
+    if let Some(at) = source.text().find('\0') {
+        let binary = Diagnostic::error(Code::Unreadable, "the file is not text")
+            .at(&(at..at), "a zero byte stands here");
+        return Err(Report::new(source, vec![binary]));
+    }
+    let document = document::read(&source, &mut found);
+    let checked = validate::check(&document, &mut found);
+    let boot = boot::read(&document, folder(name), &mut found);
+    let report = Report::new(Arc::clone(&source), found);
+    if report.errors() > 0 {
+        return Err(report);
+    }
+    Ok(compile::compile(&document, checked, boot, report))
+}
+
+fn folder(name: &str) -> &Path {
+    Path::new(name).parent().unwrap_or(Path::new(""))
+}

@@ -1,0 +1,185 @@
+//! A report for people (source line and caret) and for programs (one JSON object a line).
+
+use super::diagnostic::{Diagnostic, Label, Report, Severity};
+use super::source::{Source, Span};
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+
+/// More than this many are counted, not shown.
+const MOST_SHOWN: usize = 100;
+
+/// Two places further apart than this many bytes are shown in one snippet only by their names.
+const FARTHEST: usize = 64 * 1024;
+
+/// With or without colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// For a terminal.
+    On,
+    /// For everything else.
+    Off,
+}
+
+impl Colour {
+    /// For standard error: on a terminal, unless `NO_COLOR` is set to anything or the terminal is a dumb one.
+    #[must_use]
+    pub fn of_stderr() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        if std::io::stderr().is_terminal() && !refused {
+            Self::On
+        } else {
+            Self::Off
+        }
+    }
+}
+
+impl Report {
+    /// Every mistake with its line and caret, and the count at the end.
+    #[must_use]
+    pub fn human(&self, colour: Colour) -> String {
+        let renderer = match colour {
+            Colour::On => Renderer::styled(),
+            Colour::Off => Renderer::plain(),
+        };
+        let mut out = String::new();
+        for diagnostic in self.diagnostics.iter().take(MOST_SHOWN) {
+            out.push_str(&snippet(&renderer, &self.source, diagnostic));
+            out.push_str("\n\n");
+        }
+        if let Some(more) = self.diagnostics.len().checked_sub(MOST_SHOWN + 1) {
+            let _ = writeln!(out, "... and {} more\n", more + 1);
+        }
+        out.push_str(&self.summary());
+        out.push('\n');
+        out
+    }
+
+    /// One JSON object a line for each mistake.
+    #[must_use]
+    pub fn json_lines(&self) -> String {
+        let mut out = String::new();
+        for diagnostic in &self.diagnostics {
+            let _ = writeln!(out, "{}", object(&self.source, diagnostic));
+        }
+        out
+    }
+}
+
+fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> String {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut group = level
+        .primary_title(printable(&diagnostic.message))
+        .id(diagnostic.code.as_str())
+        .elements(std::iter::empty::<annotate_snippets::Message<'_>>());
+    if let Some(primary) = &diagnostic.primary {
+        let near = |label: &&Label| label.span.start.abs_diff(primary.span.start) <= FARTHEST;
+        let others: Vec<&Label> = diagnostic.others.iter().filter(near).collect();
+        let start = others.iter().map(|l| l.span.start).min();
+        let end = others.iter().map(|l| l.span.end).max();
+        let around = start.map_or(primary.span.start, |s| s.min(primary.span.start))
+            ..end.map_or(primary.span.end, |e| e.max(primary.span.end));
+        let (line, window) = source.lines_around(&around);
+        let mark = |kind: AnnotationKind, label: &Label| {
+            let annotation = kind.span(within(source, &label.span, &window));
+            if label.text.is_empty() {
+                annotation
+            } else {
+                annotation.label(printable(&label.text))
+            }
+        };
+        let mut shown = Snippet::source(&source.shown()[window.clone()])
+            .line_start(line)
+            .path(source.name())
+            .annotation(mark(AnnotationKind::Primary, primary));
+        for other in others {
+            shown = shown.annotation(mark(AnnotationKind::Context, other));
+        }
+        group = group.element(shown);
+    }
+    if let Some(help) = &diagnostic.help {
+        group = group.element(Level::HELP.message(printable(help)));
+    }
+    if let Some(note) = &diagnostic.note {
+        group = group.element(Level::NOTE.message(printable(note)));
+    }
+    let text = renderer.render(&[group]);
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+/// `span` counted from the start of `window`, on whole characters, never across a line's end: a caret points, it does
+/// not paint.
+fn within(source: &Source, span: &Span, window: &Span) -> Span {
+    let start = source.floor(span.start).clamp(window.start, window.end);
+    let end = source.floor(span.end).clamp(start, window.end);
+    let text = &source.text()[start..end];
+    let line = text.find(['\n', '\r']).unwrap_or(text.len());
+    start - window.start..start + line - window.start
+}
+
+/// A name from the file may hold anything; a terminal shall not obey it.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
+    let mut out = Map::new();
+    let severity = match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    out.insert("severity".into(), severity.into());
+    out.insert("code".into(), diagnostic.code.as_str().into());
+    out.insert("message".into(), diagnostic.message.as_str().into());
+    out.insert("file".into(), source.name().into());
+    if let Some(primary) = &diagnostic.primary {
+        place(source, primary, &mut out);
+    }
+    if let Some(help) = &diagnostic.help {
+        out.insert("help".into(), help.as_str().into());
+    }
+    if let Some(note) = &diagnostic.note {
+        out.insert("note".into(), note.as_str().into());
+    }
+    let others: Vec<Value> = diagnostic
+        .others
+        .iter()
+        .map(|label| {
+            let mut other = Map::new();
+            place(source, label, &mut other);
+            Value::Object(other)
+        })
+        .collect();
+    if !others.is_empty() {
+        out.insert("others".into(), json!(others));
+    }
+    Value::Object(out)
+}
+
+fn place(source: &Source, label: &Label, out: &mut Map<String, Value>) {
+    let (start, end) = (
+        source.position(label.span.start),
+        source.position(label.span.end),
+    );
+    out.insert("line".into(), start.line.into());
+    out.insert("column".into(), start.column.into());
+    out.insert("end_line".into(), end.line.into());
+    out.insert("end_column".into(), end.column.into());
+    if !label.text.is_empty() {
+        out.insert("label".into(), label.text.as_str().into());
+    }
+}

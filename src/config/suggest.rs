@@ -1,0 +1,63 @@
+//! The nearest known name to a misspelt one.
+
+/// The known name that `word` most likely means: at most a third of its letters apart, one at least.
+pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = fold(word);
+    let reach = (word.chars().count() / 3).max(1);
+    known
+        .into_iter()
+        .map(|name| (strsim::osa_distance(&word, &fold(name)), name))
+        .filter(|(distance, _)| *distance <= reach)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Case and the choice of joint are no misspelling worth counting. Cut: distance costs the product of the lengths.
+fn fold(name: &str) -> String {
+    name.chars()
+        .take(80)
+        .map(|c| {
+            if c == '_' {
+                '-'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
+}
+
+/// `a`, `b` or `c`.
+pub(super) fn one_of(names: &[&str]) -> String {
+    join(names, "or")
+}
+
+/// `a`, `b` and `c`.
+pub(super) fn all_of(names: &[&str]) -> String {
+    join(names, "and")
+}
+
+fn join(names: &[&str], word: &str) -> String {
+    match names {
+        [] => String::new(),
+        [only] => format!("`{only}`"),
+        [most @ .., last] => {
+            let most: Vec<_> = most.iter().map(|name| format!("`{name}`")).collect();
+            format!("{} {word} `{last}`", most.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        let known = ["by", "burst", "rate", "max_wait", "missing"];
+        assert_eq!(nearest("brust", known), Some("burst"));
+        assert_eq!(nearest("max-wait", known), Some("max_wait"));
+        assert_eq!(nearest("Rate", known), Some("rate"));
+        assert_eq!(nearest("quota", known), None);
+        assert_eq!(nearest(&"x".repeat(100_000), known), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! Routes: what each recognises, and that no two of equal rank recognise the same request.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::{Document, Route};
+use super::super::source::Span;
+use super::super::value::quoted;
+use super::{pairs, repeated_limit};
+use crate::route::{HostPattern, Overlap, PathPattern, Rule, Segment, Table};
+use std::sync::Arc;
+
+/// Arranges the routes that could be read; overlaps are noted even when other things are wrong.
+pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<Rule>, Table) {
+    let mut rules = Vec::with_capacity(document.routes.len());
+    let mut readable = Vec::with_capacity(document.routes.len());
+    for route in &document.routes {
+        warn_of_repeats(route, found);
+        if let Some(rule) = rule(route) {
+            rules.push(rule);
+            readable.push(route);
+        }
+    }
+    let table = match Table::build(&rules) {
+        Ok(table) => table,
+        Err(overlaps) => {
+            for overlap in overlaps {
+                let pair = (readable.get(overlap.first), readable.get(overlap.second));
+                if let (Some(first), Some(second)) = pair {
+                    found.push(claimed_twice(first, second, &overlap));
+                }
+            }
+            Table::default()
+        }
+    };
+    (rules, table)
+}
+
+/// Every path there is.
+fn any_path() -> PathPattern {
+    PathPattern {
+        segments: vec![Segment::Rest(Arc::from("rest"))],
+    }
+}
+
+/// Nothing when a part of it could not be read.
+fn rule(route: &Route) -> Option<Rule> {
+    if route.host.is_bad() || route.path.is_bad() || route.methods.is_bad() {
+        return None;
+    }
+    let mut hosts: Vec<HostPattern> = Vec::new();
+    for host in route.host.entries() {
+        if !hosts.contains(&host.value) {
+            hosts.push(host.value.clone());
+        }
+    }
+    let mut methods = Vec::new();
+    for method in route.methods.entries() {
+        if !methods.contains(&method.value) {
+            methods.push(method.value.clone());
+        }
+    }
+    Some(Rule {
+        name: route.name.value.as_str().into(),
+        hosts,
+        path: route.path.get().cloned().unwrap_or_else(any_path),
+        methods,
+    })
+}
+
+fn warn_of_repeats(route: &Route, found: &mut Vec<Diagnostic>) {
+    let title = format!("route {}", quoted(&route.name.value));
+    let mut warn = |what: String, first: &Span, second: &Span| {
+        found.push(
+            Diagnostic::warning(Code::Duplicate, format!("{title} names {what} twice"))
+                .at(second, "the second time")
+                .and(first, "the first time"),
+        );
+    };
+    for (first, second) in pairs(&route.methods) {
+        warn(format!("`{}`", second.value), &first.span, &second.span);
+    }
+    for (first, second) in pairs(&route.host) {
+        warn("a host".into(), &first.span, &second.span);
+    }
+    repeated_limit(&route.limits, &title, found);
+}
+
+fn claimed_twice(first: &Route, second: &Route, overlap: &Overlap) -> Diagnostic {
+    Diagnostic::error(
+        Code::Overlap,
+        format!(
+            "routes {} and {} can match the same request, and neither is more specific",
+            quoted(&first.name.value),
+            quoted(&second.name.value)
+        ),
+    )
+    .at(place(second), "this one,")
+    .and(place(first), "and this one")
+    .help("give one of them a `host`, `methods`, or a path that is fixed further to the left")
+    .note(format!("an example: {}", overlap.example))
+}
+
+fn place(route: &Route) -> &Span {
+    route.path.at().map_or(&route.place, |at| &at.span)
+}

@@ -1,0 +1,138 @@
+//! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `route`, `everyone`.
+
+use super::{Code, Wrong, quoted};
+use crate::key::{Mask, Part, is_secret};
+use http::HeaderName;
+
+const KNOWN: &str = "`ip`, `header:NAME`, `route` or `everyone`";
+
+/// Reads one part; nothing for `everyone`, which is a key without parts.
+pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadKey,
+            format!("requests cannot be counted by {}", quoted(text)),
+            label,
+        )
+        .help(format!("write {KNOWN}"))
+    };
+    let (kind, rest) = match text.find([':', '/']) {
+        Some(at) => (&text[..at], Some(&text[at..])),
+        None => (text, None),
+    };
+    match (kind, rest) {
+        ("everyone", None) => Ok(None),
+        ("route", None) => Ok(Some(Part::Route)),
+        ("ip", None) => Ok(Some(Part::Ip(Mask::DEFAULT))),
+        ("ip", Some(bits)) => match bits.strip_prefix('/').and_then(mask) {
+            Some(mask) => Ok(Some(Part::Ip(mask))),
+            None => Err(wrong("bits of IPv4 (1 to 32), then of IPv6 (1 to 128)")
+                .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")),
+        },
+        ("header", rest) => header(rest, wrong),
+        ("cookie" | "query" | "path" | "jwt" | "tls" | "method" | "host", _) => Err(Wrong::new(
+            Code::NotAvailable,
+            format!("counting by `{kind}` is not available in this version"),
+            format!("{KNOWN} is"),
+        )),
+        _ => Err(
+            match super::super::suggest::nearest(kind, ["ip", "header", "route", "everyone"]) {
+                Some(near) => wrong("no such part of a request").help(match near {
+                    "header" => "did you mean `header:NAME`?".into(),
+                    near => format!("did you mean `{near}`?"),
+                }),
+                None if HeaderName::from_bytes(text.as_bytes())
+                    .is_ok_and(|_| text.contains('-')) =>
+                {
+                    wrong("no such part of a request")
+                        .help(format!("a request field is written `\"header:{text}\"`"))
+                }
+                None => wrong("no such part of a request"),
+            },
+        ),
+    }
+}
+
+fn header(rest: Option<&str>, wrong: impl Fn(&str) -> Wrong) -> Result<Option<Part>, Wrong> {
+    let name = rest
+        .and_then(|rest| rest.strip_prefix(':'))
+        .unwrap_or_default();
+    if name.is_empty() {
+        return Err(wrong("which field?").help("write `\"header:x-api-key\"`"));
+    }
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+        wrong("a field name is letters, digits and `-`").help("write `\"header:x-api-key\"`")
+    })?;
+    if name == http::header::HOST {
+        return Err(wrong("HTTP/2 requests have no `host` field")
+            .help("give each host a route of its own and count by `route`"));
+    }
+    if name == http::header::FORWARDED || name.as_str() == "x-forwarded-for" {
+        return Err(
+            wrong("anybody can write anything there, and be somebody else each time")
+                .help("write `\"ip\"` and name the proxies in `[server] trust`"),
+        );
+    }
+    let secret = is_secret(&name);
+    Ok(Some(Part::Header { name, secret }))
+}
+
+fn mask(bits: &str) -> Option<Mask> {
+    let within = |text: &str, most: u8| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse()
+            .ok()
+            .filter(|bits| digits && (1..=most).contains(bits))
+    };
+    match bits.split_once(',') {
+        Some((v4, v6)) => Some(Mask {
+            v4: within(v4.trim(), 32)?,
+            v6: within(v6.trim(), 128)?,
+        }),
+        None => Some(Mask {
+            v4: within(bits.trim(), 32)?,
+            ..Mask::DEFAULT
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts() {
+        assert_eq!(part("ip").unwrap(), Some(Part::Ip(Mask::DEFAULT)));
+        assert_eq!(
+            part("ip/24,56").unwrap(),
+            Some(Part::Ip(Mask { v4: 24, v6: 56 }))
+        );
+        assert_eq!(
+            part("ip/24").unwrap(),
+            Some(Part::Ip(Mask { v4: 24, v6: 64 }))
+        );
+        assert_eq!(part("everyone").unwrap(), None);
+        assert_eq!(part("route").unwrap(), Some(Part::Route));
+        let Some(Part::Header { name, secret }) = part("header:X-Api-Key").unwrap() else {
+            panic!("a header");
+        };
+        assert!(name == "x-api-key" && secret);
+        for text in [
+            "",
+            "ip/0",
+            "ip/33",
+            "ip/24,129",
+            "ip:24",
+            "header",
+            "header:",
+            "header:a b",
+            "header/x",
+            "cookie:a",
+            "ips",
+            "route:x",
+            "x-api-key",
+        ] {
+            assert!(part(text).is_err(), "{text}");
+        }
+    }
+}

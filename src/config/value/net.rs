@@ -1,0 +1,290 @@
+//! Addresses to listen on, networks, hosts and methods.
+
+use super::{Code, Wrong, quoted};
+use crate::route::HostPattern;
+use http::Method;
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// Reads `host:port` or `:port`. Names are not looked up: what a name means may differ from one start to the next.
+pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadAddress,
+            format!("{} is not an address to listen on", quoted(text)),
+            label,
+        )
+        .help("write `\":8080\"` for every address, or `\"127.0.0.1:8080\"`")
+    };
+    if text.starts_with("unix:") {
+        return Err(Wrong::new(
+            Code::NotAvailable,
+            "listening on a Unix socket is not available in this version",
+            "an address and a port are",
+        ));
+    }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        return Err(wrong(&format!("`{scheme}://` is not part of an address"))
+            .help(format!("write `\"{}\"`", rest.trim_end_matches('/'))));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    let Some((host, port)) = text
+        .rsplit_once(':')
+        .filter(|_| text.parse::<IpAddr>().is_err())
+    else {
+        return Err(match (text.parse::<u16>(), text.parse::<IpAddr>()) {
+            (Ok(_), _) => {
+                wrong("a port needs a colon in front").help(format!("write `\":{text}\"`"))
+            }
+            (_, Ok(IpAddr::V6(_))) => wrong("no port").help(format!("write `\"[{text}]:8080\"`")),
+            _ => wrong("no port").help(format!("write `\"{text}:8080\"`")),
+        });
+    };
+    let port: u16 = port
+        .parse()
+        .map_err(|_| wrong("the port must be a number from 0 to 65535"))?;
+    let host: IpAddr = match host {
+        "" | "*" => Ipv4Addr::UNSPECIFIED.into(),
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        _ if host.contains(':') && host.parse::<Ipv6Addr>().is_ok() => {
+            return Err(wrong("an IPv6 address needs brackets")
+                .help(format!("write `\"[{host}]:{port}\"`")));
+        }
+        _ => {
+            return Err(wrong("a name; an address is needed").help(format!(
+                "write the address itself, or `\":{port}\"` for every address"
+            )));
+        }
+    };
+    Ok(SocketAddr::new(host, port))
+}
+
+/// Reads an address or address/bits.
+pub(in crate::config) fn network(text: &str) -> Result<IpNet, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadNetwork,
+            format!("{} is not a network", quoted(text)),
+            label,
+        )
+        .help("write `\"10.0.0.0/8\"`, or an address alone as `\"10.0.0.1\"`")
+    };
+    let network = match (text.parse::<IpNet>(), text.parse::<IpAddr>()) {
+        (Ok(network), _) => network,
+        (_, Ok(address)) => IpNet::from(address),
+        _ => {
+            let label = match text.split_once('/') {
+                Some((address, _)) if address.parse::<IpAddr>().is_ok() => {
+                    "the bits after the `/` are 0 to 32 for IPv4, 0 to 128 for IPv6"
+                }
+                _ => "an address is written in numbers",
+            };
+            return Err(wrong(label));
+        }
+    };
+    if let IpNet::V6(v6) = network
+        && let Some(v4) = v6.addr().to_ipv4_mapped()
+    {
+        let bits = v6.prefix_len().saturating_sub(96);
+        return Err(
+            wrong("IPv4 in IPv6 clothes; peers are compared without them")
+                .help(format!("write `\"{v4}/{bits}\"`")),
+        );
+    }
+    Ok(network)
+}
+
+/// Reads a host to match: exact, or `*.` in front.
+pub(in crate::config) fn host(text: &str) -> Result<HostPattern, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadHost,
+            format!("{} is not a host", quoted(text)),
+            label,
+        )
+    };
+    if let Some((_, rest)) = text.split_once("://") {
+        let host = rest.split(['/', ':']).next().unwrap_or(rest);
+        return Err(
+            wrong("a host alone, without scheme and path").help(format!("write `\"{host}\"`"))
+        );
+    }
+    if text == "*" {
+        return Err(
+            wrong("every host").help("leave `host` out: a route without it is for any host")
+        );
+    }
+    if text.starts_with('[') {
+        let inside = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        return match inside.and_then(|inside| inside.parse::<Ipv6Addr>().ok()) {
+            Some(v6) => Ok(HostPattern::Exact(Arc::from(format!("[{v6}]")))),
+            None => Err(wrong(
+                "an IPv6 address in brackets, without a port, can stand here",
+            )),
+        };
+    }
+    if let Ok(v6) = text.parse::<Ipv6Addr>() {
+        return Err(wrong("an IPv6 address needs brackets").help(format!("write `\"[{v6}]\"`")));
+    }
+    if let Some((host, _)) = text.split_once('/') {
+        return Err(wrong("a path is not part of a host")
+            .help(format!("write `host = \"{host}\"` and a `path`")));
+    }
+    if let Some((host, _)) = text.split_once(':') {
+        return Err(wrong("a port is not part of a host: every port matches")
+            .help(format!("write `\"{host}\"`")));
+    }
+    let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let (wild, name) = match lower.strip_prefix("*.") {
+        Some(name) => (true, name),
+        None => (false, lower.as_str()),
+    };
+    if name.contains('*') {
+        return Err(
+            wrong("`*` stands for whole labels in front only").help("write `\"*.example.com\"`")
+        );
+    }
+    if !name.is_ascii() {
+        return Err(wrong("requests carry such names in their ASCII form")
+            .help("write the `xn--` form of the name"));
+    }
+    let label_is_good = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    if name.len() > 253 || !name.split('.').all(label_is_good) {
+        return Err(wrong("letters, digits, `-` and `_`, with dots between"));
+    }
+    Ok(if wild {
+        HostPattern::Suffix(Arc::from(format!(".{name}")))
+    } else {
+        HostPattern::Exact(Arc::from(name))
+    })
+}
+
+/// Reads a method. They are case-sensitive, and all that anybody uses are upper case.
+pub(in crate::config) fn method(text: &str) -> Result<Method, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadMethod,
+            format!("{} is not a method", quoted(text)),
+            label,
+        )
+    };
+    if text == "*" {
+        return Err(
+            wrong("every method").help("leave `methods` out: a route without it is for any method")
+        );
+    }
+    let upper = text.to_ascii_uppercase();
+    if upper == "CONNECT" {
+        return Err(wrong(
+            "CONNECT asks for a tunnel, which a gateway does not dig",
+        ));
+    }
+    match Method::from_bytes(text.as_bytes()) {
+        Ok(method) if upper == text => Ok(method),
+        Ok(_) => Err(wrong("methods are upper case").help(format!("write `\"{upper}\"`"))),
+        Err(_) => Err(wrong("a single word is needed")
+            .help("write `\"GET\"`, or a list: `[\"GET\", \"POST\"]`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, read) in [
+            (":8080", "0.0.0.0:8080"),
+            ("*:80", "0.0.0.0:80"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("[::1]:80", "[::1]:80"),
+            ("localhost:80", "127.0.0.1:80"),
+        ] {
+            assert_eq!(address(text).unwrap().to_string(), read);
+        }
+        for text in [
+            "",
+            "8080",
+            "::1",
+            "::1:80",
+            "example.com:80",
+            "1.2.3.4",
+            ":99999",
+            "http://:80",
+            "unix:/x",
+            "[::1]",
+        ] {
+            assert!(address(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            address("8080").unwrap_err().help.unwrap(),
+            "write `\":8080\"`"
+        );
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!(network("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(network("10.0.0.1").unwrap().to_string(), "10.0.0.1/32");
+        assert_eq!(network("::1").unwrap().to_string(), "::1/128");
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "proxy",
+            "::ffff:10.0.0.0/104",
+        ] {
+            assert!(network(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        assert_eq!(
+            host("API.Example.com.").unwrap(),
+            HostPattern::Exact("api.example.com".into())
+        );
+        assert_eq!(
+            host("*.example.com").unwrap(),
+            HostPattern::Suffix(".example.com".into())
+        );
+        assert_eq!(host("[::1]").unwrap(), HostPattern::Exact("[::1]".into()));
+        assert!(host("127.0.0.1").is_ok() && host("localhost").is_ok());
+        for text in [
+            "",
+            "*",
+            "a..b",
+            "a:80",
+            "http://a",
+            "a/b",
+            "a.*.b",
+            "*a.b",
+            "bücher.de",
+            "::1",
+            "[::1]:80",
+            "a b",
+            "*.",
+        ] {
+            assert!(host(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn methods() {
+        assert_eq!(method("GET").unwrap(), Method::GET);
+        assert!(method("PURGE").is_ok());
+        for text in ["get", "", "*", "GET,POST", "CONNECT"] {
+            assert!(method(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
+
+use super::{Code, Wrong, quoted};
+use crate::limit::rate::{MAX_SPAN, Rate};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+/// Microseconds in a second.
+pub(in crate::config) const MICROS: u64 = 1_000_000;
+
+const UNITS: &str = "us, ms, s, min, h, d or w";
+
+/// The units that have a fixed length, the longest first, under the name that messages give them.
+const LENGTHS: [(&str, u64); 7] = [
+    ("w", 604_800 * MICROS),
+    ("d", 86_400 * MICROS),
+    ("h", 3_600 * MICROS),
+    ("min", 60 * MICROS),
+    ("s", MICROS),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// The unit that a spelling stands for. A lone capital is nobody's usual spelling: `M` may be minutes or months.
+fn unit(spelling: &str) -> Option<&'static str> {
+    let lower = spelling.to_lowercase();
+    if spelling.chars().count() == 1 && spelling != lower {
+        return None;
+    }
+    Some(match lower.as_str() {
+        "us" | "µs" | "μs" | "usec" | "usecs" | "microsecond" | "microseconds" => "us",
+        "ms" | "msec" | "msecs" | "millisecond" | "milliseconds" => "ms",
+        "s" | "sec" | "secs" | "second" | "seconds" => "s",
+        "m" | "min" | "mins" | "minute" | "minutes" => "min",
+        "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+        "d" | "day" | "days" => "d",
+        "w" | "wk" | "wks" | "week" | "weeks" => "w",
+        "mo" | "month" | "months" => "month",
+        _ => return None,
+    })
+}
+
+fn micros(unit: &str) -> Option<u64> {
+    LENGTHS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, length)| *length)
+}
+
+/// Reads `N/[M]UNIT`.
+pub(in crate::config) fn rate(text: &str) -> Result<Rate, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadRate,
+            format!("{} is not a rate", quoted(text)),
+            label,
+        )
+        .help("write how many in how long, as `\"100/min\"` or `\"10/s\"`")
+    };
+    let Some((count, time)) = text.split_once('/') else {
+        return Err(without_time(
+            text,
+            wrong("a count needs the time it is counted over"),
+        ));
+    };
+    let (count, time) = (count.trim(), time.trim());
+    let count = whole(count).map_err(|problem| match problem {
+        NotWhole::Huge => wrong("the count is at most 4294967295"),
+        NotWhole::No => count_hint(count, time, wrong("the count is not a whole number")),
+    })?;
+    let count = u32::try_from(count).map_err(|_| wrong("the count is at most 4294967295"))?;
+    let count = NonZeroU32::new(count).ok_or_else(|| {
+        wrong("a rate of nothing").help("the least rate is 1 in a long time, as `\"1/w\"`")
+    })?;
+    let digits = time.len() - time.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, spelling) = time.split_at(digits);
+    let spelling = spelling.trim();
+    if spelling.is_empty() {
+        let label = if digits == 0 {
+            "no time after the `/`"
+        } else {
+            "the time has no unit"
+        };
+        return Err(wrong(label).help(format!(
+            "write a unit: `\"{count}/{number}s\"`, `\"{count}/{number}min\"` or `\"{count}/{number}h\"`"
+        )));
+    }
+    let number = match whole(number) {
+        _ if digits == 0 => 1,
+        Ok(0) => return Err(wrong("a time of nothing")),
+        Ok(number) => number,
+        Err(_) => u64::MAX,
+    };
+    let length = match unit(spelling) {
+        Some("month") => {
+            let days = number.saturating_mul(30);
+            return Err(wrong("months differ in length")
+                .help(format!("count over days: `\"{count}/{days}d\"`")));
+        }
+        Some(unit) => micros(unit),
+        None => None,
+    };
+    let length = length.ok_or_else(|| {
+        unknown_unit(spelling, wrong(&format!("the unit must be one of {UNITS}")))
+    })?;
+    let period = number
+        .checked_mul(length)
+        .filter(|period| *period <= MAX_SPAN);
+    match period.and_then(NonZeroU64::new) {
+        Some(period) => Ok(Rate { count, period }),
+        None => Err(Wrong::new(
+            Code::OutOfRange,
+            format!("the time of {} is too long to count exactly", quoted(text)),
+            "beyond what can be computed exactly",
+        )
+        .help(format!(
+            "the longest is `{}d`",
+            MAX_SPAN / (86_400 * MICROS)
+        ))),
+    }
+}
+
+/// `100` alone, or `100 per minute`.
+fn without_time(text: &str, wrong: Wrong) -> Wrong {
+    let lower = text.to_ascii_lowercase();
+    let words: Vec<&str> = lower
+        .split(|c: char| c.is_whitespace() || c == ',')
+        .filter(|word| !["per", "a", "an", "every", "requests", "req", "r", "in"].contains(word))
+        .collect();
+    match words.as_slice() {
+        [count] if whole(count).is_ok() => wrong.help(format!(
+            "write a time: `\"{count}/s\"`, `\"{count}/min\"` or `\"{count}/h\"`"
+        )),
+        [count, spelling] if whole(count).is_ok() => match unit(spelling) {
+            Some(unit) if unit != "month" => wrong.help(format!("write `\"{count}/{unit}\"`")),
+            _ => wrong,
+        },
+        _ => wrong,
+    }
+}
+
+/// `10r/s`, `1,000/s`, `1_000/s`, `0.5/s`.
+fn count_hint(count: &str, time: &str, wrong: Wrong) -> Wrong {
+    let plain: String = count.chars().filter(|c| !"_, ".contains(*c)).collect();
+    let plain = plain.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if whole(plain).is_ok() {
+        return wrong.help(format!("write `\"{plain}/{time}\"`"));
+    }
+    if plain.contains('.') && plain.parse::<f64>().is_ok() {
+        return wrong.help(
+            "count whole requests over a longer time: `\"1/2s\"` is half a request a second",
+        );
+    }
+    wrong
+}
+
+fn unknown_unit(spelling: &str, wrong: Wrong) -> Wrong {
+    match spelling {
+        "M" => wrong.help("`min` is a minute; a month is written `30d`"),
+        _ => match super::super::suggest::nearest(
+            spelling,
+            [
+                "us", "ms", "second", "minute", "hour", "day", "week", "month",
+            ],
+        )
+        .and_then(unit)
+        {
+            Some(unit) if unit != "month" => wrong.help(format!("did you mean `{unit}`?")),
+            _ => wrong,
+        },
+    }
+}
+
+/// Reads numbers with units, one after the other, that add up.
+pub(in crate::config) fn duration(text: &str) -> Result<Duration, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadDuration,
+            format!("{} is not a time", quoted(text)),
+            label,
+        )
+        .help("write a number with its unit, as `\"250ms\"`, `\"2s\"` or `\"1m30s\"`")
+    };
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(wrong("nothing is written"));
+    }
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, after) = rest.split_at(digits);
+        let after = after.trim_start();
+        let letters = after.len() - after.trim_start_matches(|c: char| c.is_alphabetic()).len();
+        let (spelling, next) = after.split_at(letters);
+        if digits == 0 {
+            return Err(wrong("a number should stand here"));
+        }
+        if after.starts_with('.') {
+            return Err(fraction(rest, wrong("whole numbers only")));
+        }
+        if spelling.is_empty() {
+            return Err(wrong("a number without its unit").help(format!(
+                "write `\"{number}s\"` for seconds or `\"{number}ms\"` for milliseconds"
+            )));
+        }
+        let length = match unit(spelling) {
+            Some("month") => {
+                return Err(wrong("months differ in length").help("write days, as `30d`"));
+            }
+            Some(unit) => micros(unit),
+            None => None,
+        };
+        let length = length.ok_or_else(|| {
+            unknown_unit(spelling, wrong(&format!("the unit must be one of {UNITS}")))
+        })?;
+        total = whole(number)
+            .ok()
+            .and_then(|number| number.checked_mul(length))
+            .and_then(|part| part.checked_add(total))
+            .filter(|total| *total <= MAX_SPAN)
+            .ok_or_else(|| wrong("too long").help("142 years is the longest there is"))?;
+        rest = next.trim_start();
+    }
+    Ok(Duration::from_micros(total))
+}
+
+/// `0.5s`, `1.5min`: the same in a smaller unit, where that is whole.
+fn fraction(rest: &str, wrong: Wrong) -> Wrong {
+    let cut = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    let (number, spelling) = rest.split_at(cut);
+    let (Some(length), Some((whole_part, parts))) = (
+        unit(spelling.trim()).and_then(micros),
+        number.split_once('.'),
+    ) else {
+        return wrong;
+    };
+    let scale = u32::try_from(parts.len())
+        .ok()
+        .and_then(|digits| 10_u64.checked_pow(digits));
+    let micros = match (whole(whole_part), whole(parts), scale) {
+        (Ok(whole_part), Ok(parts), Some(scale)) => whole_part
+            .checked_mul(length)
+            .zip(parts.checked_mul(length).filter(|part| part % scale == 0))
+            .and_then(|(a, b)| a.checked_add(b / scale)),
+        _ => None,
+    };
+    match micros.filter(|micros| *micros > 0) {
+        Some(micros) => wrong.help(format!("write `\"{}\"`", show_span(micros))),
+        None => wrong,
+    }
+}
+
+enum NotWhole {
+    No,
+    Huge,
+}
+
+fn whole(text: &str) -> Result<u64, NotWhole> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(NotWhole::No);
+    }
+    text.parse().map_err(|_| NotWhole::Huge)
+}
+
+/// Microseconds as people write them: `1min30s` for 90 seconds, `1500ms` for one and a half.
+pub(in crate::config) fn show_span(micros: u64) -> String {
+    let single = LENGTHS
+        .iter()
+        .find(|(_, length)| micros % length == 0 && micros > 0);
+    match single {
+        None => "0s".into(),
+        Some((name, length)) if micros / length < 10_000 || *name == "w" => {
+            format!("{}{name}", micros / length)
+        }
+        Some(_) => {
+            let mut rest = micros;
+            let mut out = String::new();
+            for (name, length) in LENGTHS {
+                if rest >= length {
+                    out.push_str(&format!("{}{name}", rest / length));
+                    rest %= length;
+                }
+            }
+            out
+        }
+    }
+}
+
+/// `100/min`, `7/3s`.
+pub(in crate::config) fn show_rate(rate: Rate) -> String {
+    let period = rate.period.get();
+    let (name, length) = LENGTHS
+        .into_iter()
+        .find(|(_, length)| period % length == 0)
+        .unwrap_or(("us", 1));
+    match period / length {
+        1 => format!("{}/{name}", rate.count),
+        many => format!("{}/{many}{name}", rate.count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        for (text, count, period) in [
+            ("100/min", 100, 60 * MICROS),
+            ("10/s", 10, MICROS),
+            ("7/3s", 7, 3 * MICROS),
+            ("8/1500ms", 8, 1_500_000),
+            ("5 / 2 Hours", 5, 7_200 * MICROS),
+            ("1/day", 1, 86_400 * MICROS),
+            ("600/m", 600, 60 * MICROS),
+            ("2/w", 2, 604_800 * MICROS),
+            ("3/250us", 3, 250),
+            ("4294967295/4503599627370496us", u32::MAX, MAX_SPAN),
+        ] {
+            let rate = rate(text).unwrap();
+            assert_eq!(
+                (rate.count.get(), rate.period.get()),
+                (count, period),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_rate_says_what_to_write() {
+        for (text, help) in [
+            (
+                "100",
+                "write a time: `\"100/s\"`, `\"100/min\"` or `\"100/h\"`",
+            ),
+            ("100 per minute", "write `\"100/min\"`"),
+            ("10r/s", "write `\"10/s\"`"),
+            ("1_000/s", "write `\"1000/s\"`"),
+            ("5000/month", "count over days: `\"5000/30d\"`"),
+            ("5000/3mo", "count over days: `\"5000/90d\"`"),
+            ("10/secnd", "did you mean `s`?"),
+            ("10/M", "`min` is a minute; a month is written `30d`"),
+            (
+                "10/30",
+                "write a unit: `\"10/30s\"`, `\"10/30min\"` or `\"10/30h\"`",
+            ),
+            ("0/s", "the least rate is 1 in a long time, as `\"1/w\"`"),
+            ("1/4503599627370497us", "the longest is `52124d`"),
+        ] {
+            assert_eq!(
+                rate(text).unwrap_err().help.as_deref(),
+                Some(help),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "/",
+            "/s",
+            "-1/s",
+            "1//s",
+            "1/0s",
+            "99999999999999999999/s",
+            "1/99999999999999999999h",
+        ] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_add_up() {
+        for (text, micros) in [
+            ("250ms", 250_000),
+            ("1m30s", 90 * MICROS),
+            ("2s", 2 * MICROS),
+            ("1h 5min", 3_900 * MICROS),
+            ("0s", 0),
+            ("10 seconds", 10 * MICROS),
+        ] {
+            assert_eq!(
+                duration(text).unwrap(),
+                Duration::from_micros(micros),
+                "{text}"
+            );
+        }
+        for (text, help) in [
+            (
+                "5",
+                "write `\"5s\"` for seconds or `\"5ms\"` for milliseconds",
+            ),
+            ("0.5s", "write `\"500ms\"`"),
+            ("1.5min", "write `\"90s\"`"),
+            ("1M", "`min` is a minute; a month is written `30d`"),
+        ] {
+            assert_eq!(
+                duration(text).unwrap_err().help.as_deref(),
+                Some(help),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "s",
+            "-3s",
+            "1s5",
+            "1 month",
+            "9999999999999w",
+            "1.s",
+            "1..5s",
+            ".5s",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_and_rates_are_shown_as_they_would_be_written() {
+        for (micros, text) in [
+            (0, "0s"),
+            (90 * MICROS, "90s"),
+            (1_500_000, "1500ms"),
+            (60 * MICROS, "1min"),
+            (86_400 * MICROS, "1d"),
+            (1, "1us"),
+            (61_001_000, "1min1s1ms"),
+        ] {
+            let shown = show_span(micros);
+            assert!(
+                shown == text || duration(&shown).unwrap() == Duration::from_micros(micros),
+                "{shown}"
+            );
+        }
+        assert_eq!(show_rate(rate("7/3s").unwrap()), "7/3s");
+        assert_eq!(show_rate(rate("100/60s").unwrap()), "100/min");
+    }
+}

@@ -1,0 +1,152 @@
+//! Every key the file can have: one table that unknown keys are held against, and that the reference page and the
+//! editors' schema are made from.
+
+mod reference;
+mod schema;
+mod tables;
+
+pub use reference::reference;
+pub use schema::schema;
+pub use tables::{ADMIN, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES, UPSTREAMS};
+
+/// A table of the file.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name at the top level.
+    pub name: &'static str,
+    /// Is each of its tables one thing with a name of its own, as in `[limits.NAME]`?
+    pub named: bool,
+    /// What one of it is called in a sentence.
+    pub noun: &'static str,
+    /// What it is for.
+    pub about: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+    /// Keys that are known by name and not taken in this version.
+    pub later: &'static [&'static str],
+}
+
+/// A key of a table.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub shape: Shape,
+    /// What holds without it.
+    pub default: Default,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// A value, as written in the file.
+    pub example: &'static str,
+    /// Taken over by a reload; else it needs a restart.
+    pub live: bool,
+}
+
+/// What holds where a key is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// Nothing does: the key must be written.
+    Required,
+    /// This value, as written in the file.
+    Value(&'static str),
+    /// What these words say.
+    Words(&'static str),
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A text.
+    Text,
+    /// A text or a list of them.
+    Texts,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number in this range.
+    Whole {
+        /// From.
+        least: u64,
+        /// To.
+        most: u64,
+    },
+    /// A number with a unit of time.
+    Duration,
+    /// N/TIME.
+    Rate,
+    /// A text, or where to find it.
+    Secret,
+}
+
+impl Table {
+    /// The key called `name`.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// `[server]` or `[limits.NAME]`.
+    #[must_use]
+    pub fn title(&self, name: &str) -> String {
+        if self.named {
+            format!("[{}.{name}]", self.name)
+        } else {
+            format!("[{}]", self.name)
+        }
+    }
+}
+
+impl Shape {
+    /// In a sentence: "takes ...".
+    #[must_use]
+    pub fn describe(self) -> String {
+        match self {
+            Self::Text => "a text".into(),
+            Self::Texts => "a text or a list of texts".into(),
+            Self::Choice(words) => super::suggest::one_of(words),
+            Self::Whole { least, most } if most >= u64::from(u32::MAX) => {
+                format!("a whole number from {least}")
+            }
+            Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
+            Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
+            Self::Rate => "a rate, as `\"100/min\"`".into(),
+            Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `UPDATE` set the file is written instead.
+    fn committed(path: &str, generated: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, generated).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(found, generated, "run the tests with UPDATE=1");
+    }
+
+    #[test]
+    fn the_committed_reference_is_the_generated_one() {
+        committed("docs/configuration.md", &reference());
+    }
+
+    #[test]
+    fn the_committed_schema_is_the_generated_one() {
+        committed("gateway.schema.json", &schema());
+    }
+
+    #[test]
+    fn every_key_is_explained_and_sorted_out() {
+        for table in TABLES {
+            for key in table.keys {
+                assert!(key.about.ends_with('.') && !key.example.is_empty());
+                assert!(!table.later.contains(&key.name));
+            }
+        }
+    }
+}

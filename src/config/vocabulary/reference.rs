@@ -1,0 +1,77 @@
+//! The reference page, docs/configuration.md, made from the vocabulary.
+
+use super::super::diagnostic::Code;
+use super::{Default, Key, Shape, TABLES, Table};
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+<!-- Generated from src/config/vocabulary. Change it there, then run the tests with UPDATE=1. -->
+
+# Configuration
+
+Tollgate reads one TOML file, `gateway.toml`: from `--config FILE`, else from the working directory, else from
+`/etc/tollgate/`. `tollgate check` says what is wrong with it, all of it, and what each limit means in numbers.
+
+Tables have names and their order means nothing. A time is a number with its unit (`us`, `ms`, `s`, `min`, `h`, `d`,
+`w`, and their usual spellings), several in a row add up: `\"250ms\"`, `\"1m30s\"`. A rate is `N/TIME`: `\"100/min\"`,
+`\"10/s\"`, `\"7/3s\"`. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics
+and Redis keys.
+
+A change of the file is taken over while requests go on, whole or not at all. Keys marked *restart* are read once, at
+start; a reload says which of them have changed.
+";
+
+/// The text of docs/configuration.md.
+#[must_use]
+pub fn reference() -> String {
+    let mut out = HEAD.to_owned();
+    for table in TABLES {
+        section(table, &mut out);
+    }
+    out.push_str(
+        "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable.\n\n| code | meaning |\n|---|---|\n",
+    );
+    for code in Code::ALL {
+        let _ = writeln!(out, "| `{code}` | {} |", code.about());
+    }
+    out
+}
+
+fn section(table: &Table, out: &mut String) {
+    let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.title("NAME"), table.about);
+    out.push_str("| key | takes | default | meaning |\n|---|---|---|---|\n");
+    for key in table.keys {
+        let restart = if key.live { "" } else { " *restart*" };
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} For example `{}`.{restart} |",
+            key.name,
+            takes(key.shape),
+            default(key),
+            key.about,
+            key.example,
+        );
+    }
+}
+
+fn takes(shape: Shape) -> String {
+    match shape {
+        Shape::Duration => "time".into(),
+        Shape::Rate => "rate".into(),
+        Shape::Text => "text".into(),
+        Shape::Texts => "text or list".into(),
+        Shape::Choice(words) => {
+            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+            words.join(", ")
+        }
+        Shape::Whole { .. } | Shape::Secret => shape.describe(),
+    }
+}
+
+fn default(key: &Key) -> String {
+    match key.default {
+        Default::Required => "required".into(),
+        Default::Value(value) => format!("`{value}`"),
+        Default::Words(words) => words.into(),
+    }
+}

@@ -1,0 +1,117 @@
+//! JSON Schema 2020-12 for editors, made from the vocabulary.
+
+use super::{Default, Key, Shape, TABLES, Table};
+use serde_json::{Map, Value, json};
+
+const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
+const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+$";
+const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$";
+
+/// The text of gateway.schema.json.
+#[must_use]
+pub fn schema() -> String {
+    let properties: Map<String, Value> = TABLES
+        .iter()
+        .map(|table| (table.name.to_owned(), section(table)))
+        .collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "gateway.toml",
+        "description": "Configuration of the Tollgate gateway.",
+        "type": "object",
+        "required": ["routes"],
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    format!("{schema:#}\n")
+}
+
+fn section(table: &Table) -> Value {
+    let properties: Map<String, Value> = table
+        .keys
+        .iter()
+        .map(|key| (key.name.to_owned(), property(key)))
+        .collect();
+    let required: Vec<_> = table
+        .keys
+        .iter()
+        .filter(|key| key.default == Default::Required)
+        .map(|key| key.name)
+        .collect();
+    let mut object = json!({
+        "type": "object",
+        "description": table.about,
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    if !required.is_empty() {
+        object["required"] = json!(required);
+    }
+    if table.named {
+        json!({
+            "type": "object",
+            "description": table.about,
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": object,
+        })
+    } else {
+        object
+    }
+}
+
+fn property(key: &Key) -> Value {
+    let mut value = shape(key.shape);
+    let (mut about, reload) = (key.about.to_owned(), key.live);
+    match key.default {
+        Default::Required => {}
+        Default::Value(default) => {
+            value["default"] = json_of(default);
+        }
+        Default::Words(words) => about = format!("{about} Default: {words}."),
+    }
+    if !reload {
+        about.push_str(" Needs a restart.");
+    }
+    value["description"] = about.into();
+    value["examples"] = json!([json_of(key.example)]);
+    value
+}
+
+fn shape(shape: Shape) -> Value {
+    match shape {
+        Shape::Text => json!({ "type": "string" }),
+        Shape::Texts => json!({
+            "oneOf": [
+                { "type": "string" },
+                { "type": "array", "items": { "type": "string" } },
+            ]
+        }),
+        Shape::Choice(words) => json!({ "enum": words }),
+        Shape::Whole { least, most } => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Shape::Duration => json!({ "type": "string", "pattern": DURATION }),
+        Shape::Rate => json!({ "type": "string", "pattern": RATE }),
+        Shape::Secret => json!({
+            "oneOf": [
+                { "type": "string" },
+                { "type": "object", "required": ["file"], "additionalProperties": false,
+                  "properties": { "file": { "type": "string" } } },
+                { "type": "object", "required": ["env"], "additionalProperties": false,
+                  "properties": { "env": { "type": "string" } } },
+            ]
+        }),
+    }
+}
+
+/// A value of the file in JSON: the two agree on texts, numbers and lists; an inline table of one text is turned.
+fn json_of(toml: &str) -> Value {
+    let inside = toml
+        .strip_prefix("{ ")
+        .and_then(|rest| rest.strip_suffix(" }"));
+    let text = match inside.and_then(|pair| pair.split_once(" = ")) {
+        Some((key, value)) => format!("{{\"{key}\": {value}}}"),
+        None => toml.to_owned(),
+    };
+    serde_json::from_str(&text).unwrap_or_else(|_| toml.into())
+}

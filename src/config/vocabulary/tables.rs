@@ -1,0 +1,440 @@
+//! The tables themselves: name, type, default, meaning and an example of every key.
+
+use super::Default::{Required, Value, Words};
+use super::{Key, Shape, Table};
+
+/// Every table, in the order of the reference.
+pub static TABLES: [&Table; 8] = [
+    &SERVER, &LOG, &ADMIN, &STORE, &RESPONSE, &LIMITS, &UPSTREAMS, &ROUTES,
+];
+
+const WHOLE: u64 = u32::MAX as u64;
+
+/// `[server]`.
+pub static SERVER: Table = Table {
+    name: "server",
+    named: false,
+    noun: "the server",
+    about: "Where requests come in, and how long a connection may dawdle.",
+    keys: &[
+        Key {
+            name: "listen",
+            shape: Shape::Texts,
+            default: Value("\":8080\""),
+            about: "Addresses to listen on, for HTTP/1.1 and cleartext HTTP/2 alike; `:port` is every IPv4 address, port 0 any free port.",
+            example: "[\"127.0.0.1:8080\", \"[::1]:8080\"]",
+            live: false,
+        },
+        Key {
+            name: "trust",
+            shape: Shape::Texts,
+            default: Words("nobody"),
+            about: "Networks of proxies in front of this one, whose `Forwarded` and `X-Forwarded-For` are believed, walked from the right.",
+            example: "[\"10.0.0.0/8\"]",
+            live: true,
+        },
+        Key {
+            name: "workers",
+            shape: Shape::Whole {
+                least: 0,
+                most: 1024,
+            },
+            default: Value("0"),
+            about: "Threads that serve requests; 0 is one for each core.",
+            example: "4",
+            live: false,
+        },
+        Key {
+            name: "drain",
+            shape: Shape::Duration,
+            default: Value("\"30s\""),
+            about: "Longest that requests under way may take to finish when the gateway is told to stop.",
+            example: "\"10s\"",
+            live: false,
+        },
+        Key {
+            name: "first_byte",
+            shape: Shape::Duration,
+            default: Value("\"10s\""),
+            about: "Longest a fresh connection may take to show which protocol it speaks.",
+            example: "\"5s\"",
+            live: false,
+        },
+        Key {
+            name: "idle",
+            shape: Shape::Duration,
+            default: Value("\"60s\""),
+            about: "Longest a connection may say nothing: between requests, inside a head, between two chunks of a body in either direction.",
+            example: "\"2min\"",
+            live: false,
+        },
+        Key {
+            name: "max_connections",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("100000"),
+            about: "Connections held at once; beyond it a new one is closed.",
+            example: "20000",
+            live: false,
+        },
+        Key {
+            name: "max_held",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("10000"),
+            about: "Requests held back by leaky buckets at once, in the whole gateway; beyond it the answer is 503.",
+            example: "2000",
+            live: true,
+        },
+        Key {
+            name: "max_held_per_client",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("1000"),
+            about: "Requests held back at once from one peer address; beyond it the answer is 503.",
+            example: "100",
+            live: true,
+        },
+    ],
+    later: &["tls", "include"],
+};
+
+/// `[log]`.
+pub static LOG: Table = Table {
+    name: "log",
+    named: false,
+    noun: "the log",
+    about: "What is written about requests (standard output) and about the gateway (standard error).",
+    keys: &[
+        Key {
+            name: "access",
+            shape: Shape::Choice(&["json", "short", "combined", "off"]),
+            default: Words("`\"json\"`; `\"short\"` on a terminal"),
+            about: "Form of the line written for each request.",
+            example: "\"json\"",
+            live: false,
+        },
+        Key {
+            name: "level",
+            shape: Shape::Choice(&["error", "warn", "info", "debug", "trace"]),
+            default: Value("\"info\""),
+            about: "Least severe message about the gateway itself.",
+            example: "\"warn\"",
+            live: false,
+        },
+    ],
+    later: &[],
+};
+
+/// `[admin]`.
+pub static ADMIN: Table = Table {
+    name: "admin",
+    named: false,
+    noun: "the admin listener",
+    about: "Metrics and health on an address of their own. Without this table there is none.",
+    keys: &[Key {
+        name: "listen",
+        shape: Shape::Text,
+        default: Value("\"127.0.0.1:9090\""),
+        about: "Its address, apart from those of `[server]`; whoever reaches it can read everything it shows.",
+        example: "\"127.0.0.1:9090\"",
+        live: false,
+    }],
+    later: &["token"],
+};
+
+/// `[store]`.
+pub static STORE: Table = Table {
+    name: "store",
+    named: false,
+    noun: "the store",
+    about: "Where counters live: in this process, or in a Redis that several gateways share.",
+    keys: &[
+        Key {
+            name: "url",
+            shape: Shape::Text,
+            default: Value("\"memory:\""),
+            about: "`memory:`, or `redis://[user[:password]@]host[:port][/database]`.",
+            example: "\"redis://cache:6379/0\"",
+            live: false,
+        },
+        Key {
+            name: "password",
+            shape: Shape::Secret,
+            default: Words("none"),
+            about: "Password of the Redis user, best kept in a file or in the environment.",
+            example: "{ file = \"/run/secrets/redis\" }",
+            live: false,
+        },
+        Key {
+            name: "timeout",
+            shape: Shape::Duration,
+            default: Value("\"50ms\""),
+            about: "Longest a decision waits for Redis before `on_down` answers.",
+            example: "\"25ms\"",
+            live: false,
+        },
+        Key {
+            name: "on_down",
+            shape: Shape::Choice(&["local", "open", "closed"]),
+            default: Value("\"local\""),
+            about: "What limits do while Redis is away: count in each gateway alone, let everything pass, or answer 503.",
+            example: "\"closed\"",
+            live: false,
+        },
+        Key {
+            name: "prefix",
+            shape: Shape::Text,
+            default: Value("\"tollgate\""),
+            about: "First part of every key in Redis; gateways that share counters share it.",
+            example: "\"edge\"",
+            live: false,
+        },
+        Key {
+            name: "max_keys",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("1000000"),
+            about: "Live counters held in memory at most; beyond it new keys of a limit share one counter.",
+            example: "200000",
+            live: false,
+        },
+    ],
+    later: &["lease"],
+};
+
+/// `[response]`.
+pub static RESPONSE: Table = Table {
+    name: "response",
+    named: false,
+    noun: "the response",
+    about: "What responses say about limits.",
+    keys: &[Key {
+        name: "headers",
+        shape: Shape::Choice(&["both", "standard", "legacy", "none"]),
+        default: Value("\"both\""),
+        about: "Which fields: `RateLimit` and `RateLimit-Policy` (standard), `X-RateLimit-*` (legacy), both or none; `Retry-After` stays on every refusal.",
+        example: "\"standard\"",
+        live: true,
+    }],
+    later: &[],
+};
+
+/// `[limits.NAME]`.
+pub static LIMITS: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "a limit",
+    about: "A named rule: by whom to count, how much, what happens beyond. The name is the identity of its counters: new numbers keep them, a new name starts afresh.",
+    keys: &[
+        Key {
+            name: "by",
+            shape: Shape::Texts,
+            default: Required,
+            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `route`, `everyone`, or a list of parts that form one key.",
+            example: "\"header:x-api-key\"",
+            live: true,
+        },
+        Key {
+            name: "missing",
+            shape: Shape::Choice(&["refuse", "ip", "skip", "shared"]),
+            default: Words("must be chosen where `by` names a header"),
+            about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter.",
+            example: "\"refuse\"",
+            live: true,
+        },
+        Key {
+            name: "rate",
+            shape: Shape::Rate,
+            default: Required,
+            about: "How much in how long: `N/TIME`, the time with an optional number before its unit (us, ms, s, min, h, d, w).",
+            example: "\"100/min\"",
+            live: true,
+        },
+        Key {
+            name: "burst",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("N of the rate; 1 for `leaky-bucket`"),
+            about: "How many may arrive at once; a fixed window has none.",
+            example: "20",
+            live: true,
+        },
+        Key {
+            name: "algorithm",
+            shape: Shape::Choice(&["token-bucket", "leaky-bucket", "fixed-window"]),
+            default: Value("\"token-bucket\""),
+            about: "How it counts: refilled continuously, drained evenly (and delays), or N in each window.",
+            example: "\"leaky-bucket\"",
+            live: true,
+        },
+        Key {
+            name: "queue",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("as many as go on within `max_wait`"),
+            about: "How many requests a leaky bucket holds back at most.",
+            example: "100",
+            live: true,
+        },
+        Key {
+            name: "max_wait",
+            shape: Shape::Duration,
+            default: Value("\"5s\""),
+            about: "Longest that a leaky bucket holds a request back; who would wait longer is refused at once.",
+            example: "\"2s\"",
+            live: true,
+        },
+        Key {
+            name: "over",
+            shape: Shape::Choice(&["refuse", "delay"]),
+            default: Words("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`"),
+            about: "What happens beyond the limit; only a leaky bucket delays.",
+            example: "\"refuse\"",
+            live: true,
+        },
+        Key {
+            name: "cost",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("1"),
+            about: "How much one request takes.",
+            example: "5",
+            live: true,
+        },
+    ],
+    later: &[
+        "anchor",
+        "buckets",
+        "candidate",
+        "dedupe",
+        "exempt",
+        "max",
+        "mode",
+        "offset",
+        "on_down",
+        "partial",
+        "refund",
+        "scope",
+        "slot_ttl",
+        "strict",
+        "tiers",
+        "timezone",
+    ],
+};
+
+/// `[upstreams.NAME]`.
+pub static UPSTREAMS: Table = Table {
+    name: "upstreams",
+    named: true,
+    noun: "an upstream",
+    about: "A named set of servers to forward to.",
+    keys: &[
+        Key {
+            name: "servers",
+            shape: Shape::Texts,
+            default: Required,
+            about: "`http://host:port` each, taken in turn; `demo:` is a server built into the gateway.",
+            example: "[\"http://10.1.0.5:3000\", \"http://10.1.0.6:3000\"]",
+            live: true,
+        },
+        Key {
+            name: "balance",
+            shape: Shape::Choice(&["round-robin"]),
+            default: Value("\"round-robin\""),
+            about: "How a server is chosen.",
+            example: "\"round-robin\"",
+            live: true,
+        },
+        Key {
+            name: "limits",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Limits in front of this upstream, whichever route leads here; they form one decision with the route's own.",
+            example: "[\"orders-total\"]",
+            live: true,
+        },
+        Key {
+            name: "connect_timeout",
+            shape: Shape::Duration,
+            default: Value("\"2s\""),
+            about: "Longest to wait for a connection to a server.",
+            example: "\"500ms\"",
+            live: true,
+        },
+    ],
+    later: &["health", "tls", "retry", "protocol"],
+};
+
+/// `[routes.NAME]`.
+pub static ROUTES: Table = Table {
+    name: "routes",
+    named: true,
+    noun: "a route",
+    about: "Recognises requests and says where they go. The most specific route wins, never the first: exact host before wildcard before any, then segment by segment literal before parameter before rest, then methods before any.",
+    keys: &[
+        Key {
+            name: "host",
+            shape: Shape::Texts,
+            default: Words("any host"),
+            about: "Hosts it is for: `api.example.com`, or `*.example.com` for all below it.",
+            example: "\"api.example.com\"",
+            live: true,
+        },
+        Key {
+            name: "path",
+            shape: Shape::Text,
+            default: Value("\"/{*rest}\""),
+            about: "Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.",
+            example: "\"/v1/orders/{id}\"",
+            live: true,
+        },
+        Key {
+            name: "methods",
+            shape: Shape::Texts,
+            default: Words("any method"),
+            about: "Methods it is for.",
+            example: "[\"GET\", \"POST\"]",
+            live: true,
+        },
+        Key {
+            name: "upstream",
+            shape: Shape::Text,
+            default: Required,
+            about: "Name of the upstream that its requests go to.",
+            example: "\"orders\"",
+            live: true,
+        },
+        Key {
+            name: "limits",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Names of the limits its requests are held to; all of them admit a request, or none is charged.",
+            example: "[\"per-key\", \"smooth\"]",
+            live: true,
+        },
+        Key {
+            name: "timeout",
+            shape: Shape::Duration,
+            default: Value("\"30s\""),
+            about: "Longest from forwarding, after any hold, to the head of the response; beyond it the answer is 504.",
+            example: "\"5s\"",
+            live: true,
+        },
+    ],
+    later: &["headers", "query", "retry", "rewrite"],
+};

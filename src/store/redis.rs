@@ -1,0 +1,279 @@
+//! Counters in Redis, where all gateways share them: one script call decides all limits of a request.
+//!
+//! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
+
+mod gather;
+mod health;
+mod layout;
+mod pool;
+mod question;
+mod reply;
+mod script;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use stats::{Counter, SIZES, Stats};
+
+use super::batch::{Check, Decided, Refund};
+use super::error::StoreError;
+use super::settings::{RedisTarget, Settings};
+use crate::clock::{self, Timestamp};
+use crate::limit::{Limit, LimitId};
+use gather::{Asked, MOST_WAITING, Returned};
+use health::Health;
+use pool::Connections;
+use question::Question;
+use reply::Wrong;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// More would be no deadline.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// One worker's way to Redis. Clones share it.
+#[derive(Clone)]
+pub struct RedisStore {
+    shared: Rc<Shared>,
+    _tasks: Rc<Tasks>,
+}
+
+/// What the face, the lanes and the watch work on together.
+struct Shared {
+    target: RedisTarget,
+    timeout: Duration,
+    prefix: Arc<str>,
+    connections: Connections,
+    health: Health,
+    stats: Arc<Stats>,
+    decisions: RefCell<VecDeque<Asked>>,
+    refunds: RefCell<VecDeque<Returned>>,
+    prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
+    /// There is something to do.
+    work: Notify,
+    /// A lane has been told so and has not come yet.
+    woken: Cell<bool>,
+    /// Lanes at work.
+    busy: Cell<usize>,
+    /// Lanes that have a connection.
+    serving: Cell<usize>,
+    /// A lane has nothing left to do.
+    quiet: Notify,
+}
+
+/// Ends with the last clone of the store.
+struct Tasks(Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl RedisStore {
+    /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
+    #[must_use]
+    pub fn new(target: &RedisTarget, settings: &Settings) -> Self {
+        let shared = Rc::new(Shared {
+            target: target.clone(),
+            timeout: settings.timeout.min(LONGEST),
+            prefix: settings.prefix.clone(),
+            connections: Connections::new(target),
+            health: Health::new(),
+            stats: Arc::default(),
+            decisions: RefCell::default(),
+            refunds: RefCell::default(),
+            prefixes: RefCell::default(),
+            work: Notify::new(),
+            woken: Cell::new(false),
+            busy: Cell::new(0),
+            serving: Cell::new(0),
+            quiet: Notify::new(),
+        });
+        let mut tasks = vec![tokio::task::spawn_local(health::watch(shared.clone()))];
+        for _ in 0..pool::CONNECTIONS {
+            tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
+        }
+        Self {
+            shared,
+            _tasks: Rc::new(Tasks(tasks)),
+        }
+    }
+
+    /// Decides all limits of one request. Never takes longer than the settings' `timeout`, give or take a scheduling
+    /// delay; takes no time at all while Redis is away.
+    ///
+    /// Dropping this before it resolves forgets the answer: what has not been sent by then is not charged, what has
+    /// been may be.
+    ///
+    /// # Errors
+    /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
+    /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
+    pub async fn decide(&self, checks: &[Check<'_>]) -> Result<Decided, StoreError> {
+        self.ask(None, checks).await
+    }
+
+    /// Like [`RedisStore::decide`], by a clock of the caller's. For tests: states then outlive their time by an hour.
+    ///
+    /// # Errors
+    /// As [`RedisStore::decide`].
+    pub async fn decide_at(
+        &self,
+        now: Timestamp,
+        checks: &[Check<'_>],
+    ) -> Result<Decided, StoreError> {
+        self.ask(Some(now), checks).await
+    }
+
+    /// Gives charges back, soon; nobody waits for it, and what cannot be given back stays charged.
+    pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
+        self.give_back(None, refunds);
+    }
+
+    /// Like [`RedisStore::refund`], by a clock of the caller's.
+    pub fn refund_at<'a>(&self, now: Timestamp, refunds: impl IntoIterator<Item = Refund<'a>>) {
+        self.give_back(Some(now), refunds);
+    }
+
+    /// Waits until everything that was asked is answered and every refund is sent, for the settings' `timeout` at most:
+    /// the last thing a draining worker does.
+    pub async fn settle(&self) {
+        let settled = async {
+            loop {
+                let quiet = self.shared.quiet.notified();
+                if self.shared.is_quiet() {
+                    return;
+                }
+                quiet.await;
+            }
+        };
+        let _ = tokio::time::timeout(self.shared.timeout, settled).await;
+    }
+
+    /// Is Redis asked at present?
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.shared.health.is_up()
+    }
+
+    /// What has been done so far. Other threads may keep and read it.
+    #[must_use]
+    pub fn stats(&self) -> Arc<Stats> {
+        self.shared.stats.clone()
+    }
+
+    async fn ask(
+        &self,
+        clock: Option<Timestamp>,
+        checks: &[Check<'_>],
+    ) -> Result<Decided, StoreError> {
+        if checks.is_empty() {
+            let at = clock.unwrap_or_else(clock::wall);
+            return Ok(Decided::of(checks, at, Default::default()));
+        }
+        match self.enqueue(clock, checks)?.await {
+            Ok(Ok((at, measured))) => Ok(Decided::of(checks, at, measured)),
+            Ok(Err(Wrong::Store(error))) => Err(error),
+            Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {
+                Some(check) => StoreError::Answer {
+                    limit: check.limit.name.clone(),
+                    reason,
+                },
+                None => StoreError::Protocol("an error of a limit not asked about"),
+            }),
+            // The lane ended with the worker.
+            Err(_) => Err(StoreError::Down),
+        }
+    }
+
+    fn enqueue(
+        &self,
+        clock: Option<Timestamp>,
+        checks: &[Check<'_>],
+    ) -> Result<oneshot::Receiver<reply::Told>, StoreError> {
+        let shared = &*self.shared;
+        if shared.health.is_down() {
+            shared.stats.down.add(1);
+            return Err(StoreError::Down);
+        }
+        if checks.len() > usize::from(u8::MAX) {
+            return Err(StoreError::TooMany(checks.len()));
+        }
+        let mut waiting = shared.decisions.borrow_mut();
+        if waiting.len() >= MOST_WAITING {
+            shared.stats.overloaded.add(1);
+            return Err(StoreError::Overloaded);
+        }
+        let mut question = Question::default();
+        for check in checks {
+            question.check(&shared.prefix_of(check.limit), check);
+        }
+        let (answer, receiver) = oneshot::channel();
+        waiting.push_back(Asked {
+            question,
+            clock,
+            arrived: Instant::now(),
+            answer,
+        });
+        shared.wake();
+        Ok(receiver)
+    }
+
+    fn give_back<'a>(
+        &self,
+        clock: Option<Timestamp>,
+        refunds: impl IntoIterator<Item = Refund<'a>>,
+    ) {
+        let shared = &*self.shared;
+        for refund in refunds {
+            let Some(block) = question::refund_block(refund.limit, refund.ticket) else {
+                continue;
+            };
+            let mut waiting = shared.refunds.borrow_mut();
+            if shared.health.is_down() || waiting.len() >= MOST_WAITING {
+                shared.stats.refunds_lost.add(1);
+                continue;
+            }
+            let mut question = Question::default();
+            question.push(&shared.prefix_of(refund.limit), refund.key, &block);
+            waiting.push_back(Returned { question, clock });
+            shared.wake();
+        }
+    }
+}
+
+impl Shared {
+    /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
+    /// are as many as the file has ever had.
+    fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {
+        self.prefixes
+            .borrow_mut()
+            .entry(limit.id)
+            .or_insert_with(|| layout::key_prefix(&self.prefix, limit).into())
+            .clone()
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.busy.get() == 0
+            && self.decisions.borrow().is_empty()
+            && self.refunds.borrow().is_empty()
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("target", &self.shared.target)
+            .field("health", &self.shared.health)
+            .finish_non_exhaustive()
+    }
+}

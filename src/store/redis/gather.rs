@@ -1,0 +1,236 @@
+//! Decisions gather while the connections are busy and go together.
+//!
+//! A worker has two lanes, each with at most one call under way. A lone request goes at once; a lane that comes free
+//! takes everything that waits, up to [`MOST_DECISIONS`], in one call. The lanes run in tasks of their own: a request
+//! that is dropped abandons its answer, never a connection in mid-reply.
+//!
+//! Nobody waits longer than the store's `timeout`, waiting for a lane included, though no request has a timer: a call's
+//! deadline is that of its oldest decision, and whoever waits behind it came later.
+
+use super::Shared;
+use super::pool::Connection;
+use super::question::{self, Question};
+use super::reply::{self, Told, Wrong};
+use crate::clock::Timestamp;
+use crate::store::error::StoreError;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// Decisions or refunds in one call. Redis does nothing else meanwhile: 64 take it a quarter of a millisecond.
+pub(super) const MOST_DECISIONS: usize = 64;
+/// Counters in one call, unless a single request has more.
+const MOST_LIMITS: usize = 256;
+/// Decisions that wait; one more is turned away at once. Refunds likewise.
+pub(super) const MOST_WAITING: usize = 4096;
+
+/// A request that waits for its decision.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) question: Question,
+    pub(super) clock: Option<Timestamp>,
+    pub(super) arrived: Instant,
+    pub(super) answer: oneshot::Sender<Told>,
+}
+
+/// A charge that waits to be given back.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) question: Question,
+    pub(super) clock: Option<Timestamp>,
+}
+
+/// Serves whatever waits, until the worker ends.
+pub(super) async fn lane(shared: Rc<Shared>) {
+    loop {
+        shared.work.notified().await;
+        shared.woken.set(false);
+        shared.busy.set(shared.busy.get() + 1);
+        shared.serve().await;
+        shared.busy.set(shared.busy.get() - 1);
+        shared.quiet.notify_waiters();
+    }
+}
+
+impl Shared {
+    /// Wakes a lane, if one sleeps and none is awake already.
+    pub(super) fn wake(&self) {
+        if !self.woken.replace(true) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Takes a connection and keeps it for as long as there is work.
+    async fn serve(&self) {
+        let era = self.health.era();
+        let Some(oldest) = self.oldest() else {
+            return;
+        };
+        let taken = timeout_at(oldest + self.timeout, self.connections.take()).await;
+        let taken = taken.unwrap_or_else(|_| {
+            let reason = format!("no connection within {:?}", self.timeout);
+            Err(StoreError::Unreachable(reason.into()))
+        });
+        let mut connection = match taken {
+            Ok(connection) => connection,
+            // The other lane has one, so Redis is there; that lane takes what waits.
+            Err(_) if self.serving.get() > 0 => return,
+            Err(error) => return self.fall(era, &error),
+        };
+        self.serving.set(self.serving.get() + 1);
+        if let Err(error) = self.serve_with(&mut connection).await {
+            connection.condemn();
+            self.fall(era, &error);
+        }
+        self.serving.set(self.serving.get() - 1);
+    }
+
+    /// Call after call until nothing waits, or one fails.
+    async fn serve_with(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        loop {
+            let (decisions, refunds) = (self.next_decisions(), self.next_refunds());
+            if decisions.is_empty() && refunds.is_empty() {
+                return Ok(());
+            }
+            let mut done = Ok(());
+            if !decisions.is_empty() {
+                done = self.decide_all(connection, decisions).await;
+            }
+            if !refunds.is_empty() && done.is_ok() {
+                done = self.refund_all(connection, refunds).await;
+            } else {
+                self.stats.refunds_lost.add(refunds.len() as u64);
+            }
+            if let Err(error) = done {
+                self.stats.failures.add(1);
+                if matches!(error, StoreError::Timeout { .. }) {
+                    self.stats.timeouts.add(1);
+                }
+                return Err(error);
+            }
+        }
+    }
+
+    /// Since when the next piece of work waits.
+    fn oldest(&self) -> Option<Instant> {
+        match self.decisions.borrow().front() {
+            Some(asked) => Some(asked.arrived),
+            None => (!self.refunds.borrow().is_empty()).then(Instant::now),
+        }
+    }
+
+    /// What goes into the next call: of one clock, and only what somebody still waits for. A decision that has waited
+    /// so long that hardly any of its time is left is turned away: its call would end too early for all others in it,
+    /// and would look like a store that does not answer.
+    fn next_decisions(&self) -> Vec<Asked> {
+        let mut waiting = self.decisions.borrow_mut();
+        let mut batch: Vec<Asked> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
+        let mut limits = 0;
+        let too_old = match waiting.is_empty() {
+            true => None,
+            false => Instant::now().checked_sub(self.timeout / 4 * 3),
+        };
+        while let Some(next) = waiting.front() {
+            let fits = batch.len() < MOST_DECISIONS
+                && (batch.is_empty() || limits + next.question.limits() <= MOST_LIMITS)
+                && batch.first().is_none_or(|first| first.clock == next.clock);
+            if !fits {
+                break;
+            }
+            let Some(next) = waiting.pop_front() else {
+                break;
+            };
+            if next.answer.is_closed() {
+                continue;
+            }
+            if too_old.is_some_and(|limit| next.arrived < limit) {
+                self.stats.overloaded.add(1);
+                let _ = next.answer.send(Err(Wrong::Store(StoreError::Overloaded)));
+                continue;
+            }
+            limits += next.question.limits();
+            batch.push(next);
+        }
+        batch
+    }
+
+    fn next_refunds(&self) -> Vec<Returned> {
+        let mut waiting = self.refunds.borrow_mut();
+        let clock = waiting.front().and_then(|first| first.clock);
+        let many = waiting
+            .iter()
+            .take(MOST_DECISIONS)
+            .take_while(|next| next.clock == clock)
+            .count();
+        waiting.drain(..many).collect()
+    }
+
+    /// One call for all of `batch`; each is told its own answer, or all of them what went wrong.
+    async fn decide_all(
+        &self,
+        connection: &mut Connection,
+        batch: Vec<Asked>,
+    ) -> Result<(), StoreError> {
+        let Some(first) = batch.first() else {
+            return Ok(());
+        };
+        let deadline = first.arrived + self.timeout;
+        let command = question::decide(first.clock, batch.iter().map(|asked| &asked.question));
+        self.stats.sent(batch.len());
+        let answer = timeout_at(deadline, connection.call(&command)).await;
+        let told = answer
+            .unwrap_or(Err(StoreError::Timeout {
+                after: self.timeout,
+            }))
+            .and_then(|bytes| {
+                reply::read(&bytes, batch.iter().map(|asked| asked.question.limits()))
+            });
+        let told = match told {
+            Ok(told) => told,
+            Err(error) => {
+                for asked in batch {
+                    let _ = asked.answer.send(Err(Wrong::Store(error.clone())));
+                }
+                return Err(error);
+            }
+        };
+        let mut trouble = Ok(());
+        for (asked, told) in batch.into_iter().zip(told) {
+            match &told {
+                Ok(_) => self.stats.decisions.add(1),
+                Err(Wrong::Limit { reason, .. }) => {
+                    self.stats.errors.add(1);
+                    if reply::server_wide(reason) {
+                        trouble = Err(StoreError::Refused(reason.clone()));
+                    }
+                }
+                Err(Wrong::Store(_)) => self.stats.errors.add(1),
+            }
+            // Whoever asked may have left.
+            let _ = asked.answer.send(told);
+        }
+        trouble
+    }
+
+    /// One call for all of `batch`. Nobody waits for it, and one that fails is not made again: it may have been done.
+    async fn refund_all(
+        &self,
+        connection: &mut Connection,
+        batch: Vec<Returned>,
+    ) -> Result<(), StoreError> {
+        let many = batch.len() as u64;
+        let clock = batch.first().and_then(|first| first.clock);
+        let command = question::refund(clock, batch.iter().map(|returned| &returned.question));
+        let deadline = Instant::now() + self.timeout;
+        let answer = timeout_at(deadline, connection.call(&command))
+            .await
+            .unwrap_or(Err(StoreError::Timeout {
+                after: self.timeout,
+            }));
+        match &answer {
+            Ok(_) => self.stats.refunds.add(many),
+            Err(_) => self.stats.refunds_lost.add(many),
+        }
+        answer.map(|_| ())
+    }
+}

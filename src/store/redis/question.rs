@@ -1,0 +1,149 @@
+//! What the scripts are asked, as bytes: keys, parameter blocks, and the shape of the batch.
+
+use super::script::{DECIDE, REFUND};
+use crate::clock::Timestamp;
+use crate::limit::rate::Span;
+use crate::limit::{Limit, Rule, State, Ticket, wire};
+use crate::store::batch::Check;
+use bb8_redis::redis::Cmd;
+use smallvec::SmallVec;
+
+/// First byte of a refund's block: how the rest is read.
+const BUCKET: u8 = 1;
+const WINDOW: u8 = 3;
+
+/// The limits of one request, or the charge that one refund gives back.
+#[derive(Debug, Default)]
+pub(super) struct Question {
+    keys: SmallVec<[u8; 96]>,
+    /// Where each key ends.
+    ends: SmallVec<[usize; 4]>,
+    blocks: SmallVec<[u8; 64]>,
+}
+
+impl Question {
+    /// Adds one counter: its key in two parts, closed by the brace that the first one opens, and its block.
+    pub(super) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
+        self.keys.extend_from_slice(prefix);
+        self.keys.extend_from_slice(key);
+        self.keys.push(b'}');
+        self.ends.push(self.keys.len());
+        self.blocks.extend_from_slice(block);
+    }
+
+    /// Adds one limit of a request.
+    pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>) {
+        if check.cost == check.limit.cost {
+            self.push(prefix, check.key, &check.limit.block);
+        } else {
+            let block = wire::block(&check.limit.rule, check.cost);
+            self.push(prefix, check.key, &block);
+        }
+    }
+
+    /// How many counters it is about.
+    pub(super) fn limits(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let key = self.keys.get(start..end).unwrap_or_default();
+            start = end;
+            key
+        })
+    }
+}
+
+/// One call that decides `questions` in order. `clock` replaces the server's own, for tests.
+pub(super) fn decide<'q>(
+    clock: Option<Timestamp>,
+    questions: impl Iterator<Item = &'q Question> + Clone,
+) -> Cmd {
+    let shape: SmallVec<[u8; 64]> = questions
+        .clone()
+        .map(|question| u8::try_from(question.limits()).unwrap_or(u8::MAX))
+        .collect();
+    let mut command = call(&DECIDE, clock, questions);
+    command.arg(&shape[..]);
+    command
+}
+
+/// One call that gives back `questions`, each a single charge.
+pub(super) fn refund<'q>(
+    clock: Option<Timestamp>,
+    questions: impl Iterator<Item = &'q Question> + Clone,
+) -> Cmd {
+    call(&REFUND, clock, questions)
+}
+
+fn call<'q>(
+    script: &super::script::Script,
+    clock: Option<Timestamp>,
+    questions: impl Iterator<Item = &'q Question> + Clone,
+) -> Cmd {
+    let (mut limits, mut bytes) = (0, 0);
+    let mut blocks: SmallVec<[u8; 1024]> = SmallVec::new();
+    for question in questions.clone() {
+        limits += question.limits();
+        bytes += question.keys.len();
+        blocks.extend_from_slice(&question.blocks);
+    }
+    let mut command = script.call(limits, bytes + blocks.len() + limits);
+    for question in questions {
+        for key in question.keys() {
+            command.arg(key);
+        }
+    }
+    match clock {
+        None => command.arg(b""),
+        Some(at) => command.arg(&double(at.micros())),
+    };
+    command.arg(&blocks[..]);
+    command
+}
+
+/// The block of a refund, or nothing when the ticket can give nothing back under the limit's present numbers.
+pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
+    let mut block = wire::Block::new();
+    match (&limit.rule, ticket.state) {
+        (Rule::TokenBucket(_) | Rule::LeakyBucket(_), State::Bucket(was)) => {
+            let interval = match &limit.rule {
+                Rule::LeakyBucket(rule) => rule.interval,
+                Rule::TokenBucket(rule) => rule.interval,
+                Rule::FixedWindow(_) => return None,
+            };
+            if was.part > 0 && was.den != interval.den.get() {
+                return None;
+            }
+            let charge = interval.times(u64::from(ticket.cost.units()));
+            block.push(BUCKET);
+            for span in [
+                Span {
+                    whole: was.at,
+                    part: was.part,
+                },
+                charge,
+            ] {
+                block.extend_from_slice(&double(span.whole));
+                block.extend_from_slice(&double(u64::from(span.part)));
+            }
+            block.extend_from_slice(&double(u64::from(interval.den.get())));
+        }
+        (Rule::FixedWindow(rule), State::Window(was)) => {
+            block.push(WINDOW);
+            for number in [rule.window, was.start, u64::from(ticket.cost.units())] {
+                block.extend_from_slice(&double(number));
+            }
+        }
+        _ => return None,
+    }
+    (ticket.cost.units() > 0).then_some(block)
+}
+
+/// Exact: everything handed to a script is below 2^53 (`limit::rate::MAX_SPAN`).
+#[allow(clippy::cast_precision_loss)]
+fn double(value: u64) -> [u8; 8] {
+    (value as f64).to_be_bytes()
+}

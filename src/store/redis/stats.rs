@@ -1,0 +1,67 @@
+//! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A number that one thread counts up and others may read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// So far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Only the owning worker adds, so that a load and a store do: no locked instruction on the request path.
+    pub(super) fn add(&self, more: u64) {
+        self.0
+            .store(self.get().wrapping_add(more), Ordering::Relaxed);
+    }
+}
+
+/// How many sizes [`Stats::batches`] tells apart.
+pub const SIZES: usize = 7;
+
+/// Counters of one worker, since its start.
+#[derive(Debug, Default)]
+pub struct Stats {
+    /// Is Redis asked at present?
+    pub up: AtomicBool,
+    /// Script calls that decided something.
+    pub calls: Counter,
+    /// Decisions answered by Redis.
+    pub decisions: Counter,
+    /// Calls by how many decisions they carried: 1, to 3, to 7, to 15, to 31, to 63, 64.
+    pub batches: [Counter; SIZES],
+    /// Decisions that Redis answered with an error for that request alone.
+    pub errors: Counter,
+    /// Calls that failed as a whole, time-outs included.
+    pub failures: Counter,
+    /// Calls without an answer in time.
+    pub timeouts: Counter,
+    /// Decisions turned away because too many waited.
+    pub overloaded: Counter,
+    /// Decisions answered at once because Redis was known to be away, or was found to be while they waited.
+    pub down: Counter,
+    /// How often Redis was found to be away.
+    pub falls: Counter,
+    /// Refunds that Redis has answered.
+    pub refunds: Counter,
+    /// Refunds given up: Redis was away, too many waited, or the call failed.
+    pub refunds_lost: Counter,
+}
+
+impl Stats {
+    pub(super) fn sent(&self, decisions: usize) {
+        self.calls.add(1);
+        let size = decisions.checked_ilog2().unwrap_or(0) as usize;
+        if let Some(counter) = self.batches.get(size.min(SIZES - 1)) {
+            counter.add(1);
+        }
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,70 @@
+//! A store by the pure functions alone: what Redis and the scripts are held against.
+
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Measured, Wait};
+use crate::limit::{Change, Limit, Refunded, State, Ticket};
+use crate::store::batch::Measurements;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the store should be, by the pure functions.
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) stored: HashMap<Vec<u8>, (Vec<u8>, u64)>,
+}
+
+impl Model {
+    fn state(&self, key: &[u8], limit: &Limit) -> Option<State> {
+        let (bytes, _) = self.stored.get(key)?;
+        State::decode(&limit.rule, bytes)
+    }
+
+    fn keep(&mut self, key: &[u8], now: Timestamp, change: Change) {
+        let life = change.ends.since(now).div_ceil(1000);
+        assert!(life > 0, "a state that is stored matters");
+        let bytes = change.state.encode().to_vec();
+        self.stored.insert(key.to_vec(), (bytes, life));
+    }
+
+    /// All of them checked, charged when all admit.
+    pub(super) fn decide(
+        &mut self,
+        now: Timestamp,
+        checks: &[(Vec<u8>, Arc<Limit>, Cost)],
+    ) -> Measurements {
+        let checked: Vec<(Measured, Option<Change>)> = checks
+            .iter()
+            .map(|(key, limit, cost)| limit.rule.check(self.state(key, limit), now, *cost))
+            .collect();
+        let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);
+        let charged = checked.iter().all(|(measured, _)| admitted(measured));
+        for ((key, ..), (measured, change)) in checks.iter().zip(&checked) {
+            if let Some(change) = change.filter(|_| charged || !admitted(measured)) {
+                self.keep(key, now, change);
+            }
+        }
+        checked.into_iter().map(|(measured, _)| measured).collect()
+    }
+
+    /// The byte that the script answers with.
+    pub(super) fn refund(
+        &mut self,
+        now: Timestamp,
+        key: &[u8],
+        limit: &Limit,
+        ticket: Ticket,
+    ) -> u8 {
+        match limit.rule.refund(self.state(key, limit), now, ticket) {
+            Refunded::Nothing => 0,
+            Refunded::Left(change) => {
+                self.keep(key, now, change);
+                1
+            }
+            Refunded::Gone => {
+                self.stored.remove(key);
+                2
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What goes wrong, how long it takes to be noticed, and how long to be over.
+
+use super::support::{Server, limit, token_bucket, until_up};
+use crate::limit::Limit;
+use crate::store::batch::Check;
+use crate::store::error::StoreError;
+use crate::store::redis::RedisStore;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a deadline may be missed by: a busy machine's scheduling.
+const GRACE: Duration = Duration::from_millis(40);
+/// Within which limits are to be shared again.
+const BACK_WITHIN: Duration = Duration::from_secs(2);
+
+fn some_limit() -> Arc<Limit> {
+    limit("some", token_bucket(1000, 1_000_000, 1000))
+}
+
+async fn decide(store: &RedisStore, limit: &Arc<Limit>) -> (Duration, Result<(), StoreError>) {
+    let begun = Instant::now();
+    let answer = store.decide(&[Check::new(limit, b"a")]).await;
+    (begun.elapsed(), answer.map(|_| ()))
+}
+
+/// Many at once fail or pass as they like, but none waits longer than the deadline.
+async fn flood(store: &RedisStore, limit: &Arc<Limit>, many: usize) -> usize {
+    let within = Duration::from_millis(50) + GRACE;
+    let tasks: Vec<_> = (0..many)
+        .map(|_| {
+            let (store, limit) = (store.clone(), limit.clone());
+            tokio::task::spawn_local(async move { decide(&store, &limit).await })
+        })
+        .collect();
+    let mut failed = 0;
+    for task in tasks {
+        let (took, answer) = task.await.unwrap();
+        assert!(took < within, "{took:?}");
+        failed += usize::from(answer.is_err());
+    }
+    failed
+}
+
+async fn down_at_once(store: &RedisStore, limit: &Arc<Limit>) {
+    for _ in 0..100 {
+        let (took, answer) = decide(store, limit).await;
+        assert_eq!(answer, Err(StoreError::Down));
+        assert!(took < Duration::from_millis(5), "{took:?}");
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_forgotten_script_is_loaded_again() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    for _ in 0..3 {
+        server.client().say("SCRIPT FLUSH");
+        assert_eq!(decide(&store, &limit).await.1, Ok(()));
+    }
+    assert_eq!(store.stats().falls.get(), 0);
+    assert_eq!(store.stats().decisions.get(), 3);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_killed_server_is_down_at_once_and_back_within_two_seconds() {
+    let mut server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+    server.kill();
+    flood(&store, &limit, 200).await;
+    down_at_once(&store, &limit).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    down_at_once(&store, &limit).await;
+
+    let server = server.restart();
+    let took = until_up(&store, BACK_WITHIN).await;
+    println!("back after {took:?}");
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+    drop(server);
+}
+
+#[tokio::test(flavor = "local")]
+async fn an_idle_store_notices_its_servers_death_before_anyone_asks() {
+    let mut server = Server::start();
+    let store = server.store().await;
+    server.kill();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!store.is_up());
+    down_at_once(&store, &some_limit()).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_stalled_server_costs_one_deadline_and_is_back_when_it_goes_on() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    flood(&store, &limit, 10).await;
+    server.stop();
+    let failed = flood(&store, &limit, 500).await;
+    assert_eq!(failed, 500);
+    down_at_once(&store, &limit).await;
+    // Long enough for probes to have run into their own deadline.
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    down_at_once(&store, &limit).await;
+    let asked = store.stats().calls.get();
+    server.go_on();
+    let took = until_up(&store, BACK_WITHIN).await;
+    println!("back after {took:?}");
+    assert_eq!(store.stats().calls.get(), asked, "nothing was repeated");
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn killed_idle_connections_are_replaced_before_anyone_notices() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    for _ in 0..5 {
+        assert_eq!(decide(&store, &limit).await.1, Ok(()));
+        server.client().say("CLIENT KILL TYPE normal");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Also one that asks in the same moment.
+    server.client().say("CLIENT KILL TYPE normal");
+    let _ = decide(&store, &limit).await;
+    until_up(&store, BACK_WITHIN).await;
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn connections_killed_under_load_are_no_outage() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(600) {
+        flood(&store, &limit, 64).await;
+        server.client().say("CLIENT KILL TYPE normal");
+        until_up(&store, BACK_WITHIN).await;
+    }
+    flood(&store, &limit, 64).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn without_a_server_the_first_wait_is_short_and_the_rest_do_not() {
+    let mut server = Server::start();
+    server.kill();
+    let store = RedisStore::new(&server.target(), &server.settings());
+    let limit = some_limit();
+    let (took, answer) = decide(&store, &limit).await;
+    assert_eq!(answer, Err(StoreError::Down));
+    assert!(took < Duration::from_millis(50) + GRACE, "{took:?}");
+    down_at_once(&store, &limit).await;
+    let server = server.restart();
+    until_up(&store, BACK_WITHIN).await;
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+    drop(server);
+}
+
+#[tokio::test(flavor = "local")]
+async fn with_a_server_the_first_request_waits_for_the_connection() {
+    let server = Server::start();
+    let store = RedisStore::new(&server.target(), &server.settings());
+    assert_eq!(decide(&store, &some_limit()).await.1, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_server_without_memory_is_away_until_it_has_some() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    server.client().say("CONFIG SET maxmemory 1");
+    let (_, answer) = decide(&store, &limit).await;
+    let Err(StoreError::Answer { reason, .. }) = answer else {
+        panic!("{answer:?}");
+    };
+    assert!(reason.starts_with("OOM"), "{reason}");
+    // A ping would answer; a decision would not.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    down_at_once(&store, &limit).await;
+    assert_eq!(store.stats().falls.get(), 1);
+    server.client().say("CONFIG SET maxmemory 0");
+    until_up(&store, BACK_WITHIN).await;
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_demoted_server_is_away_until_it_leads_again() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    server.client().say("REPLICAOF 127.0.0.1 1");
+    let (_, answer) = decide(&store, &limit).await;
+    assert!(answer.is_err(), "{answer:?}");
+    down_at_once(&store, &limit).await;
+    server.client().say("REPLICAOF NO ONE");
+    until_up(&store, BACK_WITHIN).await;
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_wrong_password_is_an_outage_and_a_right_one_is_not() {
+    let server = Server::start_with(&[]);
+    server.client().say("CONFIG SET requirepass secret");
+    let limit = some_limit();
+    let store = RedisStore::new(&server.target(), &server.settings());
+    assert!(decide(&store, &limit).await.1.is_err());
+    let mut target = server.target();
+    target.password = Some(crate::store::settings::Secret::new("secret"));
+    target.database = 3;
+    let store = RedisStore::new(&target, &server.settings());
+    assert_eq!(decide(&store, &limit).await.1, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_slow_server_is_never_waited_for_longer_than_the_deadline() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limit = some_limit();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(800) {
+        // Stalls of a third of the deadline and more, again and again.
+        server.stop();
+        let (_, ()) = tokio::join!(flood(&store, &limit, 3000), async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            server.go_on();
+        });
+    }
+    until_up(&store, BACK_WITHIN).await;
+}

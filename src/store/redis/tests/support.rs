@@ -1,0 +1,244 @@
+//! Limits and servers for the tests of this room.
+
+use crate::key::{KeyTemplate, Missing};
+use crate::limit::fixed_window::FixedWindow;
+use crate::limit::leaky_bucket::LeakyBucket;
+use crate::limit::rate::{Cost, Rate};
+use crate::limit::token_bucket::TokenBucket;
+use crate::limit::{Limit, Rule};
+use crate::store::redis::RedisStore;
+use crate::store::settings::{RedisTarget, Settings, Source};
+use bb8_redis::redis::{self, Connection, Value};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) fn rate(count: u32, period: u64) -> Rate {
+    Rate {
+        count: NonZeroU32::new(count).unwrap(),
+        period: NonZeroU64::new(period).unwrap(),
+    }
+}
+
+pub(crate) fn token_bucket(count: u32, period: u64, burst: u32) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    let burst = NonZeroU32::new(burst).unwrap();
+    (rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
+}
+
+pub(crate) fn leaky_bucket(
+    count: u32,
+    period: u64,
+    burst: u32,
+    queue: u32,
+    max_wait: u64,
+) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    let burst = NonZeroU32::new(burst).unwrap();
+    let rule = LeakyBucket::new(rate, burst, queue, max_wait);
+    (rate, Rule::LeakyBucket(rule))
+}
+
+pub(crate) fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    (rate, Rule::FixedWindow(FixedWindow::new(rate)))
+}
+
+pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
+    let by = KeyTemplate {
+        parts: Vec::new(),
+        missing: Missing::Refuse,
+    };
+    Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
+}
+
+/// A server of the test's own; `REDIS_SERVER` names another program. Dropping it kills it.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    child: Child,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(more: &[&str]) -> Self {
+        for _ in 0..5 {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = free.local_addr().unwrap().port();
+            drop(free);
+            if let Some(server) = Self::start_on(port, more) {
+                return server;
+            }
+        }
+        panic!("no redis-server starts here");
+    }
+
+    /// Nothing when it ends at once: somebody else took the port.
+    fn start_on(port: u16, more: &[&str]) -> Option<Self> {
+        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let child = Command::new(program)
+            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
+            .args(["--port", &port.to_string()])
+            .args(more)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let mut server = Self { port, child };
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < give_up {
+            if server.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if server.try_connect().is_some() {
+                return Some(server);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("redis-server does not answer");
+    }
+
+    /// The same address, a new process, nothing remembered.
+    pub(crate) fn restart(mut self) -> Self {
+        let port = self.port;
+        self.kill();
+        Self::start_on(port, &[]).expect("its port is free again")
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let done = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(done.success());
+    }
+
+    fn try_connect(&self) -> Option<Connection> {
+        let client = redis::Client::open(("127.0.0.1", self.port)).ok()?;
+        let mut connection = client.get_connection().ok()?;
+        redis::cmd("PING")
+            .query::<String>(&mut connection)
+            .is_ok()
+            .then_some(connection)
+    }
+
+    /// A plain client beside the store.
+    pub(crate) fn client(&self) -> Client {
+        Client(self.try_connect().expect("the server answers"))
+    }
+
+    pub(crate) fn target(&self) -> RedisTarget {
+        RedisTarget {
+            host: "127.0.0.1".into(),
+            port: self.port,
+            database: 0,
+            username: None,
+            password: None,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            source: Source::Redis(self.target()),
+            ..Settings::default()
+        }
+    }
+
+    /// A store of this server's, connected.
+    pub(crate) async fn store(&self) -> RedisStore {
+        let store = RedisStore::new(&self.target(), &self.settings());
+        until_up(&store, Duration::from_secs(5)).await;
+        store
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Returns how long it took.
+pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
+    let begun = Instant::now();
+    while !store.is_up() {
+        assert!(begun.elapsed() < within, "not up within {within:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    begun.elapsed()
+}
+
+/// Looks at a server from the side.
+pub(crate) struct Client(Connection);
+
+impl Client {
+    pub(crate) fn raw(&mut self, words: &[&[u8]]) -> Value {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(*word);
+        }
+        command.query(&mut self.0).expect("the server answers")
+    }
+
+    pub(crate) fn say(&mut self, line: &str) -> Value {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.raw(&words)
+    }
+
+    pub(crate) fn many(&mut self, commands: Vec<redis::Cmd>) -> Vec<Value> {
+        let mut pipe = redis::pipe();
+        for command in commands {
+            pipe.add_command(command);
+        }
+        pipe.query(&mut self.0).expect("the server answers")
+    }
+
+    /// Every key with its value as `DUMP` has it.
+    pub(crate) fn dump(&mut self) -> Vec<(Vec<u8>, Value)> {
+        let Value::Array(keys) = self.say("KEYS *") else {
+            panic!("KEYS answers a list");
+        };
+        let mut all: Vec<_> = keys
+            .into_iter()
+            .map(|key| {
+                let Value::BulkString(key) = key else {
+                    panic!("a key is a string");
+                };
+                let value = self.raw(&[b"DUMP", &key]);
+                (key, value)
+            })
+            .filter(|(key, _)| !key.ends_with(b":probe:{}"))
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// Calls of scripts so far, and the microseconds they took.
+    pub(crate) fn script_calls(&mut self) -> (u64, u64) {
+        let Value::BulkString(text) = self.say("INFO commandstats") else {
+            panic!("INFO answers a text");
+        };
+        let text = String::from_utf8(text).unwrap();
+        let Some(line) = text.lines().find(|l| l.starts_with("cmdstat_evalsha:")) else {
+            return (0, 0);
+        };
+        let number = |name: &str| {
+            let (_, rest) = line.split_once(name).unwrap();
+            rest.split(',').next().unwrap().parse().unwrap()
+        };
+        (number("calls="), number("usec="))
+    }
+}

@@ -1,0 +1,394 @@
+//! Every script against the pure functions: random histories, replies and stored bytes equal after every step.
+
+use super::model::Model;
+use super::support::{Server, fixed_window, leaky_bucket, limit, token_bucket};
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Measured, Wait};
+use crate::limit::{Limit, Rule, Ticket};
+use crate::store::batch::{Check, Measurements};
+use crate::store::redis::question::{self, Question};
+use crate::store::redis::{layout, reply};
+use bb8_redis::redis::{Cmd, Value, cmd};
+use std::sync::Arc;
+
+/// Life that an injected clock adds, in milliseconds, and how much of it a slow test may use up.
+const SLACK: u64 = 3_600_000;
+const PATIENCE: u64 = 1_800_000;
+
+/// Numbers that a limit is given in turn, the file being edited under it.
+fn editions() -> Vec<Vec<Arc<Limit>>> {
+    let tokens = [
+        token_bucket(10, 1_000_000, 10),
+        token_bucket(7, 3_000_000, 20),
+        token_bucket(3, 1_000_000, 2),
+        token_bucket(10_000_000, 1_000_000, 50),
+        token_bucket(13, 17_000_001, 1),
+        token_bucket(5000, 2_592_000_000_000, 5000),
+    ];
+    let leaky = [
+        leaky_bucket(50, 1_000_000, 1, 100, 2_000_000),
+        leaky_bucket(7, 3_000_000, 3, 5, 400_000),
+        leaky_bucket(3, 1_000_000, 2, 0, 0),
+        leaky_bucket(3_000_000, 1_000_000, 4, 9, 2),
+        leaky_bucket(11, 13_000_000, 1, 40, 60_000_000),
+    ];
+    let windows = [
+        fixed_window(10, 1_000_000),
+        fixed_window(3, 1_000_000),
+        fixed_window(100, 1_000_000),
+        fixed_window(20, 60_000_000),
+    ];
+    let all = |name: &str, rules: &[_]| rules.iter().map(|r| limit(name, *r)).collect();
+    vec![
+        all("tokens", &tokens),
+        all("smooth", &leaky),
+        all("window", &windows),
+        all("more", &tokens[1..3]),
+        all("{odd}:100%", &leaky[..2]),
+        all("other", &windows[..2]),
+    ]
+}
+
+/// What a command should answer.
+enum Expected {
+    Decided(Timestamp, Vec<Measurements>),
+    Refunded(Vec<u8>),
+    Stored(Vec<u8>, Option<(Vec<u8>, u64)>),
+    Life(Option<u64>),
+    Anything,
+}
+
+/// A charge that may be given back.
+#[derive(Clone)]
+struct Granted {
+    key: Vec<u8>,
+    who: Vec<u8>,
+    name: usize,
+    limit: Arc<Limit>,
+    ticket: Ticket,
+}
+
+struct History {
+    random: fastrand::Rng,
+    editions: Vec<Vec<Arc<Limit>>>,
+    current: Vec<usize>,
+    now: u64,
+    model: Model,
+    tickets: Vec<Granted>,
+    commands: Vec<Cmd>,
+    expected: Vec<Expected>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let editions = editions();
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            current: vec![0; editions.len()],
+            editions,
+            now: 1_790_000_000_000_000,
+            model: Model::default(),
+            tickets: Vec::new(),
+            commands: Vec::new(),
+            expected: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, command: Cmd, expected: Expected) {
+        self.commands.push(command);
+        self.expected.push(expected);
+    }
+
+    fn step(&mut self) {
+        let by = match self.random.u8(..) {
+            0..=60 => 0,
+            61..=120 => self.random.u64(1..1_000),
+            121..=200 => self.random.u64(1..400_000),
+            201..=240 => self.random.u64(1..3_000_000),
+            _ => self.random.u64(1..120_000_000),
+        };
+        match self.random.u8(..) {
+            0..=20 => self.now -= by,
+            _ => self.now += by,
+        }
+        if self.random.u8(..) < 20 {
+            let name = self.random.usize(..self.editions.len());
+            self.current[name] = self.random.usize(..self.editions[name].len());
+        }
+        match self.random.u8(..) {
+            0..=7 => self.meddle(),
+            8..=60 if !self.tickets.is_empty() => self.refund(),
+            _ => self.decide(),
+        }
+    }
+
+    fn place(&mut self, name: usize) -> (Arc<Limit>, Vec<u8>, Vec<u8>, Vec<u8>) {
+        let limit = self.editions[name][self.current[name]].clone();
+        let who = [b"a".as_slice(), b"10.0.0.1", b""][self.random.usize(..3)].to_vec();
+        let prefix = layout::key_prefix("t", &limit).to_vec();
+        let key = [prefix.as_slice(), &who, b"}"].concat();
+        (limit, who, prefix, key)
+    }
+
+    fn decide(&mut self) {
+        let now = Timestamp::from_micros(self.now);
+        let (mut questions, mut expected, mut touched) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.random.usize(1..4) {
+            let mut names: Vec<usize> = (0..self.editions.len()).collect();
+            self.random.shuffle(&mut names);
+            names.truncate([1, 1, 2, 3][self.random.usize(..4)]);
+            let mut question = Question::default();
+            let mut checks = Vec::new();
+            for name in names {
+                let (limit, who, prefix, key) = self.place(name);
+                let most = match self.random.u8(..4) {
+                    0 => limit.rate.count.get().min(200) + 3,
+                    _ => 3,
+                };
+                let cost = Cost::new(self.random.u32(..=most));
+                let check = Check {
+                    limit: &limit,
+                    key: &who,
+                    cost,
+                };
+                question.check(&prefix, &check);
+                touched.push(key.clone());
+                checks.push((key, limit.clone(), cost, who, name));
+            }
+            let plain: Vec<_> = checks
+                .iter()
+                .map(|(key, limit, cost, ..)| (key.clone(), limit.clone(), *cost))
+                .collect();
+            let measured = self.model.decide(now, &plain);
+            if measured.iter().all(|m| m.wait == Wait::Micros(0)) {
+                for ((key, limit, cost, who, name), measured) in checks.iter().zip(&measured) {
+                    let ticket = limit.rule.ticket(now, *measured, *cost);
+                    self.tickets.push(Granted {
+                        key: key.clone(),
+                        who: who.clone(),
+                        name: *name,
+                        limit: limit.clone(),
+                        ticket,
+                    });
+                }
+            }
+            questions.push(question);
+            expected.push(measured);
+        }
+        let command = question::decide(Some(now), questions.iter());
+        self.ask(command, Expected::Decided(now, expected));
+        self.look(touched);
+    }
+
+    fn refund(&mut self) {
+        let now = Timestamp::from_micros(self.now);
+        let (mut questions, mut expected, mut touched) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.random.usize(1..3) {
+            // Mostly the newest, of which something is left to give back; some are presented twice.
+            let newest = self.tickets.len().saturating_sub(4);
+            let Some(index) = (newest < self.tickets.len())
+                .then(|| self.random.usize(newest..self.tickets.len()))
+            else {
+                break;
+            };
+            let granted = match self.random.bool() {
+                true => self.tickets.swap_remove(index),
+                false => self.tickets[index].clone(),
+            };
+            // The limit may have been edited since; a window of another length has another key.
+            let Granted {
+                key,
+                who,
+                name,
+                limit,
+                ticket,
+            } = granted;
+            let present = self.editions[name][self.current[name]].clone();
+            let limit = match present.id == limit.id {
+                true => present,
+                false => limit,
+            };
+            // Spoils come before the call, and so before its first refund.
+            if questions.is_empty() && self.random.u8(..8) == 0 {
+                let bytes = self.nearly(&key, &limit);
+                self.put(key.clone(), bytes);
+            }
+            let Some(block) = question::refund_block(&limit, ticket) else {
+                assert_eq!(self.model.refund(now, &key, &limit, ticket), 0);
+                continue;
+            };
+            let mut question = Question::default();
+            question.push(&layout::key_prefix("t", &limit), &who, &block);
+            expected.push(self.model.refund(now, &key, &limit, ticket));
+            questions.push(question);
+            touched.push(key);
+        }
+        self.tickets.truncate(64);
+        if !questions.is_empty() {
+            let command = question::refund(Some(now), questions.iter());
+            self.ask(command, Expected::Refunded(expected));
+            self.look(touched);
+        }
+    }
+
+    /// Somebody else writes, or the server forgets.
+    fn meddle(&mut self) {
+        let name = self.random.usize(..self.editions.len());
+        let (limit, .., key) = self.place(name);
+        if self.random.u8(..4) == 0 {
+            let mut command = cmd("DEL");
+            command.arg(&key);
+            self.ask(command, Expected::Anything);
+            self.model.stored.remove(&key);
+            return;
+        }
+        let bytes = match self.random.bool() {
+            true => self.garbage(),
+            false => self.nearly(&key, &limit),
+        };
+        self.put(key, bytes);
+    }
+
+    fn put(&mut self, key: Vec<u8>, bytes: Vec<u8>) {
+        let mut command = cmd("SET");
+        command.arg(&key).arg(&bytes);
+        self.ask(command, Expected::Anything);
+        self.model.stored.insert(key, (bytes, u64::MAX));
+    }
+
+    fn garbage(&mut self) -> Vec<u8> {
+        let now = self.now as f64;
+        let first = [
+            f64::NAN,
+            -1.0,
+            now + 5_000_000.5,
+            now + 5_000_000.0,
+            now - 5.0,
+            1e300,
+            f64::INFINITY,
+            9_007_199_254_740_991.0,
+        ][self.random.usize(..8)];
+        let mut bytes = first.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&[0, 1, 5, u32::MAX][self.random.usize(..4)].to_be_bytes());
+        bytes.extend_from_slice(&[0, 1, 7, 10, u32::MAX][self.random.usize(..5)].to_be_bytes());
+        bytes.push(0);
+        bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 17][self.random.usize(..9)]);
+        bytes
+    }
+
+    /// A fraction beside the possible: of what is stored, or of the limit's brim.
+    fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
+        let (interval, brim) = match &limit.rule {
+            Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
+            Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
+            Rule::FixedWindow(_) => return self.garbage(),
+        };
+        let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
+            Some(Some(at)) if self.random.bool() => f64::from_be_bytes(at.try_into().unwrap()),
+            _ => (self.now + brim.whole) as f64,
+        };
+        let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
+        let own = interval.den.get();
+        let den = [own, own, own, own + 4][self.random.usize(..4)];
+        let part = [0, brim.part, brim.part + 1, 1, own, own + 1][self.random.usize(..6)];
+        let mut bytes = at.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&part.to_be_bytes());
+        bytes.extend_from_slice(&den.to_be_bytes());
+        bytes.truncate([8, 16, 16, 16][self.random.usize(..4)]);
+        bytes
+    }
+
+    fn look(&mut self, touched: Vec<Vec<u8>>) {
+        for key in touched {
+            let stored = self.model.stored.get(&key).cloned();
+            let life = stored.as_ref().map(|(_, life)| *life);
+            let (mut get, mut ttl) = (cmd("GET"), cmd("PTTL"));
+            get.arg(&key);
+            ttl.arg(&key);
+            self.ask(get, Expected::Stored(key, stored));
+            self.ask(ttl, Expected::Life(life));
+        }
+    }
+}
+
+fn compare(expected: Expected, value: Value) -> Result<(), String> {
+    match (expected, value) {
+        (Expected::Anything, _) => Ok(()),
+        (Expected::Decided(now, wanted), Value::BulkString(bytes)) => {
+            let told = reply::read(&bytes, wanted.iter().map(|m| m.len()))
+                .map_err(|error| error.to_string())?;
+            for (told, wanted) in told.into_iter().zip(wanted) {
+                if told != Ok((now, wanted.clone())) {
+                    return Err(format!("{told:?}, wanted {wanted:?} at {now}"));
+                }
+            }
+            Ok(())
+        }
+        (Expected::Refunded(wanted), Value::BulkString(bytes)) if bytes == wanted => Ok(()),
+        (Expected::Stored(_, None), Value::Nil) => Ok(()),
+        (Expected::Stored(_, Some((wanted, _))), Value::BulkString(b)) if b == wanted => Ok(()),
+        (Expected::Life(None), Value::Int(-2)) => Ok(()),
+        (Expected::Life(Some(u64::MAX)), Value::Int(-1)) => Ok(()),
+        (Expected::Life(Some(life)), Value::Int(left)) => {
+            let (most, left) = (life.saturating_add(SLACK), left as u64);
+            match left <= most && left >= most - PATIENCE {
+                true => Ok(()),
+                false => Err(format!("lives {left} ms, wanted {most}")),
+            }
+        }
+        (Expected::Refunded(wanted), value) => Err(format!("{value:?}, wanted {wanted:?}")),
+        (Expected::Stored(key, wanted), value) => Err(format!(
+            "{} holds {value:?}, wanted {wanted:?}",
+            key.escape_ascii()
+        )),
+        (_, value) => Err(format!("{value:?}")),
+    }
+}
+
+#[test]
+fn scripts_answer_and_store_what_the_pure_functions_say() {
+    let steps: usize = match std::env::var("TWIN_STEPS") {
+        Ok(text) => text.parse().expect("TWIN_STEPS is a number"),
+        Err(_) => 20_000,
+    };
+    let seed = match std::env::var("TWIN_SEED") {
+        Ok(text) => text.parse().expect("TWIN_SEED is a number"),
+        Err(_) => fastrand::u64(..),
+    };
+    let server = Server::start();
+    let mut client = server.client();
+    for script in [
+        &crate::store::redis::script::DECIDE,
+        &crate::store::redis::script::REFUND,
+    ] {
+        client.many(vec![script.load()]);
+    }
+    let mut history = History::new(seed);
+    let (mut done, mut refusals, mut returned) = (0, 0, 0);
+    while done < steps {
+        for _ in 0..100 {
+            history.step();
+        }
+        let expected = std::mem::take(&mut history.expected);
+        let values = client.many(std::mem::take(&mut history.commands));
+        for (index, (expected, value)) in expected.into_iter().zip(values).enumerate() {
+            match &expected {
+                Expected::Decided(_, all) => {
+                    let refused = |m: &&Measured| m.wait != Wait::Micros(0);
+                    refusals += all.iter().flatten().filter(refused).count();
+                }
+                Expected::Refunded(all) => returned += all.iter().filter(|g| **g > 0).count(),
+                _ => {}
+            }
+            if let Err(difference) = compare(expected, value) {
+                panic!("TWIN_SEED={seed}, step {done} and command {index}: {difference}");
+            }
+        }
+        done += 100;
+    }
+    // A history in which nothing is refused or given back shows nothing.
+    assert!(refusals > steps / 20, "{refusals} refusals");
+    assert!(returned > steps / 200, "{returned} refunds");
+    println!("{done} steps, {refusals} refusals, {returned} refunds given");
+}
