@@ -78,16 +78,17 @@ impl Shared {
             Err(error) => return self.fall(era, &error),
         };
         self.serving.set(self.serving.get() + 1);
-        if let Err(error) = self.serve_with(&mut connection).await {
+        if let Err((era, error)) = self.serve_with(&mut connection).await {
             connection.condemn();
             self.fall(era, &error);
         }
         self.serving.set(self.serving.get() - 1);
     }
 
-    /// Call after call until nothing waits, or one fails.
-    async fn serve_with(&self, connection: &mut Connection) -> Result<(), StoreError> {
+    /// Call after call until nothing waits, or one fails; then also the era in which that one began.
+    async fn serve_with(&self, connection: &mut Connection) -> Result<(), (u64, StoreError)> {
         loop {
+            let era = self.health.era();
             let (decisions, refunds) = (self.next_decisions(), self.next_refunds());
             if decisions.is_empty() && refunds.is_empty() {
                 return Ok(());
@@ -106,7 +107,7 @@ impl Shared {
                 if matches!(error, StoreError::Timeout { .. }) {
                     self.stats.timeouts.add(1);
                 }
-                return Err(error);
+                return Err((era, error));
             }
         }
     }

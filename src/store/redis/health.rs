@@ -82,8 +82,12 @@ impl Drop for Health {
 impl Shared {
     /// Something failed that began in `era`: the store is down, and all who wait are told so.
     pub(super) fn fall(&self, era: u64, why: &StoreError) {
-        if era != self.health.era() || self.health.is_down() {
+        if self.health.is_down() {
             return;
+        }
+        if era != self.health.era() {
+            // The store has come up since. What waits is for another connection.
+            return self.wake();
         }
         self.health.state.set(State::Down);
         self.stats.set_up(false);
