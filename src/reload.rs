@@ -74,6 +74,8 @@ pub struct Watcher {
     file: PathBuf,
     pulled: Pulled,
     last: Reading,
+    /// Was the last reading taken over?
+    taken: bool,
 }
 
 impl Watcher {
@@ -84,6 +86,7 @@ impl Watcher {
             file,
             pulled,
             last: Err(String::new()),
+            taken: true,
         };
         watcher.last = watcher.read();
         watcher
@@ -157,11 +160,16 @@ impl Watcher {
             self.last = reading.clone();
             self.take(reading, apply).await;
         } else if cause == Cause::Asked {
-            tracing::info!("{} is unchanged", self.file.display());
+            let file = self.file.display();
+            if self.taken {
+                tracing::info!("{file} is unchanged");
+            } else {
+                tracing::warn!("{file} is unchanged, and still not taken");
+            }
         }
     }
 
-    async fn take(&self, reading: Reading, apply: &mut impl Apply) {
+    async fn take(&mut self, reading: Reading, apply: &mut impl Apply) {
         let compiled = match reading {
             Ok(bytes) => config::decode(&self.file, bytes),
             Err(error) => Err(config::unreadable(
@@ -172,15 +180,19 @@ impl Watcher {
         match compiled {
             Ok(compiled) => {
                 if !compiled.warnings.is_empty() {
-                    tracing::warn!("{}", text(&compiled.report()));
+                    for line in lines(&compiled.report()) {
+                        tracing::warn!("{line}");
+                    }
                 }
+                self.taken = true;
                 apply.apply(compiled).await;
             }
             Err(report) => {
-                tracing::error!(
-                    "{}\nnothing was changed: the file in force stays",
-                    text(&report)
-                );
+                for line in lines(&report) {
+                    tracing::error!("{line}");
+                }
+                tracing::error!("not reloaded: what is in force stays in force");
+                self.taken = false;
                 apply.refused();
             }
         }
@@ -200,7 +212,11 @@ impl Watcher {
     }
 }
 
-/// What `check` would say.
-fn text(report: &Report) -> String {
-    report.human(Colour::Off).trim_end().to_owned()
+/// What `check` would say, a line at a time: a log escapes line breaks.
+fn lines(report: &Report) -> Vec<String> {
+    report
+        .human(Colour::Off)
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
