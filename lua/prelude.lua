@@ -27,6 +27,5 @@ end
 -- Stores a state for `life` microseconds, in milliseconds rounded up; after that it equals no state.
 -- Answers what went wrong, if anything.
 local function write(key, state, life)
-  life = life + 999
-  return call("SET", key, state, "PX", (life - life % 1000) / 1000 + slack).err
+  return call("SET", key, state, "PX", math.ceil(life / 1000) + slack).err
 end

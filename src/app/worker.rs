@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::listen::accept::{Accepted, Seat};
+use crate::listen::drain::LocalDrain;
 use crate::listen::socket::Stream;
 use crate::listen::{self, Peer, connection};
 use crate::proxy::{self, Worker};
@@ -113,6 +114,7 @@ async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
     tokio::task::spawn_local(tidy(Rc::clone(&worker)));
     tokio::task::spawn_local(worker.flushing());
     let listen = Rc::new(listen);
+    let drain = LocalDrain::new(shared.drain);
     while let Some(accepted) = incoming.recv().await {
         let Accepted { tcp, from, open } = accepted;
         let Ok(stream) = Stream::new(tcp, listen.idle) else {
@@ -125,8 +127,7 @@ async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
             open,
             counted: metrics.connected(),
         };
-        let (worker, listen, drain) =
-            (Rc::clone(&worker), Rc::clone(&listen), shared.drain.clone());
+        let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
         tokio::task::spawn_local(async move {
             connection::serve(stream, peer, worker, &listen, drain).await
         });

@@ -1,5 +1,6 @@
 //! Drives one connection: tells HTTP/1.1 from HTTP/2, each with its deadlines, and ends it gracefully.
 
+use super::drain::LocalDrain;
 use super::socket::Stream;
 use super::{Peer, Settings};
 use crate::shutdown::Drain;
@@ -13,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::error::Error as StdError;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -59,7 +60,7 @@ pub async fn serve<A: Answer>(
     peer: Peer,
     answer: Rc<A>,
     settings: &Settings,
-    drain: Drain,
+    drain: LocalDrain,
 ) {
     let Ok(Some(protocol)) = timeout(settings.first_byte, sniff(&mut stream)).await else {
         return;
@@ -102,7 +103,7 @@ async fn serve_http1<A: Answer>(
     peer: Rc<Peer>,
     answer: Rc<A>,
     settings: &Settings,
-    drain: Drain,
+    drain: LocalDrain,
 ) {
     let service = Calls {
         answer,
@@ -118,14 +119,22 @@ async fn serve_http1<A: Answer>(
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = drain.begun() => {
+    let mut listening = Some(drain.listen());
+    poll_fn(|cx| {
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if let Some(draining) = &mut listening
+            && draining.poll_begun(cx).is_ready()
+        {
+            listening = None;
             connection.as_mut().graceful_shutdown();
             // The app's deadline ends what does not end by itself.
-            let _ = connection.await;
+            return connection.as_mut().poll(cx).map(drop);
         }
-    }
+        Poll::Pending
+    })
+    .await;
 }
 
 async fn serve_http2<A: Answer>(
@@ -133,7 +142,7 @@ async fn serve_http2<A: Answer>(
     peer: Rc<Peer>,
     answer: Rc<A>,
     settings: &Settings,
-    drain: Drain,
+    drain: LocalDrain,
 ) {
     let open = Rc::new(OpenStreams {
         count: Cell::new(0),
@@ -154,14 +163,15 @@ async fn serve_http2<A: Answer>(
         .keep_alive_timeout(Duration::from_secs(20))
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
+    let mut draining = drain.listen();
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = drain.begun() => {}
+        () = poll_fn(|cx| draining.poll_begun(cx)) => {}
         // hyper's keep-alive finds dead peers; a live one that asks for nothing is ours to end.
         () = open.idle_for(settings.idle) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(drain_patience(&drain, settings.idle), connection).await;
+    let _ = timeout(drain_patience(drain.token(), settings.idle), connection).await;
 }
 
 /// How long an ending HTTP/2 connection may take: to the drain's deadline, or one idle time.
@@ -250,8 +260,12 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let answering = Rc::clone(&self.answer).answer(request, Rc::clone(&self.peer));
+        let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
         let open = self.open.as_ref().map(OpenStream::new);
-        Box::pin(async move { Ok(answering.await.map(|body| Tracked { body, _open: open })) })
+        // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
+        Box::pin(async move {
+            let response = answer.answer(request, peer).await;
+            Ok(response.map(|body| Tracked { body, _open: open }))
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod connection;
+pub mod drain;
 pub mod socket;
 
 use crate::telemetry::metrics::Connected;

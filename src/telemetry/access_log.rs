@@ -129,7 +129,7 @@ impl AccessWriter {
         };
         let mut pen = desk.pen.borrow_mut();
         let was_idle = pen.is_idle();
-        pen.record(record, Instant::now());
+        pen.record(record, Instant::now);
         if was_idle && !pen.is_idle() {
             desk.begun.notify_one();
         }

@@ -1,9 +1,9 @@
 //! Every metric of the program: cells that each worker writes alone, summed when somebody reads them.
 //!
 //! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
-//! key, path or host is a label. The most series there can be are, for R names of routes, L limits and U upstreams seen
-//! since the start: requests R x 10 methods x 64 statuses x 2 sources (bounded again at about 80 for each route and
-//! worker), their times R x 10 x 6 classes x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17).
+//! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
+//! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
+//! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17).
 //! What a reload removes keeps its series until the process ends, because a counter never goes back.
 
 mod cell;

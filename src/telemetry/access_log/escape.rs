@@ -1,5 +1,7 @@
 //! Text from outside made harmless for a line: cut, escaped, and never more than one line.
 
+use std::io::Write;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The most that is written of any text from outside.
@@ -58,7 +60,7 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
 fn escape(out: &mut Vec<u8>, text: &[u8], special: impl Fn(&mut Vec<u8>, char)) {
     let (mut rest, was_cut) = cut(text);
     while !rest.is_empty() {
-        let run = length(rest, |byte| is_plain(byte));
+        let run = length(rest, is_plain);
         let (plain, after) = rest.split_at(run);
         let (odd, after) = after.split_at(length(after, |byte| !is_plain(byte)));
         out.extend(plain);
@@ -128,6 +130,33 @@ pub(super) fn number(out: &mut Vec<u8>, mut number: u64) {
         if number == 0 {
             return out.extend(&digits[at..]);
         }
+    }
+}
+
+/// Writes an address.
+pub(super) fn address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => {
+            for (i, octet) in v4.octets().into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b'.');
+                }
+                number(out, u64::from(octet));
+            }
+        }
+        // Writing to a vector does not fail.
+        IpAddr::V6(v6) => drop(write!(out, "{v6}")),
+    }
+}
+
+/// A version of HTTP as it is written in a request.
+pub(super) const fn protocol(version: http::Version) -> &'static str {
+    match version {
+        http::Version::HTTP_09 => "HTTP/0.9",
+        http::Version::HTTP_10 => "HTTP/1.0",
+        http::Version::HTTP_2 => "HTTP/2.0",
+        http::Version::HTTP_3 => "HTTP/3.0",
+        _ => "HTTP/1.1",
     }
 }
 

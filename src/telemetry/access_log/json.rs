@@ -1,98 +1,91 @@
 //! A request as one JSON object. Its names are those of a trace, so that a log can be replayed.
 
-use super::escape::{json, millis, number};
+use super::escape::{self, json, millis, number, protocol};
 use super::record::{AccessRecord, Charge};
 use super::stamp::Stamp;
-use std::fmt::Display;
-use std::io::Write;
 use std::net::IpAddr;
 
-/// Writes everything but the closing brace.
+/// Writes everything but the closing brace. Each name comes with its punctuation, to be copied in one piece.
 pub(super) fn write(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessRecord<'_>) {
     out.extend(br#"{"ts":""#);
     stamp.rfc3339(out, record.ts);
-    out.push(b'"');
-    address(out, "client", record.client);
-    text(out, "method", Some(record.method.as_bytes()));
-    text(out, "host", record.host);
-    text(out, "path", Some(record.path));
-    text(out, "request_id", Some(record.request_id));
-    integer(out, "status", Some(u64::from(record.status)));
-    text(out, "reason", Some(record.reason.as_str().as_bytes()));
-    text(out, "route", record.route.map(str::as_bytes));
-    text(out, "limit", record.limit.map(str::as_bytes));
-    name(out, "delay_ms");
+    out.extend(br#"","client":"#);
+    address(out, record.client);
+    out.extend(br#","method":""#);
+    json(out, record.method.as_bytes());
+    out.extend(br#"","host":"#);
+    text(out, record.host);
+    out.extend(br#","path":""#);
+    json(out, record.path);
+    out.extend(br#"","request_id":""#);
+    json(out, record.request_id);
+    out.extend(br#"","status":"#);
+    number(out, u64::from(record.status));
+    out.extend(br#","reason":""#);
+    out.extend(record.reason.as_str().as_bytes());
+    out.extend(br#"","route":"#);
+    text(out, record.route.map(str::as_bytes));
+    limits(out, record);
+    out.extend(br#","upstream":"#);
+    text(out, record.upstream.map(str::as_bytes));
+    out.extend(br#","upstream_ms":"#);
+    value(out, record.upstream_time, millis);
+    out.extend(br#","bytes_in":"#);
+    number(out, record.bytes_in);
+    out.extend(br#","bytes_out":"#);
+    number(out, record.bytes_out);
+    out.extend(br#","peer":"#);
+    address(out, record.peer);
+    out.extend(br#","proto":""#);
+    out.extend(protocol(record.proto).as_bytes());
+    out.extend(br#"","user_agent":"#);
+    text(out, record.user_agent);
+}
+
+/// What the limits said, and how long everything took.
+fn limits(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
+    out.extend(br#","limit":"#);
+    text(out, record.limit.map(str::as_bytes));
+    out.extend(br#","delay_ms":"#);
     millis(out, record.delay);
-    name(out, "duration_ms");
+    out.extend(br#","duration_ms":"#);
     millis(out, record.duration);
-    name(out, "keys");
+    out.extend(br#","keys":"#);
     object(out, record.charges, |out, charge| {
+        text(out, Some(charge.key))
+    });
+    out.extend(br#","costs":"#);
+    object(out, record.charges, |out, charge| number(out, charge.cost));
+    out.extend(br#","remaining":"#);
+    value(out, record.remaining, number);
+    out.extend(br#","retry_after_ms":"#);
+    value(out, record.retry_after, millis);
+    out.extend(br#","decided_by":"#);
+    let by = record.decided_by.map(|by| by.as_str().as_bytes());
+    text(out, by);
+}
+
+fn text(out: &mut Vec<u8>, text: Option<&[u8]>) {
+    value(out, text, |out, text| {
         out.push(b'"');
-        json(out, charge.key);
+        json(out, text);
         out.push(b'"');
     });
-    name(out, "costs");
-    object(out, record.charges, |out, charge| number(out, charge.cost));
-    integer(out, "remaining", record.remaining);
-    time(out, "retry_after_ms", record.retry_after);
-    let by = record.decided_by.map(|by| by.as_str().as_bytes());
-    text(out, "decided_by", by);
-    text(out, "upstream", record.upstream.map(str::as_bytes));
-    time(out, "upstream_ms", record.upstream_time);
-    integer(out, "bytes_in", Some(record.bytes_in));
-    integer(out, "bytes_out", Some(record.bytes_out));
-    address(out, "peer", record.peer);
-    name(out, "proto");
-    quoted(out, format_args!("{:?}", record.proto));
-    text(out, "user_agent", record.user_agent);
 }
 
-fn name(out: &mut Vec<u8>, name: &str) {
-    out.extend(b",\"");
-    out.extend(name.as_bytes());
-    out.extend(b"\":");
+fn address(out: &mut Vec<u8>, address: Option<IpAddr>) {
+    value(out, address, |out, address| {
+        out.push(b'"');
+        escape::address(out, address);
+        out.push(b'"');
+    });
 }
 
-fn text(out: &mut Vec<u8>, field: &str, value: Option<&[u8]>) {
-    name(out, field);
+fn value<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
     match value {
         None => out.extend(b"null"),
-        Some(value) => {
-            out.push(b'"');
-            json(out, value);
-            out.push(b'"');
-        }
+        Some(value) => write(out, value),
     }
-}
-
-fn integer(out: &mut Vec<u8>, field: &str, value: Option<u64>) {
-    name(out, field);
-    match value {
-        None => out.extend(b"null"),
-        Some(value) => number(out, value),
-    }
-}
-
-fn time(out: &mut Vec<u8>, field: &str, value: Option<std::time::Duration>) {
-    name(out, field);
-    match value {
-        None => out.extend(b"null"),
-        Some(value) => millis(out, value),
-    }
-}
-
-fn address(out: &mut Vec<u8>, field: &str, value: Option<IpAddr>) {
-    name(out, field);
-    match value {
-        None => out.extend(b"null"),
-        Some(value) => quoted(out, value),
-    }
-}
-
-/// For values whose text needs no escaping.
-fn quoted(out: &mut Vec<u8>, value: impl Display) {
-    // Writing to a vector does not fail.
-    let _ = write!(out, "\"{value}\"");
 }
 
 fn object(

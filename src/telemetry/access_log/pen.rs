@@ -48,11 +48,12 @@ impl Pen {
         self.buffer.is_empty() && !self.flood.is_pending()
     }
 
-    /// Writes a request's line, or counts it where the flood rule says so.
-    pub(super) fn record(&mut self, record: &AccessRecord<'_>, now: Instant) {
+    /// Writes a request's line, or counts it where the flood rule says so, which is when the time is asked for.
+    pub(super) fn record(&mut self, record: &AccessRecord<'_>, now: impl FnOnce() -> Instant) {
         if !record.reason.refuses() {
             return self.write(record);
         }
+        let now = now();
         self.turn(now);
         match self.flood.refused(record.client, now) {
             Pass::Write => self.write(record),

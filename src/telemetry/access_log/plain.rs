@@ -1,6 +1,6 @@
 //! A request as a line of text: short for a person at a terminal, or as Apache's combined log for older tools.
 
-use super::escape::{apache, millis, number, terminal};
+use super::escape::{address, apache, millis, number, protocol, terminal};
 use super::record::{AccessRecord, Reason};
 use super::stamp::Stamp;
 use std::io::Write;
@@ -29,8 +29,7 @@ pub(super) fn short(
 
 fn client(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     match record.client {
-        // Writing to a vector does not fail.
-        Some(client) => drop(write!(out, "{client}")),
+        Some(client) => address(out, client),
         None => out.push(b'-'),
     }
 }
@@ -87,8 +86,9 @@ pub(super) fn combined(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessReco
     apache(out, record.method.as_bytes());
     out.push(b' ');
     apache(out, record.path);
-    // Writing to a vector does not fail.
-    let _ = write!(out, " {:?}\" ", record.proto);
+    out.push(b' ');
+    out.extend(protocol(record.proto).as_bytes());
+    out.extend(b"\" ");
     number(out, u64::from(record.status));
     out.push(b' ');
     number(out, record.bytes_out);

@@ -246,7 +246,7 @@ fn what_the_flood_rule_holds_back_is_written_at_the_end() {
         let now = Instant::now();
         for _ in 0..200 {
             let desk = writer.0.as_ref().unwrap();
-            desk.pen.borrow_mut().record(&refused(1), now);
+            desk.pen.borrow_mut().record(&refused(1), || now);
         }
         drop(writer);
         assert_eq!(log.shutdown(MOMENT), 0);

@@ -21,9 +21,11 @@ struct Worker {
     shard: Arc<Shard>,
     routes: RefCell<HashMap<Box<str>, RouteMetrics>>,
     limits: RefCell<HashMap<Box<str>, Arc<LimitCells>>>,
-    decisions: RefCell<HashMap<(Box<str>, Box<str>), LimitMetrics>>,
+    decisions: RefCell<HashMap<LimitOnRoute, LimitMetrics>>,
     upstreams: RefCell<HashMap<Box<str>, UpstreamMetrics>>,
 }
+
+type LimitOnRoute = (Box<str>, Box<str>);
 
 impl WorkerMetrics {
     pub(super) fn new(shard: Arc<Shard>) -> Self {
@@ -71,10 +73,8 @@ impl WorkerMetrics {
     pub fn upstream(&self, name: &str) -> UpstreamMetrics {
         let shard = &self.0.shard;
         resolve(&mut self.0.upstreams.borrow_mut(), name, || {
-            UpstreamMetrics(Rc::new(register(
-                &shard.upstreams,
-                UpstreamCells::new(name),
-            )))
+            let cells = register(&shard.upstreams, UpstreamCells::new(name));
+            UpstreamMetrics(Rc::new(OneUpstream { cells }))
         })
     }
 
@@ -193,22 +193,27 @@ impl Drop for Held {
 
 /// Counts what one upstream does.
 #[derive(Debug, Clone)]
-pub struct UpstreamMetrics(Rc<Arc<UpstreamCells>>);
+pub struct UpstreamMetrics(Rc<OneUpstream>);
+
+#[derive(Debug)]
+struct OneUpstream {
+    cells: Arc<UpstreamCells>,
+}
 
 impl UpstreamMetrics {
     /// A connection to one of its servers was opened.
     pub fn opened(&self) {
-        self.0.opened.add(1);
+        self.0.cells.opened.add(1);
     }
 
     /// The head of an answer came, this long after the request was forwarded.
     pub fn answered(&self, status: u16, time: Duration) {
-        self.0.answers[class_position(status)].observe(time);
+        self.0.cells.answers[class_position(status)].observe(time);
     }
 
     /// A request could not be answered.
     pub fn failed(&self, reason: Failure) {
-        self.0.failures(reason).add(1);
+        self.0.cells.failures(reason).add(1);
     }
 }
 

@@ -176,7 +176,7 @@ async fn a_server_without_memory_is_away_until_it_has_some() {
     let Err(StoreError::Answer { reason, .. }) = answer else {
         panic!("{answer:?}");
     };
-    assert!(reason.starts_with("OOM"), "{reason}");
+    assert!(reason.contains("OOM"), "{reason}");
     // A ping would answer; a decision would not.
     tokio::time::sleep(Duration::from_millis(400)).await;
     down_at_once(&store, &limit).await;
@@ -223,7 +223,7 @@ async fn a_slow_server_is_never_waited_for_longer_than_the_deadline() {
     while begun.elapsed() < Duration::from_millis(800) {
         // Stalls of a third of the deadline and more, again and again.
         server.stop();
-        let (_, ()) = tokio::join!(flood(&store, &limit, 3000), async {
+        let (_, ()) = tokio::join!(flood(&store, &limit, 300), async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             server.go_on();
         });

@@ -1,0 +1,275 @@
+//! The command line: what it takes, what it says where, and with which code it ends.
+
+use crate::support::{File, Gateway, PATIENCE, Upstream, get, tollgate};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+const NONE: [&str; 0] = [];
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+async fn check(text: &str) -> crate::support::Finished {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    tollgate(folder.path(), &["check"]).await
+}
+
+#[tokio::test]
+async fn a_good_file_is_good() {
+    let upstream = Upstream::echo().await;
+    let done = check(&File::to(&upstream, &[]).text()).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[tokio::test]
+async fn every_mistake_is_shown_in_one_run() {
+    let upstream = Upstream::echo().await;
+    let text = File::to(&upstream, &["calls", "cals"])
+        .limit("calls", "by = \"header:x-user\"\nrate = \"10\"\nbrust = 3")
+        .with("[routes.lost]\npath = \"/lost\"\nupstream = \"nowhere\"")
+        .text();
+    let done = check(&text).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for said in [
+        "cals",
+        "brust",
+        "burst",
+        "rate = \"10\"",
+        "missing",
+        "nowhere",
+        "gateway.toml:",
+        "^",
+    ] {
+        assert!(
+            done.stderr.contains(said) || done.stdout.contains(said),
+            "{said} is not said:\n{}\n{}",
+            done.stdout,
+            done.stderr
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_bad_file_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("gateway.toml"),
+        "[routes.a]\nupstream = \"nowhere\"\n",
+    )
+    .unwrap();
+    let done = tollgate(folder.path(), &["run"]).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr.contains("nowhere") && done.stderr.contains("gateway.toml:"),
+        "{done:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_is_a_bad_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["run", "--config", "absent.toml"][..],
+        &["check", "absent.toml"],
+    ] {
+        let done = tollgate(folder.path(), arguments).await;
+        assert_eq!(done.code, Some(1), "{arguments:?}: {done:?}");
+        assert!(done.stderr.contains("absent.toml"), "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_usage_is_two() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["dance"][..],
+        &["run", "--bananas"],
+        &["check", "a.toml", "b.toml"],
+        &["run", "--limit", "10/s"],
+        &["run", "--to", "127.0.0.1:1", "--limit", "10 bananas"],
+        &["run", "--to", "127.0.0.1:1", "--config", "gateway.toml"],
+    ] {
+        let done = tollgate(folder.path(), arguments).await;
+        assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
+        assert!(
+            !done.stderr.is_empty() && done.stdout.is_empty(),
+            "{done:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn help_and_version_are_results() {
+    let folder = tempfile::tempdir().unwrap();
+    for argument in ["--help", "--version"] {
+        let done = tollgate(folder.path(), &[argument]).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(done.stdout.to_lowercase().contains("tollgate"), "{done:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let upstream = Upstream::echo().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = File::to(&upstream, &[]).server(&format!("listen = [\"{address}\"]"));
+    std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+    let done = tollgate(folder.path(), &["run"]).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains(&address), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_bare_command_runs_the_file_in_its_folder() {
+    let upstream = Upstream::echo().await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("gateway.toml"),
+        File::to(&upstream, &[]).text(),
+    )
+    .unwrap();
+    let gateway = Gateway::launch(folder, &[]).await;
+    gateway.get("/").await.expect(200);
+}
+
+#[tokio::test]
+async fn without_a_file_it_says_what_it_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = tollgate(folder.path(), &NONE).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr.contains("gateway.toml") && done.stderr.contains("--to"),
+        "{done:?}"
+    );
+}
+
+#[tokio::test]
+async fn two_words_are_enough_without_a_file() {
+    let upstream = Upstream::echo().await;
+    let to = format!("127.0.0.1:{}", upstream.port());
+    let arguments = [
+        "run",
+        "--to",
+        &to,
+        "--limit",
+        "3/h",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let gateway = Gateway::launch(tempfile::tempdir().unwrap(), &arguments).await;
+    let mut client = gateway.connect().await;
+    for status in [200, 200, 200, 429] {
+        client.ask(get("/")).await.expect(status);
+    }
+    let left: Vec<_> = std::fs::read_dir(gateway.folder()).unwrap().collect();
+    assert!(left.is_empty(), "it writes no file: {left:?}");
+}
+
+#[tokio::test]
+async fn two_gateways_without_a_file_share_a_redis() {
+    let (upstream, redis) = (Upstream::echo().await, crate::support::Redis::start().await);
+    let to = format!("127.0.0.1:{}", upstream.port());
+    let url = redis.url();
+    let arguments = [
+        "run",
+        "--to",
+        &to,
+        "--limit",
+        "3/h",
+        "--listen",
+        "127.0.0.1:0",
+        "--redis",
+        &url,
+    ];
+    let one = Gateway::launch(tempfile::tempdir().unwrap(), &arguments).await;
+    let two = Gateway::launch(tempfile::tempdir().unwrap(), &arguments).await;
+    for (gateway, status) in [(&one, 200), (&two, 200), (&one, 200), (&two, 429)] {
+        gateway.get("/").await.expect(status);
+    }
+}
+
+#[tokio::test]
+async fn the_file_of_the_repository_admits_and_then_refuses() {
+    let text = std::fs::read_to_string(repository().join("gateway.toml")).unwrap();
+    // On free ports, so that it runs beside others; nothing else is changed.
+    let free = text
+        .replace("\":8080\"", "\"127.0.0.1:0\"")
+        .replace("\"127.0.0.1:9090\"", "\"127.0.0.1:0\"");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, free).unwrap();
+    let mut gateway = Gateway::run(folder, &path).await;
+    let mut statuses = Vec::new();
+    for _ in 0..15 {
+        statuses.push(gateway.get("/").await.status);
+    }
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(
+        statuses[0] == 200 && (1..=14).contains(&refused),
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 429)),
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.is_sorted(),
+        "first the admitted, then the refused: {statuses:?}"
+    );
+    let said = gateway.said.text();
+    for word in ["curl", "limit", "demo"] {
+        assert!(said.contains(word), "{word} is not said:\n{said}");
+    }
+    gateway.signal("TERM");
+    assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+}
+
+fn files_in(folder: &str, extension: &str) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(repository().join(folder)) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|own| own == extension))
+        .collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn every_file_that_we_ship_is_good() {
+    let mut files = files_in("deploy", "toml");
+    assert!(!files.is_empty());
+    files.push(repository().join("gateway.toml"));
+    for file in files {
+        let done = tollgate(repository(), &["check".as_ref(), file.as_os_str()]).await;
+        assert_eq!(done.code, Some(0), "{}: {done:?}", file.display());
+    }
+}
+
+/// The TOML blocks of a page that are whole files: they say where to send traffic.
+fn whole_files(page: &str) -> Vec<String> {
+    page.split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("\n```"))
+        .map(|(block, _)| block.to_owned())
+        .filter(|block| block.contains("[routes.") && block.contains("[upstreams."))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_file_that_we_print_is_good() {
+    let mut pages = files_in("docs", "md");
+    pages.extend(files_in("deploy", "md"));
+    pages.push(repository().join("README.md"));
+    for page in pages {
+        for block in whole_files(&std::fs::read_to_string(&page).unwrap()) {
+            let done = check(&block).await;
+            assert_eq!(done.code, Some(0), "{}:\n{block}\n{done:?}", page.display());
+        }
+    }
+}

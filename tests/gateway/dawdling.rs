@@ -1,0 +1,128 @@
+//! Peers that take their time: nobody may hold a connection by saying nothing, half of it, or by not listening.
+
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get};
+use std::time::{Duration, Instant};
+
+/// Short enough to be seen in a test.
+const HURRY: &str = "first_byte = \"500ms\"\nidle = \"1s\"";
+
+async fn hurried() -> (Upstream, Gateway) {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    (upstream, gateway)
+}
+
+/// How long an opened connection lived after `bytes` were sent on it.
+async fn life_after(gateway: &Gateway, bytes: &str) -> Duration {
+    let start = Instant::now();
+    let mut client: Wire = gateway.connect().await;
+    client.send(bytes).await;
+    assert_ne!(
+        client.ended(PATIENCE).await,
+        End::Open,
+        "{bytes:?} keeps its connection for ever"
+    );
+    start.elapsed()
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed() {
+    let (_upstream, gateway) = hurried().await;
+    let life = life_after(&gateway, "").await;
+    assert!(
+        life >= Duration::from_millis(400) && life < Duration::from_secs(3),
+        "{life:?}"
+    );
+}
+
+#[tokio::test]
+async fn half_an_http2_greeting_is_closed() {
+    let (_upstream, gateway) = hurried().await;
+    for half in ["P", "PRI * HTTP/2.0\r\n\r\nSM"] {
+        let life = life_after(&gateway, half).await;
+        assert!(life < Duration::from_secs(3), "{half:?}: {life:?}");
+    }
+}
+
+#[tokio::test]
+async fn half_a_head_is_closed() {
+    let (_upstream, gateway) = hurried().await;
+    for half in ["G", "GET / HTTP/1.1\r\nHost: a.test\r\n"] {
+        let life = life_after(&gateway, half).await;
+        assert!(life < Duration::from_secs(4), "{half:?}: {life:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_is_closed() {
+    let (upstream, gateway) = hurried().await;
+    let mut client = gateway.connect().await;
+    client
+        .send("GET / HTTP/1.1\r\nHost: a.test\r\nX-Slow: ")
+        .await;
+    let mut beat = tokio::time::interval(Duration::from_millis(100));
+    let mut letters = 0;
+    while client.try_send("x").await.is_ok() {
+        letters += 1;
+        assert!(
+            letters < 60,
+            "a letter each 100 ms keeps the connection for ever"
+        );
+        beat.tick().await;
+    }
+    assert_eq!(upstream.seen(), 0);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let (_upstream, gateway) = hurried().await;
+    let mut client = gateway.connect().await;
+    client.ask(get("/")).await.expect(200);
+    let start = Instant::now();
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
+    let life = start.elapsed();
+    assert!(
+        life >= Duration::from_millis(800) && life < Duration::from_secs(4),
+        "{life:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_http2_connection_that_says_nothing_more_is_closed() {
+    let (_upstream, gateway) = hurried().await;
+    let client = gateway.h2().await;
+    client.get("/").await.expect(200);
+    eventually(PATIENCE, "the idle HTTP/2 connection ends", async || {
+        client.closed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_not_served_for_ever() {
+    let (telling, told) = tokio::sync::oneshot::channel();
+    let telling = std::sync::Mutex::new(Some(telling));
+    let upstream = Upstream::playing(move |mut connection| {
+        let telling = telling.lock().unwrap().take();
+        async move {
+            connection.request().await.unwrap();
+            connection
+                .wire
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+                .await;
+            let piece = vec![b'x'; 64 * 1024];
+            while connection.wire.try_send(&piece).await.is_ok() {}
+            telling.expect("one connection").send(()).unwrap();
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let client = gateway.connect().await;
+    client.shrink_receive_buffer();
+    let mut client = client;
+    client.send(get("/")).await;
+    tokio::time::timeout(PATIENCE, told)
+        .await
+        .expect("the upstream is let go")
+        .unwrap();
+}

@@ -1,0 +1,367 @@
+//! Leaky buckets: requests are held, in order and evenly, within their bounds, and let go when nobody waits any more.
+
+use super::place::{Place, on_both_stores};
+use crate::support::{
+    Answer, End, File, Gateway, PATIENCE, Upstream, eventually, get, h2, request,
+};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+on_both_stores! {
+    a_held_request_says_how_long_it_was_held
+    requests_leave_evenly_and_in_their_order
+    nothing_is_lost_up_to_the_queue
+    a_full_queue_refuses_with_an_honest_wait
+    a_wait_beyond_the_longest_allowed_is_refused
+    a_client_that_leaves_frees_its_place
+    a_burst_goes_at_once
+    a_meter_refuses_and_never_holds
+}
+
+fn smooth(upstream: &Upstream, lines: &str) -> File {
+    let lines = format!("by = \"everyone\"\nalgorithm = \"leaky-bucket\"\n{lines}");
+    File::to(upstream, &["smooth"]).limit("smooth", &lines)
+}
+
+/// The wait that `Server-Timing` tells, in milliseconds.
+fn held(answer: &Answer) -> Option<f64> {
+    let timing = answer.fields.get("server-timing")?;
+    let dur = timing
+        .strip_prefix("limit;desc=\"smooth\";dur=")
+        .unwrap_or_else(|| panic!("server-timing: {timing}"));
+    Some(
+        dur.parse()
+            .unwrap_or_else(|_| panic!("server-timing: {timing}")),
+    )
+}
+
+async fn a_held_request_says_how_long_it_was_held(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place.gateway(smooth(&upstream, "rate = \"4/s\"")).await;
+    let first = gateway.get("/").await.expect(200);
+    assert_eq!(held(&first), None, "it was not held");
+    let start = Instant::now();
+    let second = gateway.get("/").await.expect(200);
+    let took = start.elapsed().as_secs_f64() * 1000.0;
+    let said = held(&second).expect("it was held");
+    assert!(
+        said > 100.0 && said <= 250.0 && took >= said - 1.0,
+        "{said} ms said, {took} ms passed"
+    );
+    let line = gateway.line_of(&second).await;
+    assert_eq!(line["reason"], "limit_delayed");
+    assert!(
+        (line["delay_ms"].as_f64().unwrap() - said).abs() < 2.0,
+        "{line}"
+    );
+}
+
+/// Sends `count` requests as streams of one connection, one behind the other, and returns their statuses in that order.
+async fn in_order(gateway: &Gateway, count: usize) -> Vec<Answer> {
+    let client = gateway.h2().await;
+    let mut asking = JoinSet::new();
+    for n in 0..count {
+        let client = client.clone();
+        asking.spawn(async move { (n, client.ask(h2::get(&format!("/{n}"))).await) });
+    }
+    let mut answers = asking.join_all().await;
+    answers.sort_by_key(|(n, _)| *n);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn requests_leave_evenly_and_in_their_order(place: Place) {
+    const COUNT: usize = 50;
+    let upstream = Upstream::echo().await;
+    // One worker: streams of one connection then arrive at the store in the order in which they were opened.
+    let gateway = place
+        .gateway(smooth(&upstream, "rate = \"50/s\"\nqueue = 100").server("workers = 1"))
+        .await;
+    for answer in in_order(&gateway, COUNT).await {
+        answer.expect(200);
+    }
+    let seen = upstream.requests();
+    let order: Vec<&str> = seen.iter().map(|seen| &seen.head.target()[1..]).collect();
+    let expected: Vec<String> = (0..COUNT).map(|n| n.to_string()).collect();
+    assert_eq!(order, expected);
+    let at = |n: usize| seen[n].at.duration_since(seen[0].at).as_secs_f64() * 1000.0;
+    // No request ahead of its time, measured from the first; and none far behind it.
+    let offsets: Vec<f64> = (0..COUNT).map(|n| at(n) - 20.0 * n as f64).collect();
+    let earliest = offsets.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut lateness = offsets.clone();
+    lateness.sort_by(f64::total_cmp);
+    let median = lateness[COUNT / 2];
+    assert!(earliest > -5.0, "{earliest} ms early: {offsets:?}");
+    assert!(
+        median.abs() < 8.0,
+        "half of them more than {median} ms late: {offsets:?}"
+    );
+    let mut gaps: Vec<f64> = (1..COUNT).map(|n| at(n) - at(n - 1)).collect();
+    gaps.sort_by(f64::total_cmp);
+    let (low, high) = (gaps[COUNT / 10], gaps[COUNT * 9 / 10]);
+    assert!(
+        low > 15.0 && high < 25.0,
+        "gaps of {low} to {high} ms: {gaps:?}"
+    );
+}
+
+async fn nothing_is_lost_up_to_the_queue(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(&upstream, "rate = \"100/s\"\nqueue = 60").server("workers = 2"))
+        .await;
+    let mut asking = JoinSet::new();
+    for _ in 0..80 {
+        let mut client = gateway.connect().await;
+        asking.spawn(async move { client.ask(get("/")).await.status });
+    }
+    let statuses = asking.join_all().await;
+    let admitted = statuses.iter().filter(|status| **status == 200).count();
+    assert!(
+        statuses.iter().all(|status| matches!(status, 200 | 429)),
+        "{statuses:?}"
+    );
+    // One goes at once, 60 wait; what leaks while 80 connections ask comes on top.
+    assert!((61..=75).contains(&admitted), "{admitted}");
+    assert_eq!(upstream.seen(), admitted);
+}
+
+async fn a_full_queue_refuses_with_an_honest_wait(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(
+            &upstream,
+            "rate = \"2/s\"\nqueue = 2\nmax_wait = \"10s\"",
+        ))
+        .await;
+    let answers = in_order(&gateway, 4).await;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    let refused = &answers[3];
+    let wait = refused.number("retry-after-ms");
+    assert!((200..=500).contains(&wait), "{wait}");
+    assert_eq!(refused.number("retry-after"), 1);
+    assert_eq!(
+        refused.json()["violated-policies"],
+        serde_json::json!(["smooth"])
+    );
+    assert!(answers[2].fields.has("server-timing") && !refused.fields.has("server-timing"));
+}
+
+async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(
+            &upstream,
+            "rate = \"5/s\"\nqueue = 100\nmax_wait = \"500ms\"",
+        ))
+        .await;
+    // Waits of 0, 200 and 400 ms are allowed; one of 600 ms is not.
+    let client = gateway.h2().await;
+    let mut asking = JoinSet::new();
+    for _ in 0..3 {
+        let client = client.clone();
+        asking.spawn(async move { client.get("/").await.expect(200) });
+    }
+    upstream.sees(1).await;
+    let refused = client.get("/").await.expect(429);
+    let wait = refused.number("retry-after-ms");
+    assert!(wait <= 100, "a place is free again in {wait} ms");
+    tokio::time::sleep(Duration::from_millis(wait)).await;
+    let again = client.get("/").await.expect(200);
+    assert!(held(&again).expect("it was held") <= 500.0);
+    asking.join_all().await;
+}
+
+async fn a_client_that_leaves_frees_its_place(place: Place) {
+    for behind in ["", "G"] {
+        let upstream = Upstream::echo().await;
+        let gateway = place
+            .gateway(smooth(
+                &upstream,
+                &format!("rate = \"1/2s\"\nqueue = 1\n# {behind}"),
+            ))
+            .await;
+        let start = Instant::now();
+        let fresh = gateway.get("/a").await;
+        if fresh.status == 429 {
+            // The place is shared with the round before: wait for its end.
+            tokio::time::sleep(Duration::from_millis(fresh.number("retry-after-ms"))).await;
+        }
+        let mut leaving = gateway.connect().await;
+        leaving.send(get("/leaves") + behind).await;
+        // It holds the only place: another one is refused.
+        eventually(PATIENCE, "the place is taken", async || {
+            gateway.get("/probe").await.status == 429
+        })
+        .await;
+        drop(leaving);
+        let left = Instant::now();
+        let mut staying = gateway.connect().await;
+        let answer = loop {
+            let answer = staying.ask(get("/stays")).await;
+            if answer.status != 429 {
+                break answer.expect(200);
+            }
+            assert!(
+                left.elapsed() < Duration::from_secs(1),
+                "the place of a gone client is kept ({behind:?}, {:?})",
+                start.elapsed()
+            );
+        };
+        assert!(held(&answer).is_some(), "it took the free place");
+        assert_eq!(
+            gateway.line_where("path", "/leaves").await["reason"],
+            "client_gone"
+        );
+        assert!(
+            upstream
+                .requests()
+                .iter()
+                .all(|seen| seen.head.target() != "/leaves")
+        );
+    }
+}
+
+async fn a_burst_goes_at_once(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(&upstream, "rate = \"2/s\"\nburst = 3"))
+        .await;
+    let answers = in_order(&gateway, 4).await;
+    let waits: Vec<Option<f64>> = answers.iter().map(held).collect();
+    assert_eq!(waits[..3], [None, None, None]);
+    assert!(
+        waits[3].is_some_and(|wait| wait > 300.0 && wait <= 500.0),
+        "{waits:?}"
+    );
+}
+
+async fn a_meter_refuses_and_never_holds(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(
+            &upstream,
+            "rate = \"2/s\"\nburst = 2\nover = \"refuse\"",
+        ))
+        .await;
+    let answers = in_order(&gateway, 3).await;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [200, 200, 429]);
+    assert!(answers[2].number("retry-after-ms") <= 500);
+    assert!(answers.iter().all(|answer| held(answer).is_none()));
+}
+
+#[tokio::test]
+async fn the_body_of_a_held_request_is_not_asked_for() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&smooth(&upstream, "rate = \"2/s\"")).await;
+    gateway.get("/").await.expect(200);
+    let start = Instant::now();
+    let mut client = gateway.connect().await;
+    client
+        .send(request(
+            "POST",
+            "/",
+            &[("Expect", "100-continue"), ("Content-Length", "4")],
+        ))
+        .await;
+    assert_eq!(client.head().await.status(), 100);
+    let asked = start.elapsed();
+    let answer = client.ask("body").await.expect(200);
+    let wait = Duration::from_secs_f64(held(&answer).expect("it was held") / 1000.0);
+    assert!(
+        asked + Duration::from_millis(2) >= wait,
+        "asked for after {asked:?} of {wait:?}"
+    );
+    assert_eq!(answer.echoed().body, "body");
+}
+
+#[tokio::test]
+async fn the_time_limit_of_a_route_does_not_run_while_a_request_is_held() {
+    let upstream = Upstream::echo().await;
+    let file = File::default()
+        .limit(
+            "smooth",
+            "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"2/s\"",
+        )
+        .upstream("main", &[&upstream])
+        .route("all", "/{*rest}", "main", &["smooth"])
+        .with("timeout = \"300ms\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    assert!(held(&gateway.get("/").await.expect(200)).expect("it was held") > 300.0);
+}
+
+#[tokio::test]
+async fn a_gateway_that_holds_enough_refuses_with_503() {
+    let upstream = Upstream::echo().await;
+    for cap in ["max_held = 2", "max_held_per_client = 2"] {
+        let file = smooth(&upstream, "rate = \"1/s\"\nqueue = 100\nmax_wait = \"30s\"").server(cap);
+        let gateway = Gateway::start(&file).await;
+        // Whoever is not answered at once is held.
+        let client = gateway.h2().await;
+        let mut asking = JoinSet::new();
+        for _ in 0..4 {
+            let client = client.clone();
+            asking.spawn(async move { client.get("/").await });
+        }
+        let first = asking.join_next().await.unwrap().unwrap();
+        let second = asking.join_next().await.unwrap().unwrap();
+        let (passed, refused) = if first.status == 200 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        assert_eq!((passed.status, refused.status), (200, 503), "{cap}");
+        assert!(refused.number("retry-after") >= 1);
+        assert_eq!(refused.field("content-type"), "application/problem+json");
+        let mut rest = asking.join_all().await;
+        let (third, fourth) = (rest.pop().unwrap(), rest.pop().unwrap());
+        assert_eq!((third.status, fourth.status), (200, 200), "{cap}");
+        // The refused one gave its place in the queue back: nobody waits behind a ghost.
+        let longest = [third, fourth].iter().filter_map(held).fold(0.0, f64::max);
+        assert!(longest < 2_100.0, "{cap}: {longest}");
+    }
+}
+
+#[tokio::test]
+async fn a_gone_client_of_http2_frees_its_place_and_keeps_its_connection() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&smooth(&upstream, "rate = \"1/3s\"\nqueue = 1")).await;
+    gateway.get("/").await.expect(200);
+    let client = gateway.h2().await;
+    let leaving = client.clone();
+    let asking = tokio::spawn(async move { leaving.get("/leaves").await });
+    eventually(PATIENCE, "the place is taken", async || {
+        gateway.get("/probe").await.status == 429
+    })
+    .await;
+    asking.abort();
+    let left = Instant::now();
+    let mut taking = gateway.connect().await;
+    loop {
+        taking.send(get("/stays")).await;
+        // A refusal comes at once; a held request is silent.
+        match tokio::time::timeout(Duration::from_millis(200), taking.answer()).await {
+            Ok(answer) => assert_eq!(answer.status, 429),
+            Err(_) => break,
+        }
+        assert!(
+            left.elapsed() < Duration::from_secs(1),
+            "the place of a gone stream is kept"
+        );
+    }
+    assert!(!client.closed());
+}
+
+#[tokio::test]
+async fn a_held_client_that_only_finishes_sending_counts_as_gone() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&smooth(&upstream, "rate = \"1/3s\"\nqueue = 1")).await;
+    gateway.get("/").await.expect(200);
+    let mut client = gateway.connect().await;
+    client.send(get("/leaves")).await;
+    client.finish_sending().await;
+    assert_ne!(client.ended(Duration::from_secs(2)).await, End::Open);
+    assert_eq!(upstream.seen(), 1);
+}

@@ -1,0 +1,418 @@
+//! Redis absent, killed, frozen, emptied: what each choice of `on_down` promises, how fast, and the way back.
+
+use crate::support::load::{Load, Shot, statuses, within};
+use crate::support::{File, Gateway, Redis, Upstream, eventually, long};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What a decision may take.
+const TIMEOUT: Duration = Duration::from_millis(50);
+/// What a busy machine may add before a request counts as slow.
+const MARGIN: Duration = Duration::from_millis(200);
+/// How soon limits must be shared again.
+const BACK: Duration = Duration::from_secs(2);
+
+const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
+
+fn counted(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
+    let store = format!(
+        "timeout = \"{}ms\"\non_down = \"{on_down}\"",
+        TIMEOUT.as_millis()
+    );
+    File::to(upstream, &["calls"])
+        .limit("calls", limit)
+        .redis(redis, &store)
+}
+
+/// Decisions are made by Redis again.
+async fn assert_shared_again(gateway: &Gateway, redis: &Redis) {
+    let start = Instant::now();
+    eventually(BACK, "limits are shared again", async || {
+        gateway.get("/").await;
+        redis.script_calls().await > 0
+    })
+    .await;
+    assert!(start.elapsed() < BACK, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn without_redis_at_the_start_an_open_gateway_lets_pass() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::absent());
+    let gateway = Gateway::start(&counted(
+        &upstream,
+        &redis,
+        "open",
+        "by = \"everyone\"\nrate = \"1/h\"",
+    ))
+    .await;
+    for _ in 0..5 {
+        gateway.get("/").await.expect(200);
+    }
+    redis.come().await;
+    assert_shared_again(&gateway, &redis).await;
+    gateway.get("/").await.expect(429);
+}
+
+#[tokio::test]
+async fn without_redis_at_the_start_a_closed_gateway_refuses() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::absent());
+    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", PLENTY)).await;
+    let answer = gateway.get("/").await.expect(503);
+    assert!(answer.number("retry-after") >= 1);
+    assert_eq!(answer.field("content-type"), "application/problem+json");
+    assert_eq!(gateway.line_of(&answer).await["reason"], "store_down");
+    assert_eq!(upstream.seen(), 0);
+    redis.come().await;
+    eventually(BACK, "it admits again", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
+    assert_shared_again(&gateway, &redis).await;
+}
+
+#[tokio::test]
+async fn without_redis_at_the_start_a_local_gateway_counts_itself() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::absent());
+    let gateway = Gateway::start(&counted(
+        &upstream,
+        &redis,
+        "local",
+        "by = \"ip\"\nrate = \"2/h\"",
+    ))
+    .await;
+    for status in [200, 200, 429] {
+        gateway.get("/").await.expect(status);
+    }
+    redis.come().await;
+    // Redis knows nothing of what was counted meanwhile.
+    eventually(BACK, "Redis counts", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
+    assert_shared_again(&gateway, &redis).await;
+}
+
+/// What clients saw before, during and after an outage.
+struct Outage {
+    during: Vec<Shot>,
+    all: Vec<Shot>,
+}
+
+/// Takes Redis away under load and gives it back.
+async fn outage(
+    on_down: &str,
+    limit: &str,
+    take: impl AsyncFn(&mut Redis),
+    give: impl AsyncFn(&mut Redis),
+) -> Outage {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let gateway =
+        Gateway::start(&counted(&upstream, &redis, on_down, limit).server("workers = 2")).await;
+    gateway.get("/").await.expect(200);
+    let load = Load::on(&[&gateway], 8, Duration::from_millis(2)).await;
+    load.run(Duration::from_millis(400)).await;
+    let gone = Instant::now();
+    take(&mut redis).await;
+    load.run(Duration::from_millis(1200)).await;
+    let back = Instant::now();
+    give(&mut redis).await;
+    let calls = redis.script_calls().await;
+    eventually(BACK, "limits are shared again", async || {
+        redis.script_calls().await > calls
+    })
+    .await;
+    let all = load.stop().await;
+    // The first moments, in which the loss is noticed, stand in `all` only.
+    let noticed = gone + Duration::from_millis(300);
+    let during = all
+        .iter()
+        .filter(|shot| shot.at > noticed && shot.at < back)
+        .copied()
+        .collect();
+    Outage { during, all }
+}
+
+impl Outage {
+    #[track_caller]
+    fn assert_quick(&self) {
+        let slowest = within(&self.all, 1.0);
+        assert!(slowest <= TIMEOUT + MARGIN, "a request took {slowest:?}");
+        // Once the loss is known, nobody pays for it.
+        let usual = within(&self.during, 0.5);
+        assert!(
+            usual < TIMEOUT / 2,
+            "half of the requests took more than {usual:?} during the outage"
+        );
+        assert!(
+            self.during.len() > 50,
+            "{} requests in a second",
+            self.during.len()
+        );
+    }
+}
+
+async fn kill(redis: &mut Redis) {
+    redis.kill().await;
+}
+
+async fn come(redis: &mut Redis) {
+    redis.come().await;
+}
+
+async fn freeze(redis: &mut Redis) {
+    redis.freeze();
+}
+
+async fn thaw(redis: &mut Redis) {
+    redis.thaw();
+}
+
+#[tokio::test]
+async fn a_killed_redis_goes_unnoticed_when_open() {
+    let outage = outage("open", PLENTY, kill, come).await;
+    outage.assert_quick();
+    assert_eq!(statuses(&outage.all).into_keys().collect::<Vec<_>>(), [200]);
+}
+
+#[tokio::test]
+async fn a_killed_redis_goes_unnoticed_when_local() {
+    let outage = outage("local", PLENTY, kill, come).await;
+    outage.assert_quick();
+    assert_eq!(statuses(&outage.all).into_keys().collect::<Vec<_>>(), [200]);
+}
+
+#[tokio::test]
+async fn a_killed_redis_is_503_when_closed() {
+    let outage = outage("closed", PLENTY, kill, come).await;
+    outage.assert_quick();
+    assert_eq!(
+        statuses(&outage.during).into_keys().collect::<Vec<_>>(),
+        [503]
+    );
+    assert_eq!(
+        statuses(&outage.all).into_keys().collect::<Vec<_>>(),
+        [200, 503]
+    );
+}
+
+#[tokio::test]
+async fn a_frozen_redis_goes_unnoticed_when_open() {
+    let outage = outage("open", PLENTY, freeze, thaw).await;
+    outage.assert_quick();
+    assert_eq!(statuses(&outage.all).into_keys().collect::<Vec<_>>(), [200]);
+}
+
+#[tokio::test]
+async fn a_frozen_redis_goes_unnoticed_when_local() {
+    let outage = outage("local", PLENTY, freeze, thaw).await;
+    outage.assert_quick();
+    assert_eq!(statuses(&outage.all).into_keys().collect::<Vec<_>>(), [200]);
+}
+
+#[tokio::test]
+async fn a_local_limit_still_limits_while_redis_is_away() {
+    let limit = "by = \"everyone\"\nrate = \"20/h\"";
+    let outage = outage("local", limit, kill, come).await;
+    let counts = statuses(&outage.all);
+    assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [200, 429]);
+    // Its own 20 from Redis, at most 20 here while it was away, and 20 from an empty Redis afterwards.
+    assert!(counts[&200] <= 60, "{counts:?}");
+    outage.assert_quick();
+}
+
+#[tokio::test]
+async fn forgotten_scripts_are_sent_again() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", PLENTY)).await;
+    let load = Load::on(&[&gateway], 4, Duration::from_millis(2)).await;
+    for _ in 0..5 {
+        load.run(Duration::from_millis(50)).await;
+        redis.command::<()>(&["SCRIPT", "FLUSH"]).await;
+    }
+    load.run(Duration::from_millis(50)).await;
+    let shots = load.stop().await;
+    let last = gateway.get("/").await.expect(200);
+    assert_eq!(statuses(&shots), BTreeMap::from([(200, shots.len())]));
+    // None was lost and none was counted twice.
+    assert_eq!(last.remaining("calls"), 1_000_000 - shots.len() as u64 - 1);
+}
+
+#[tokio::test]
+async fn closed_connections_are_replaced() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let gateway = Gateway::start(&counted(&upstream, &redis, "open", PLENTY)).await;
+    gateway.get("/").await.expect(200);
+    redis
+        .command::<()>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+    let calls = redis.script_calls().await;
+    eventually(BACK, "limits are shared again", async || {
+        gateway.get("/").await.expect(200);
+        redis.script_calls().await > calls
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_timed_out_is_not_repeated() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let limit = "by = \"everyone\"\nrate = \"100/h\"\nalgorithm = \"fixed-window\"";
+    let gateway = Gateway::start(&counted(&upstream, &redis, "open", limit)).await;
+    for _ in 0..3 {
+        gateway.get("/").await.expect(200);
+    }
+    redis.freeze();
+    gateway.get("/").await.expect(200);
+    redis.thaw();
+    let before = redis.script_calls().await;
+    // The one that timed out counts once or not at all; those while the gateway still believes Redis away, not at all.
+    eventually(BACK, "limits are shared again", async || {
+        let answer = gateway.get("/").await.expect(200);
+        let counted = redis.script_calls().await - before;
+        counted > 0
+            && answer.fields.has("ratelimit")
+            && [96, 95].contains(&answer.remaining("calls"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_spoilt_counter_spoils_no_other() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let limit = "by = \"header:x-user\"\nmissing = \"refuse\"\nrate = \"5/h\"";
+    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", limit)).await;
+    let ask = async |user: &str| gateway.get_with("/", &[("X-User", user)]).await;
+    ask("ann").await.expect(200);
+    let key = redis.keys().await.pop().expect("a counter is a key");
+    redis.command::<()>(&["DEL", &key]).await;
+    redis.command::<()>(&["RPUSH", &key, "not", "ours"]).await;
+    let ann = ask("ann").await;
+    assert_eq!(
+        ann.status, 503,
+        "a counter that cannot be read is answered by on_down: {ann:?}"
+    );
+    for left in [4, 3] {
+        assert_eq!(ask("ben").await.expect(200).remaining("calls"), left);
+    }
+}
+
+#[tokio::test]
+async fn a_redis_with_a_password_is_used() {
+    let (upstream, redis) = (
+        Upstream::echo().await,
+        Redis::start_with_password("s3cret-word").await,
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "s3cret-word\n").unwrap();
+    let file = counted(
+        &upstream,
+        &redis,
+        "closed",
+        "by = \"everyone\"\nrate = \"1/h\"",
+    );
+    let file = file.store(&format!(
+        "password = {{ file = \"{}\" }}",
+        password.display()
+    ));
+    let mut gateway = Gateway::start(&file).await;
+    eventually(BACK, "Redis is used", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
+    gateway.get("/").await.expect(429);
+    gateway.stop().await;
+    assert!(!(gateway.access.text() + &gateway.said.text()).contains("s3cret-word"));
+}
+
+#[tokio::test]
+async fn a_redis_that_wants_another_password_is_a_lost_one_and_the_reason_is_said() {
+    let (upstream, redis) = (
+        Upstream::echo().await,
+        Redis::start_with_password("s3cret-word").await,
+    );
+    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", PLENTY)).await;
+    gateway.get("/").await.expect(503);
+    gateway
+        .said
+        .line(0, "the reason", |line| {
+            line.contains("NOAUTH") || line.to_lowercase().contains("auth")
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn counters_in_redis_expire() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let file = File::to(&upstream, &["bucket", "window", "queue"])
+        .limit("bucket", "by = \"everyone\"\nrate = \"10/min\"")
+        .limit(
+            "window",
+            "by = \"everyone\"\nrate = \"10/min\"\nalgorithm = \"fixed-window\"",
+        )
+        .limit(
+            "queue",
+            "by = \"everyone\"\nrate = \"10/min\"\nalgorithm = \"leaky-bucket\"",
+        )
+        .redis(&redis, "timeout = \"2s\"\non_down = \"closed\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let keys = redis.keys().await;
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    for key in keys {
+        let left: i64 = redis.command(&["PTTL", &key]).await;
+        assert!(left > 0 && left <= 61_000, "{key}: {left}");
+        assert!(key.starts_with("tollgate:") && key.contains('{'), "{key}");
+    }
+}
+
+/// Hammers two gateways that share one Redis; asserts the count they admit together.
+async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32) {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let limit = format!("by = \"everyone\"\nrate = \"{rate}/s\"\nburst = {burst}");
+    let file = File::to(&upstream, &["calls"])
+        .limit("calls", &limit)
+        .redis(&redis, "timeout = \"5s\"\non_down = \"closed\"")
+        .server("workers = 1");
+    let (one, two) = (Gateway::start(&file).await, Gateway::start(&file).await);
+    let load = Load::on(&[&one, &two], clients, Duration::ZERO).await;
+    load.run(time).await;
+    let shots = load.stop().await;
+    let counts = statuses(&shots);
+    let end = shots.iter().map(|shot| shot.at + shot.took).max().unwrap();
+    let outside = (end - shots[0].at).as_secs_f64();
+    let admitted = counts[&200] as f64;
+    let bound = f64::from(burst) + f64::from(rate) * outside;
+    assert_eq!(
+        counts.keys().copied().collect::<Vec<_>>(),
+        [200, 429],
+        "{counts:?}"
+    );
+    assert!(admitted <= bound, "{admitted} of at most {bound}");
+    assert!(admitted >= 0.99 * bound, "{admitted} of {bound}");
+    assert_eq!(upstream.seen(), counts[&200]);
+}
+
+#[tokio::test]
+async fn two_gateways_on_one_redis_share_one_count() {
+    assert_one_count(16, Duration::from_secs(3), 300, 100).await;
+    if long() {
+        assert_one_count(64, Duration::from_secs(10), 500, 200).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_refused_at_one_gateway_is_refused_at_the_other() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let file = counted(&upstream, &redis, "closed", "by = \"ip\"\nrate = \"3/h\"");
+    let (one, two) = (Gateway::start(&file).await, Gateway::start(&file).await);
+    for (gateway, status) in [
+        (&one, 200),
+        (&two, 200),
+        (&one, 200),
+        (&two, 429),
+        (&one, 429),
+    ] {
+        gateway.get("/").await.expect(status);
+    }
+}

@@ -1,0 +1,258 @@
+//! What is not the upstream's answer is the gateway's: no route, nobody there, too late, nonsense.
+
+use crate::support::{
+    Answer, Connection, End, Feed, File, Gateway, PATIENCE, Upstream, free_port, get, request,
+};
+use http::Request;
+use std::time::{Duration, Instant};
+
+/// The body every answer of the gateway itself has.
+#[track_caller]
+fn assert_problem(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.field("content-type"), "application/problem+json");
+    let problem = answer.json();
+    assert_eq!(problem["status"], status);
+    assert!(problem["title"].is_string(), "{problem}");
+    assert_eq!(
+        problem["request_id"],
+        answer.field("x-request-id"),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
+async fn a_path_without_a_route_is_not_found() {
+    let upstream = Upstream::echo().await;
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .route("one", "/here", "main", &[]);
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    let answer = client.ask(get("/elsewhere")).await;
+    assert_problem(&answer, 404);
+    assert_eq!(gateway.line_of(&answer).await["reason"], "no_route");
+    client.ask(get("/here")).await.expect(200);
+    assert_eq!(upstream.seen(), 1);
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_is_a_bad_gateway() {
+    let file = File::default()
+        .with(&format!(
+            "[upstreams.main]\nservers = [\"http://127.0.0.1:{}\"]",
+            free_port()
+        ))
+        .route("all", "/{*rest}", "main", &[]);
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..2 {
+        let answer = client.ask(get("/")).await;
+        assert_problem(&answer, 502);
+        assert_eq!(gateway.line_of(&answer).await["reason"], "connect_failed");
+    }
+    let answer = gateway.h2().await.get("/").await;
+    assert_problem(&answer, 502);
+}
+
+#[tokio::test]
+async fn an_answer_that_starts_too_late_is_a_gateway_timeout() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            if head.target() != "/slow" {
+                connection
+                    .wire
+                    .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .await;
+            }
+        }
+    })
+    .await;
+    let file = File::to(&upstream, &[]).with("timeout = \"300ms\"");
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    let start = Instant::now();
+    let answer = client.ask(get("/slow")).await;
+    let took = start.elapsed();
+    assert_problem(&answer, 504);
+    assert!(
+        took >= Duration::from_millis(300) && took < Duration::from_secs(2),
+        "{took:?}"
+    );
+    assert_eq!(gateway.line_of(&answer).await["reason"], "upstream_timeout");
+    // The answer that may still come must not become somebody else's.
+    assert_eq!(client.ask(get("/quick")).await.expect(200).text(), "ok");
+    assert_eq!(upstream.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_timeout_holds_until_the_head_and_not_for_the_body() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while connection.request().await.is_ok() {
+            connection
+                .wire
+                .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .await;
+            let mut beat = tokio::time::interval(Duration::from_millis(100));
+            for _ in 0..6 {
+                beat.tick().await;
+                connection.wire.send_chunk("beat").await;
+            }
+            connection.wire.send("0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).with("timeout = \"250ms\"")).await;
+    assert_eq!(gateway.get("/").await.expect(200).text(), "beat".repeat(6));
+}
+
+#[tokio::test]
+async fn an_upstream_that_talks_nonsense_is_a_bad_gateway() {
+    for nonsense in [
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        "",
+    ] {
+        let upstream = Upstream::playing(move |mut connection: Connection| async move {
+            if connection.request().await.is_ok() {
+                connection.wire.send(nonsense).await;
+            }
+        })
+        .await;
+        let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+        let answer = gateway.get("/").await;
+        assert_problem(&answer, 502);
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_stops_in_mid_body_is_given_up() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+            .await;
+        assert_ne!(
+            connection.wire.ended(PATIENCE).await,
+            End::Open,
+            "the gateway lets go of it"
+        );
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("idle = \"500ms\"")).await;
+    let mut client = gateway.connect().await;
+    let start = Instant::now();
+    client.send(get("/")).await;
+    client.head().await;
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
+    let took = start.elapsed();
+    assert!(
+        took >= Duration::from_millis(450) && took < Duration::from_secs(4),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_stops_in_mid_body_is_given_up() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("idle = \"500ms\"")).await;
+    let mut client = gateway.connect().await;
+    client
+        .send(request("POST", "/", &[("Content-Length", "10")]))
+        .await;
+    client.send("half").await;
+    upstream.sees(1).await;
+    // Whether it hears a 408 or not: it is let go, and the upstream never got a whole request.
+    assert_ne!(client.ended(Duration::from_secs(4)).await, End::Open);
+}
+
+#[tokio::test]
+async fn a_get_meets_a_stale_connection_and_is_sent_once_more() {
+    let upstream = closes_after_the_first_answer().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    assert_eq!(client.ask(get("/first")).await.expect(200).text(), "1");
+    assert_eq!(client.ask(get("/second")).await.expect(200).text(), "2");
+    let targets: Vec<String> = upstream
+        .requests()
+        .iter()
+        .map(|seen| seen.head.target().to_owned())
+        .collect();
+    assert_eq!(targets, ["/first", "/second", "/second"]);
+}
+
+#[tokio::test]
+async fn a_request_whose_body_was_started_is_not_sent_again() {
+    let upstream = closes_after_the_first_answer().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    assert_eq!(client.ask(get("/first")).await.expect(200).text(), "1");
+    client
+        .send(request("POST", "/second", &[("Content-Length", "4")]))
+        .await;
+    let answer = client.ask("body").await;
+    assert_problem(&answer, 502);
+    assert_eq!(upstream.seen(), 2);
+}
+
+#[tokio::test]
+async fn a_fresh_connection_that_closes_is_not_tried_for_ever() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        let _ = connection.request().await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    assert_problem(&gateway.get("/").await, 502);
+    assert_eq!(upstream.seen(), 1);
+}
+
+/// A first connection that answers one request and closes upon the next; further ones are well.
+async fn closes_after_the_first_answer() -> Upstream {
+    Upstream::playing(async |mut connection: Connection| {
+        let mut answered = 0;
+        while let Ok(head) = connection.request().await {
+            if connection.wire.request_body(&head).await.is_err()
+                || (connection.nth == 1 && answered == 1)
+            {
+                return;
+            }
+            let nth = connection.nth;
+            connection
+                .wire
+                .send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{nth}"))
+                .await;
+            answered += 1;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_bad_answer_leaves_an_http2_connection_usable() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            let answer = match head.target() {
+                "/short" => "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+                _ => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            };
+            connection.wire.send(answer).await;
+            if head.target() == "/short" {
+                return;
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let client = gateway.h2().await;
+    let short = Request::get("http://gateway.test/short")
+        .body(Feed::empty())
+        .unwrap();
+    client
+        .try_ask(short)
+        .await
+        .expect_err("the stream is reset");
+    assert_eq!(client.get("/").await.expect(200).text(), "ok");
+    assert!(!client.closed());
+}

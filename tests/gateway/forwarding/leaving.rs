@@ -1,0 +1,181 @@
+//! A client that leaves takes its request at the upstream with it, within a second, however it leaves.
+
+use crate::support::{
+    Connection, End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, h2, request,
+};
+use bytes::Bytes;
+use http::Request;
+use hyper::body::Frame;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// An upstream that says when the gateway has left its connection, and a gateway in front of it.
+struct Deserted {
+    upstream: Upstream,
+    gateway: Gateway,
+    left: mpsc::Receiver<Instant>,
+}
+
+impl Deserted {
+    /// After a request the upstream sends `answer`, and then nothing.
+    async fn after(answer: &'static str) -> Self {
+        let (leaving, left) = mpsc::channel(1);
+        let upstream = Upstream::playing(move |mut connection: Connection| {
+            let leaving = leaving.clone();
+            async move {
+                if connection.request().await.is_ok() {
+                    connection.wire.send(answer).await;
+                    if connection.wire.ended(PATIENCE).await != End::Open {
+                        let _ = leaving.send(Instant::now()).await;
+                    }
+                }
+            }
+        })
+        .await;
+        let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+        Self {
+            upstream,
+            gateway,
+            left,
+        }
+    }
+
+    async fn client(&self) -> Wire {
+        self.gateway.connect().await
+    }
+
+    async fn h2(&self) -> H2 {
+        self.gateway.h2().await
+    }
+
+    async fn assert_left_since(&mut self, gone: Instant) {
+        let at = timeout(PATIENCE, self.left.recv())
+            .await
+            .expect("the upstream request was never let go")
+            .unwrap();
+        let took = at.saturating_duration_since(gone);
+        assert!(
+            took < Duration::from_secs(1),
+            "the upstream request outlived its client by {took:?}"
+        );
+    }
+}
+
+const NOTHING: &str = "";
+const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+
+#[tokio::test]
+async fn by_closing() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client.send(get("/")).await;
+    deserted.upstream.sees(1).await;
+    drop(client);
+    deserted.assert_left_since(Instant::now()).await;
+    assert_eq!(
+        deserted.gateway.line_where("reason", "client_gone").await["path"],
+        "/"
+    );
+}
+
+#[tokio::test]
+async fn by_closing_with_a_byte_behind_the_request() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client.send(get("/") + "G").await;
+    deserted.upstream.sees(1).await;
+    drop(client);
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn by_closing_with_a_whole_request_behind_the_request() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client.send(get("/") + &get("/next")).await;
+    deserted.upstream.sees(1).await;
+    drop(client);
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn by_resetting() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client.send(get("/")).await;
+    deserted.upstream.sees(1).await;
+    client.reset();
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn by_resetting_with_a_byte_behind_the_request() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client.send(get("/") + "G").await;
+    deserted.upstream.sees(1).await;
+    client.reset();
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn in_the_middle_of_its_own_body() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client
+        .send(request("POST", "/", &[("Content-Length", "10")]))
+        .await;
+    client.send("half").await;
+    deserted.upstream.sees(1).await;
+    drop(client);
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn in_the_middle_of_the_answer() {
+    let mut deserted = Deserted::after(HALF).await;
+    let mut client = deserted.client().await;
+    client.send(get("/")).await;
+    client.head().await;
+    drop(client);
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn in_the_middle_of_the_answer_with_a_byte_behind_the_request() {
+    let mut deserted = Deserted::after(HALF).await;
+    let mut client = deserted.client().await;
+    client.send(get("/") + "G").await;
+    client.head().await;
+    client.reset();
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
+async fn by_cancelling_an_http2_stream() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let client = deserted.h2().await;
+    let staying = client.clone();
+    let asking = tokio::spawn(async move { client.send(h2::get("/")).await });
+    deserted.upstream.sees(1).await;
+    asking.abort();
+    deserted.assert_left_since(Instant::now()).await;
+    assert!(!staying.closed(), "only the stream was cancelled");
+}
+
+#[tokio::test]
+async fn by_cancelling_an_http2_upload() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let client = deserted.h2().await;
+    let (feeding, body) = Feed::open();
+    feeding
+        .send(Frame::data(Bytes::from_static(b"half")))
+        .await
+        .unwrap();
+    let request = Request::post("http://gateway.test/").body(body).unwrap();
+    let asking = tokio::spawn(async move { client.send(request).await });
+    deserted.upstream.sees(1).await;
+    asking.abort();
+    deserted.assert_left_since(Instant::now()).await;
+}

@@ -1,0 +1,9 @@
+//! Requests and responses pass whole, in time, and with the right fields; what goes wrong is said with the right status.
+
+mod connections;
+mod faults;
+mod fields;
+mod framing;
+mod leaving;
+mod streaming;
+mod upgrades;

@@ -1,0 +1,14 @@
+//! The running gateway, seen from both of its sides: what a client gets, what an upstream receives.
+
+mod admin;
+mod cli;
+mod dawdling;
+mod delaying;
+mod draining;
+mod failing;
+mod forwarding;
+mod framing;
+mod limiting;
+mod place;
+mod reloading;
+mod targets;

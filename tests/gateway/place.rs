@@ -1,0 +1,42 @@
+//! Where counters live, so that one story is told of both stores.
+
+use crate::support::{File, Gateway, Redis};
+
+/// Where a test's counters live.
+pub(super) struct Place {
+    redis: Option<Redis>,
+}
+
+impl Place {
+    pub(super) fn memory() -> Self {
+        Self { redis: None }
+    }
+
+    pub(super) async fn redis() -> Self {
+        Self {
+            redis: Some(Redis::start().await),
+        }
+    }
+
+    /// Starts a gateway that counts here; a loaded machine must not look like a lost Redis.
+    pub(super) async fn gateway(&self, file: File) -> Gateway {
+        let file = match &self.redis {
+            Some(redis) => file.redis(redis, "timeout = \"2s\"\non_down = \"closed\""),
+            None => file,
+        };
+        Gateway::start(&file).await
+    }
+}
+
+/// Runs each story once with the memory store and once with Redis.
+macro_rules! on_both_stores {
+    ($($story:ident)*) => {
+        mod memory {
+            $(#[tokio::test] async fn $story() { super::$story(crate::gateway::place::Place::memory()).await; })*
+        }
+        mod redis {
+            $(#[tokio::test] async fn $story() { super::$story(crate::gateway::place::Place::redis().await).await; })*
+        }
+    };
+}
+pub(super) use on_both_stores;

@@ -1,0 +1,10 @@
+//! The integration tests: one program, every part of which looks at the gateway from outside.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says by stopping where the world was not as it must be"
+)]
+
+mod support;
+
+mod gateway;
+mod tidy;

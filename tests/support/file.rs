@@ -1,0 +1,81 @@
+//! A configuration file under construction: what every test needs, plus what the test is about.
+
+use super::redis::Redis;
+use super::upstream::Upstream;
+use std::fmt::Write as _;
+
+/// The text of a gateway.toml. It listens on free ports of the loopback and logs each request as JSON.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct File {
+    server: String,
+    store: String,
+    rest: String,
+}
+
+impl File {
+    /// A file that sends every path to `upstream`, under `limits`.
+    pub(crate) fn to(upstream: &Upstream, limits: &[&str]) -> Self {
+        Self::default()
+            .upstream("main", &[upstream])
+            .route("all", "/{*rest}", "main", limits)
+    }
+
+    /// Lines of `[server]`.
+    pub(crate) fn server(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.server, "{lines}");
+        self
+    }
+
+    /// Lines of `[store]`.
+    pub(crate) fn store(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.store, "{lines}");
+        self
+    }
+
+    /// Counts in `redis`, with further `lines` of `[store]`.
+    pub(crate) fn redis(self, redis: &Redis, lines: &str) -> Self {
+        self.store(&format!("url = \"{}\"\n{lines}", redis.url()))
+    }
+
+    /// Any further tables.
+    pub(crate) fn with(mut self, text: &str) -> Self {
+        let _ = writeln!(self.rest, "{text}");
+        self
+    }
+
+    /// A limit by its lines.
+    pub(crate) fn limit(self, name: &str, lines: &str) -> Self {
+        self.with(&format!("[limits.{name}]\n{lines}"))
+    }
+
+    /// An upstream of these servers.
+    pub(crate) fn upstream(self, name: &str, servers: &[&Upstream]) -> Self {
+        let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+        self.with(&format!("[upstreams.{name}]\nservers = {urls:?}"))
+    }
+
+    /// A route for `path`, last so that more lines of it may follow.
+    pub(crate) fn route(self, name: &str, path: &str, upstream: &str, limits: &[&str]) -> Self {
+        self.with(&format!(
+            "[routes.{name}]\npath = \"{path}\"\nupstream = \"{upstream}\"\nlimits = {limits:?}"
+        ))
+    }
+
+    /// The whole text.
+    pub(crate) fn text(&self) -> String {
+        let store = if self.store.is_empty() {
+            String::new()
+        } else {
+            format!("[store]\n{}", self.store)
+        };
+        let listen = if self.server.contains("listen") {
+            ""
+        } else {
+            "listen = [\"127.0.0.1:0\"]\n"
+        };
+        format!(
+            "[server]\n{listen}{}[log]\naccess = \"json\"\n[admin]\nlisten = \"127.0.0.1:0\"\n{store}{}",
+            self.server, self.rest
+        )
+    }
+}

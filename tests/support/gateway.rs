@@ -1,0 +1,222 @@
+//! The real binary, running: its addresses, its two outputs, its file, its end.
+
+use super::file::File;
+use super::h2::H2;
+use super::message::{Answer, get, request};
+use super::transcript::Transcript;
+use super::wire::Wire;
+use super::{PATIENCE, process};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::Child;
+use tokio::time::timeout;
+
+/// A running gateway. Dropped, it is killed; if the test failed, what it said on standard error is shown.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    child: Child,
+    pid: u32,
+    address: SocketAddr,
+    folder: TempDir,
+    /// Standard output: the access log.
+    pub(crate) access: Transcript,
+    /// Standard error: everything else.
+    pub(crate) said: Transcript,
+}
+
+impl Gateway {
+    /// Starts `tollgate run` with this file.
+    pub(crate) async fn start(file: &File) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.toml");
+        std::fs::write(&path, file.text()).unwrap();
+        Self::run(folder, &path).await
+    }
+
+    /// Starts `tollgate run --config path`; the folder goes with the gateway.
+    pub(crate) async fn run(folder: TempDir, path: &Path) -> Self {
+        let path = path.to_str().expect("a temporary path is UTF-8");
+        Self::launch(folder, &["run", "--config", path]).await
+    }
+
+    /// Starts `tollgate` with any arguments, in a folder that goes with it.
+    pub(crate) async fn launch(folder: TempDir, arguments: &[&str]) -> Self {
+        let mut child = process::command()
+            .current_dir(folder.path())
+            .args(arguments)
+            .spawn()
+            .unwrap();
+        let pid = child.id().expect("it has just been started");
+        let access = Transcript::of(child.stdout.take().expect("piped"));
+        let said = Transcript::of(child.stderr.take().expect("piped"));
+        let line = said
+            .line(0, "the listening address", |line| {
+                address_after(line, "listening").is_some()
+            })
+            .await;
+        let address = address_after(&line, "listening").expect("found above");
+        Self {
+            child,
+            pid,
+            address,
+            folder,
+            access,
+            said,
+        }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its admin listener is.
+    pub(crate) async fn admin(&self) -> SocketAddr {
+        let line = self
+            .said
+            .line(0, "the admin address", |line| {
+                address_after(line, "admin").is_some()
+            })
+            .await;
+        address_after(&line, "admin").expect("found above")
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The folder it runs in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join("gateway.toml")
+    }
+
+    /// A fresh HTTP/1.1 connection.
+    pub(crate) async fn connect(&self) -> Wire {
+        Wire::to(self.address).await
+    }
+
+    /// A fresh HTTP/2 connection.
+    pub(crate) async fn h2(&self) -> H2 {
+        H2::to(self.address).await
+    }
+
+    /// A GET on a fresh connection.
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.connect().await.ask(get(target)).await
+    }
+
+    /// A GET with fields, on a fresh connection.
+    pub(crate) async fn get_with(&self, target: &str, fields: &[(&str, &str)]) -> Answer {
+        self.connect()
+            .await
+            .ask(request("GET", target, fields))
+            .await
+    }
+
+    /// A GET on the admin listener.
+    pub(crate) async fn admin_get(&self, target: &str) -> Answer {
+        Wire::to(self.admin().await).await.ask(get(target)).await
+    }
+
+    /// The metrics as text.
+    pub(crate) async fn metrics(&self) -> String {
+        self.admin_get("/metrics").await.expect(200).text()
+    }
+
+    /// The access-log line of the request that this answer belongs to.
+    pub(crate) async fn line_of(&self, answer: &Answer) -> Value {
+        let id = answer.field("x-request-id").to_owned();
+        let line = self
+            .access
+            .line(0, &format!("access line of {id}"), |line| {
+                line.contains(&id)
+            })
+            .await;
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// The first access-log line whose `name` is `value`.
+    pub(crate) async fn line_where(&self, name: &str, value: &str) -> Value {
+        let json = |line: &str| {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
+        let line = self
+            .access
+            .line(0, &format!("access line with {name} {value}"), |line| {
+                json(line)[name] == value
+            })
+            .await;
+        json(&line)
+    }
+
+    /// Replaces the file as editors do: a new one beside it, renamed over it.
+    pub(crate) fn rename_over(&self, text: &str) {
+        let beside = self.folder.path().join(".gateway.toml.new");
+        std::fs::write(&beside, text).unwrap();
+        std::fs::rename(&beside, self.file()).unwrap();
+    }
+
+    /// Writes into the file itself.
+    pub(crate) fn write_in_place(&self, text: &str) {
+        std::fs::write(self.file(), text).unwrap();
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        process::signal(self.pid, name);
+    }
+
+    /// Waits for its end; the exit code.
+    pub(crate) async fn exit(&mut self, within: Duration) -> Option<i32> {
+        match timeout(within, self.child.wait()).await {
+            Ok(status) => status.unwrap().code(),
+            Err(_) => panic!("still running after {within:?}"),
+        }
+    }
+
+    /// Ends it in order, and waits until both outputs are complete.
+    pub(crate) async fn stop(&mut self) {
+        self.signal("TERM");
+        assert_eq!(
+            self.exit(PATIENCE).await,
+            Some(0),
+            "a drained gateway ends well"
+        );
+        self.access.end().await;
+        self.said.end().await;
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!(
+                "--- the gateway said:\n{}\n--- its access log ends:",
+                self.said.text()
+            );
+            let lines = self.access.lines();
+            for line in lines.iter().skip(lines.len().saturating_sub(20)) {
+                println!("{line}");
+            }
+        }
+    }
+}
+
+/// The address in a line like `listening  http://127.0.0.1:8080`.
+fn address_after(line: &str, word: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once(word)?;
+    let (_, url) = rest.split_once("http://")?;
+    let end = url
+        .find(|c: char| !(c.is_ascii_digit() || ".:[]".contains(c)))
+        .unwrap_or(url.len());
+    url[..end].parse().ok()
+}

@@ -1,0 +1,35 @@
+//! What the tests stand on: the real gateway, upstreams that behave as told, clients that see every byte, a real Redis.
+
+mod eventually;
+mod file;
+mod gateway;
+pub(crate) mod h2;
+pub(crate) mod load;
+mod message;
+mod ports;
+pub(crate) mod process;
+mod redis;
+mod transcript;
+mod upstream;
+mod wire;
+
+pub(crate) use self::redis::Redis;
+pub(crate) use eventually::eventually;
+pub(crate) use file::File;
+pub(crate) use gateway::Gateway;
+pub(crate) use h2::{Feed, H2};
+pub(crate) use message::{Answer, get, request};
+pub(crate) use ports::free_port;
+pub(crate) use process::{Finished, tollgate};
+pub(crate) use upstream::{Connection, Upstream};
+pub(crate) use wire::{End, Wire};
+
+use std::time::Duration;
+
+/// How long a test waits for what must come. Generous: it is only ever spent by a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Are the long forms of the tests wanted?
+pub(crate) fn long() -> bool {
+    std::env::var_os("TOLLGATE_LONG").is_some_and(|value| !value.is_empty() && value != "0")
+}

@@ -1,0 +1,67 @@
+//! The tollgate binary as a process: run to its end, signalled, watched.
+
+use super::PATIENCE;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// What a finished process left behind.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Exit code; a process ended by a signal has none.
+    pub(crate) code: Option<i32>,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+/// The binary under test, without a terminal and without colours.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("NO_COLOR", "1")
+        .env_remove("RUST_LOG")
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs `tollgate` in `folder` to its end.
+pub(crate) async fn tollgate(folder: &Path, arguments: &[impl AsRef<OsStr>]) -> Finished {
+    let running = command().current_dir(folder).args(arguments).output();
+    let output = timeout(PATIENCE, running)
+        .await
+        .expect("it ends by itself")
+        .unwrap();
+    Finished {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Sends `signal` ("TERM", "HUP") to one process.
+pub(crate) fn signal(pid: u32, signal: &str) {
+    // The shell's own `kill`: there on every machine, with or without procps.
+    let status = std::process::Command::new("sh")
+        .args(["-c", &format!("kill -{signal} {pid}")])
+        .status()
+        .unwrap();
+    assert!(status.success(), "kill -{signal} {pid}: {status}");
+}
+
+/// Resident memory of a process in bytes.
+pub(crate) fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("Linux tells VmRSS");
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap();
+    kib * 1024
+}

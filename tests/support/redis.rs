@@ -1,0 +1,148 @@
+//! A real Redis on a port of its own: killed, brought back, frozen, asked.
+
+use super::ports::free_port;
+use super::{PATIENCE, eventually, process};
+use redis::{Cmd, FromRedisValue};
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// A Redis server, or the place where one will be.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    port: u16,
+    folder: TempDir,
+    arguments: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Redis {
+    /// A place for a server that does not run yet.
+    pub(crate) fn absent() -> Self {
+        Self {
+            port: free_port(),
+            folder: tempfile::tempdir().unwrap(),
+            arguments: Vec::new(),
+            child: None,
+        }
+    }
+
+    /// A running server.
+    pub(crate) async fn start() -> Self {
+        let mut redis = Self::absent();
+        redis.come().await;
+        redis
+    }
+
+    /// A running server that asks for a password.
+    pub(crate) async fn start_with_password(password: &str) -> Self {
+        let mut redis = Self::absent();
+        redis.arguments = vec!["--requirepass".to_owned(), password.to_owned()];
+        redis.launch();
+        eventually(PATIENCE, "redis listens", async || {
+            tokio::net::TcpStream::connect(("127.0.0.1", redis.port))
+                .await
+                .is_ok()
+        })
+        .await;
+        redis
+    }
+
+    /// Starts the server, empty, and waits until it answers.
+    pub(crate) async fn come(&mut self) {
+        self.launch();
+        eventually(PATIENCE, "redis answers", async || {
+            self.ask::<String>(&["PING"]).await.is_ok()
+        })
+        .await;
+    }
+
+    fn launch(&mut self) {
+        let server = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let child = Command::new(&server)
+            .args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--port",
+                &self.port.to_string(),
+            ])
+            .args(&self.arguments)
+            .arg("--dir")
+            .arg(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn();
+        self.child = Some(child.unwrap_or_else(|error| panic!("{}: {error}", server.display())));
+    }
+
+    /// Kills the server and waits until it is gone.
+    pub(crate) async fn kill(&mut self) {
+        self.child.take().expect("it runs").kill().await.unwrap();
+    }
+
+    /// Stops the server without closing anything.
+    pub(crate) fn freeze(&self) {
+        process::signal(self.pid(), "STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub(crate) fn thaw(&self) {
+        process::signal(self.pid(), "CONT");
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).expect("it runs")
+    }
+
+    /// Its URL in the file.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// Sends one command.
+    pub(crate) async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        self.ask(words)
+            .await
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut command = Cmd::new();
+        command.arg(words);
+        timeout(Duration::from_secs(5), command.query_async(&mut connection))
+            .await
+            .expect("redis answers")
+    }
+
+    /// How often scripts have been called since the start.
+    pub(crate) async fn script_calls(&self) -> u64 {
+        let stats: String = self.command(&["INFO", "commandstats"]).await;
+        ["evalsha", "eval", "fcall"]
+            .iter()
+            .map(|name| calls(&stats, name))
+            .sum()
+    }
+
+    /// Every key there is.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        self.command(&["KEYS", "*"]).await
+    }
+}
+
+fn calls(stats: &str, command: &str) -> u64 {
+    stats
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))
+        .and_then(|rest| rest.split(',').next())
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(0)
+}

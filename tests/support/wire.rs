@@ -1,0 +1,320 @@
+//! One TCP connection, either end of it: writes the bytes it is told, reads HTTP/1.1 by hand, sees how it ends.
+
+use super::PATIENCE;
+use super::message::{Answer, Fields, Head, fields};
+use bytes::{Bytes, BytesMut};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A connection, and what arrived on it without being read yet.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stream: TcpStream,
+    buffer: BytesMut,
+    patience: Duration,
+}
+
+/// How a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The other side closed it in order.
+    Closed,
+    /// The other side reset it.
+    Reset,
+    /// It is still open.
+    Open,
+}
+
+impl Wire {
+    /// Connects.
+    pub(crate) async fn to(address: SocketAddr) -> Self {
+        Self::try_to(address)
+            .await
+            .unwrap_or_else(|error| panic!("connect {address}: {error}"))
+    }
+
+    /// Connects, if somebody listens.
+    pub(crate) async fn try_to(address: SocketAddr) -> io::Result<Self> {
+        let stream = within("connecting", TcpStream::connect(address)).await?;
+        Ok(Self::over(stream))
+    }
+
+    /// Wraps an open connection.
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        stream
+            .set_nodelay(true)
+            .expect("a socket takes TCP_NODELAY");
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Waits longer than a test waits: for the serving side, which idles between requests.
+    pub(crate) fn patient(self) -> Self {
+        Self {
+            patience: Duration::from_secs(3600),
+            ..self
+        }
+    }
+
+    /// Writes; the other side must be there.
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes)
+            .await
+            .unwrap_or_else(|error| panic!("send: {error}"));
+    }
+
+    /// Writes, if the other side is there.
+    pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        within("sending", self.stream.write_all(bytes.as_ref())).await
+    }
+
+    /// Writes one chunk.
+    pub(crate) async fn send_chunk(&mut self, bytes: &str) {
+        self.send(format!("{:x}\r\n{bytes}\r\n", bytes.len())).await;
+    }
+
+    /// Ends the sending direction.
+    pub(crate) async fn finish_sending(&mut self) {
+        self.stream
+            .shutdown()
+            .await
+            .expect("the connection is open");
+    }
+
+    /// Leaves with a reset instead of an orderly close.
+    pub(crate) fn reset(self) {
+        self.stream
+            .set_zero_linger()
+            .expect("a socket takes SO_LINGER");
+    }
+
+    /// Keeps the kernel from taking much that is not read.
+    pub(crate) fn shrink_receive_buffer(&self) {
+        let socket = socket2::SockRef::from(&self.stream);
+        socket
+            .set_recv_buffer_size(4096)
+            .expect("a socket takes SO_RCVBUF");
+    }
+
+    /// A response's or request's head; the connection must not end before it.
+    #[track_caller]
+    pub(crate) fn head(&mut self) -> impl Future<Output = Head> + Send {
+        let place = std::panic::Location::caller();
+        async move {
+            match self.try_head().await {
+                Ok(head) => head,
+                Err(end) => panic!("{place}: {end:?} before a whole head: {:?}", self.buffer),
+            }
+        }
+    }
+
+    /// A response's or request's head, or how the connection ended before it was whole.
+    pub(crate) async fn try_head(&mut self) -> Result<Head, End> {
+        loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                let head = self.buffer.split_to(at + 4);
+                return Ok(Head::parse(&head[..at]));
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// One line without its end.
+    pub(crate) async fn line(&mut self) -> Result<String, End> {
+        loop {
+            if let Some(at) = find(&self.buffer, b"\r\n") {
+                let line = self.buffer.split_to(at + 2);
+                return Ok(String::from_utf8_lossy(&line[..at]).into_owned());
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Exactly so many bytes.
+    pub(crate) async fn exactly(&mut self, count: usize) -> Result<Bytes, End> {
+        while self.buffer.len() < count {
+            self.fill().await?;
+        }
+        Ok(self.buffer.split_to(count).freeze())
+    }
+
+    /// So many bytes, thrown away as they come.
+    pub(crate) async fn exactly_ignored(&mut self, mut count: usize) {
+        while count > 0 {
+            if self.buffer.is_empty() {
+                self.fill()
+                    .await
+                    .unwrap_or_else(|end| panic!("{end:?} with {count} bytes to come"));
+            }
+            let taken = count.min(self.buffer.len());
+            drop(self.buffer.split_to(taken));
+            count -= taken;
+        }
+    }
+
+    /// One chunk; an empty one is the last, with the trailer fields still to read.
+    pub(crate) async fn chunk(&mut self) -> Result<Bytes, End> {
+        let line = self.line().await?;
+        let size = line.split(';').next().unwrap_or_default().trim();
+        let size =
+            usize::from_str_radix(size, 16).unwrap_or_else(|_| panic!("chunk size {line:?}"));
+        if size == 0 {
+            return Ok(Bytes::new());
+        }
+        let data = self.exactly(size).await?;
+        assert_eq!(self.line().await?, "", "a chunk ends with a line end");
+        Ok(data)
+    }
+
+    /// The trailer fields behind the last chunk.
+    pub(crate) async fn trailers(&mut self) -> Result<Fields, End> {
+        let mut lines = Vec::new();
+        loop {
+            let line = self.line().await?;
+            if line.is_empty() {
+                return Ok(fields(lines.iter().map(String::as_str)));
+            }
+            lines.push(line);
+        }
+    }
+
+    /// A body in chunks, to its end.
+    pub(crate) async fn chunks(&mut self) -> Result<(Bytes, Fields), End> {
+        let mut body = BytesMut::new();
+        loop {
+            let chunk = self.chunk().await?;
+            if chunk.is_empty() {
+                return Ok((body.freeze(), self.trailers().await?));
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+
+    /// The body of a request with this head.
+    pub(crate) async fn request_body(&mut self, head: &Head) -> Result<(Bytes, Fields), End> {
+        if head.chunked() {
+            self.chunks().await
+        } else {
+            Ok((
+                self.exactly(head.length().unwrap_or(0)).await?,
+                Fields::default(),
+            ))
+        }
+    }
+
+    /// The final response to a request that was not a HEAD; the connection must not end within it.
+    pub(crate) async fn answer(&mut self) -> Answer {
+        match self.try_answer().await {
+            Ok(answer) => answer,
+            Err(end) => panic!("{end:?} within the answer; unread: {:?}", self.buffer),
+        }
+    }
+
+    /// The final response to a request that was not a HEAD, or how the connection ended before its end.
+    pub(crate) async fn try_answer(&mut self) -> Result<Answer, End> {
+        let head = loop {
+            let head = self.try_head().await?;
+            if head.status() >= 200 {
+                break head;
+            }
+        };
+        self.rest_of(head).await
+    }
+
+    /// The answer to a HEAD.
+    pub(crate) async fn answer_to_head(&mut self) -> Answer {
+        let head = self.head().await;
+        Answer {
+            status: head.status(),
+            fields: head.fields,
+            body: Bytes::new(),
+            trailers: Fields::default(),
+        }
+    }
+
+    /// Reads what follows a response's head.
+    pub(crate) async fn rest_of(&mut self, head: Head) -> Result<Answer, End> {
+        let status = head.status();
+        let bodiless = status == 204 || status == 304;
+        let (body, trailers) = if bodiless {
+            (Bytes::new(), Fields::default())
+        } else if head.chunked() {
+            self.chunks().await?
+        } else if let Some(length) = head.length() {
+            (self.exactly(length).await?, Fields::default())
+        } else {
+            (self.until_the_end().await?, Fields::default())
+        };
+        Ok(Answer {
+            status,
+            fields: head.fields,
+            body,
+            trailers,
+        })
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) async fn ask(&mut self, request: impl AsRef<[u8]>) -> Answer {
+        self.send(request).await;
+        self.answer().await
+    }
+
+    /// Everything until an orderly close.
+    async fn until_the_end(&mut self) -> Result<Bytes, End> {
+        loop {
+            match self.fill().await {
+                Ok(()) => {}
+                Err(End::Closed) => return Ok(self.buffer.split().freeze()),
+                Err(end) => return Err(end),
+            }
+        }
+    }
+
+    /// Waits for the other side to leave, throwing away what it still sends.
+    pub(crate) async fn ended(&mut self, within: Duration) -> End {
+        let leaving = async {
+            loop {
+                self.buffer.clear();
+                if let Err(end) = self.read().await {
+                    return end;
+                }
+            }
+        };
+        timeout(within, leaving).await.unwrap_or(End::Open)
+    }
+
+    async fn fill(&mut self) -> Result<(), End> {
+        let buffered = self.buffer.len();
+        match timeout(self.patience, self.read()).await {
+            Ok(read) => read,
+            Err(_) => panic!("nothing more in time; {buffered} bytes unread"),
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), End> {
+        self.buffer.reserve(16 * 1024);
+        match self.stream.read_buf(&mut self.buffer).await {
+            Ok(0) => Err(End::Closed),
+            Ok(_) => Ok(()),
+            Err(_) => Err(End::Reset),
+        }
+    }
+}
+
+async fn within<T>(what: &str, act: impl Future<Output = T>) -> T {
+    match timeout(PATIENCE, act).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what} took longer than {PATIENCE:?}"),
+    }
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
