@@ -117,6 +117,21 @@ async fn a_file_is_taken_when_it_has_stopped_growing() {
 }
 
 #[tokio::test]
+async fn a_file_that_never_rests_is_taken_all_the_same() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    let writer = tokio::spawn(async move {
+        for number in 2.. {
+            replace(&file, &text(&format!("{number}/s")));
+            sleep(SETTLE / 5).await;
+        }
+    });
+    assert!(watched.next().await.is_some());
+    assert!(!writer.is_finished());
+    writer.abort();
+}
+
+#[tokio::test]
 async fn a_swapped_link_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let version = |name: &str, rate: &str| {
@@ -191,6 +206,25 @@ async fn a_file_that_goes_away_is_reported_and_taken_when_it_is_back() {
             assert_eq!(rate, "3/s");
             break;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_goes_away_is_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("etc");
+    let file = inner.join("gateway.toml");
+    fs::create_dir(&inner).unwrap();
+    fs::write(&file, text("1/s")).unwrap();
+    let mut watched = Watched::start(&file);
+    replace(&file, &text("2/s"));
+    watched.becomes("2/s").await;
+    for rate in ["3/s", "4/s"] {
+        fs::remove_dir_all(&inner).unwrap();
+        assert_eq!(watched.next().await, None);
+        fs::create_dir(&inner).unwrap();
+        replace(&file, &text(rate));
+        watched.becomes(rate).await;
     }
 }
 
