@@ -1,9 +1,15 @@
-//! `tollgate check`: is the file right, and what does it mean? (Being built: only errors are told.)
+//! `tollgate check`: is the file right, and what does it mean? Nothing is started and nobody is asked.
 
+use crate::config::render::Colour;
+use crate::config::{self, Compiled, describe};
+use crate::store::{OnDown, Source};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 /// How to report.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// For people.
     Human,
@@ -11,13 +17,198 @@ pub enum Format {
     Json,
 }
 
-/// Checks `file`; returns the exit code.
-pub fn check(file: &Path, _format: Format, _deny_warnings: bool) -> u8 {
-    match crate::config::load(file) {
-        Ok(_) => 0,
-        Err(report) => {
-            super::tell(&report.human(crate::config::render::Colour::of_stderr()));
-            1
+/// What the check says, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The answer, for standard output.
+    pub out: String,
+    /// Mistakes, for standard error.
+    pub err: String,
+    /// The exit code: 0 good, 1 bad.
+    pub code: u8,
+}
+
+/// Checks `file` and tells; returns the exit code.
+pub fn check(file: &Path, format: Format, deny_warnings: bool) -> u8 {
+    let answer = answer(file, format, deny_warnings, Colour::of_stderr());
+    // Either may be closed, and nobody reads then.
+    let _ = std::io::stderr().write_all(answer.err.as_bytes());
+    let _ = std::io::stdout().write_all(answer.out.as_bytes());
+    answer.code
+}
+
+/// The same without telling anybody.
+///
+/// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
+#[must_use]
+pub fn answer(file: &Path, format: Format, deny_warnings: bool, colour: Colour) -> Answer {
+    let loaded = config::load(file);
+    let (report, compiled) = match loaded {
+        Ok(compiled) => (compiled.report(), Some(compiled)),
+        Err(report) => (report, None),
+    };
+    let bad = compiled.is_none() || (deny_warnings && report.warnings() > 0);
+    let (out, err) = match format {
+        Format::Json => (
+            format!(
+                "{}{}\n",
+                report.json_lines(),
+                summary(compiled.as_ref(), report.errors(), report.warnings())
+            ),
+            String::new(),
+        ),
+        Format::Human => (
+            compiled.as_ref().map(meaning).unwrap_or_default(),
+            if report.diagnostics.is_empty() {
+                String::new()
+            } else {
+                report.human(colour)
+            },
+        ),
+    };
+    Answer {
+        out,
+        err,
+        code: u8::from(bad),
+    }
+}
+
+/// What the file means, in numbers.
+fn meaning(compiled: &Compiled) -> String {
+    let outline = &compiled.outline;
+    let mut text = format!(
+        "{} is good: {}, {}, {}\n",
+        compiled.source.name(),
+        count(outline.routes.len(), "route"),
+        count(outline.upstreams.len(), "upstream"),
+        count(outline.limits.len(), "limit"),
+    );
+    let width = outline.limits.iter().map(|limit| limit.name.len()).max();
+    for limit in &outline.limits {
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  {:width$}  {}",
+            limit.name,
+            describe::limit(limit),
+            width = width.unwrap_or(0)
+        );
+    }
+    if let Some(note) = store_note(compiled) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// What a shared count means while it cannot be reached.
+fn store_note(compiled: &Compiled) -> Option<&'static str> {
+    let store = &compiled.boot.store;
+    let limited = !compiled.outline.limits.is_empty();
+    match (&store.source, store.on_down) {
+        (Source::Redis(_), OnDown::Local) if limited => Some(
+            "while Redis is away each gateway counts alone, so N gateways together admit up to N times each limit",
+        ),
+        (Source::Redis(_), OnDown::Open) if limited => {
+            Some("while Redis is away nothing is limited (on_down = \"open\")")
         }
+        (Source::Redis(_), OnDown::Closed) if limited => {
+            Some("while Redis is away limited requests are answered 503 (on_down = \"closed\")")
+        }
+        _ => None,
+    }
+}
+
+fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value {
+    let mut summary = json!({
+        "summary": true,
+        "good": compiled.is_some(),
+        "errors": errors,
+        "warnings": warnings,
+    });
+    if let Some(compiled) = compiled {
+        let limits = compiled
+            .outline
+            .limits
+            .iter()
+            .map(|limit| json!({ "name": &*limit.name, "means": describe::limit(limit) }));
+        summary["routes"] = compiled.outline.routes.len().into();
+        summary["upstreams"] = compiled.outline.upstreams.len().into();
+        summary["limits"] = limits.collect();
+        summary["note"] = store_note(compiled).into();
+    }
+    summary
+}
+
+fn count(number: usize, word: &str) -> String {
+    match number {
+        1 => format!("1 {word}"),
+        _ => format!("{number} {word}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(text: &str, format: Format, deny_warnings: bool) -> Answer {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        let mut answer = answer(&file, format, deny_warnings, Colour::Off);
+        let shown = format!("{}/", folder.path().display());
+        answer.out = answer.out.replace(&shown, "");
+        answer.err = answer.err.replace(&shown, "");
+        answer
+    }
+
+    const GOOD: &str = "\
+        [store]\nurl = \"redis://cache\"\n\
+        [limits.per-key]\nby = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"100/min\"\nburst = 20\n\
+        [upstreams.u]\nservers = \"a:1\"\n\
+        [routes.r]\nupstream = \"u\"\n";
+
+    #[test]
+    fn a_good_file_is_said_in_numbers() {
+        let text = format!("{GOOD}limits = \"per-key\"\n");
+        let answer = checked(&text, Format::Human, true);
+        assert_eq!(
+            answer.out,
+            "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
+             per-key  at most 20 at once, then 100 a minute, per x-api-key; 401 without one\n\
+             note: while Redis is away each gateway counts alone, so N gateways together admit up to N times each limit\n"
+        );
+        assert_eq!((answer.err.as_str(), answer.code), ("", 0));
+    }
+
+    #[test]
+    fn warnings_are_told_and_denied_only_when_asked() {
+        let answer = checked(GOOD, Format::Human, false);
+        assert!(answer.err.starts_with("warning[unused-limit]") && answer.code == 0);
+        assert!(answer.err.ends_with("1 warning in gateway.toml\n"));
+        assert_eq!(checked(GOOD, Format::Human, true).code, 1);
+    }
+
+    #[test]
+    fn mistakes_are_told_for_people_and_for_programs() {
+        let text = GOOD.replace("100/min", "100");
+        let people = checked(&text, Format::Human, false);
+        assert!(people.out.is_empty() && people.code == 1);
+        assert!(
+            people.err.contains("--> gateway.toml:6:8"),
+            "{}",
+            people.err
+        );
+        let programs = checked(&text, Format::Json, false);
+        let lines: Vec<Value> = programs
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines[0]["code"], "unused-limit");
+        assert_eq!(
+            (&lines[1]["line"], &lines[1]["column"]),
+            (&json!(6), &json!(8))
+        );
+        assert_eq!(lines[2]["errors"], 1);
     }
 }

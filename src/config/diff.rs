@@ -1,12 +1,13 @@
 //! What one reading of the file changes against another, in words.
 
+mod restart;
+
 use super::Boot;
 use super::describe::{key, missing, rate_as_written, span_as_written};
 use crate::key::client_ip::Trust;
 use crate::limit::{Limit, Rule};
 use crate::route::{HostPattern, Rule as RouteRule, Segment};
 use crate::snapshot::{FieldStyle, HoldCaps};
-use crate::telemetry::{AccessFormat, Level};
 use crate::upstream::Upstream;
 use std::fmt;
 use std::sync::Arc;
@@ -98,7 +99,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&style(old.fields), &style(new.fields)),
         );
     }
-    boot(running, &new.boot, &mut changes);
+    restart::compare(running, &new.boot, &mut changes);
     changes
 }
 
@@ -352,91 +353,6 @@ fn style(style: FieldStyle) -> &'static str {
     }
 }
 
-/// What the running process cannot take over. A secret is compared and never shown.
-fn boot(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
-    let mut push = |subject: &str, now: Option<String>| {
-        changes.push(Change {
-            subject: subject.into(),
-            what: match now {
-                Some(now) => format!("changed, needs a restart; still {now}"),
-                None => "changed, needs a restart".into(),
-            },
-            restart: true,
-        });
-    };
-    let (a, b) = (&running.listen, &new.listen);
-    if a.addresses != b.addresses {
-        push("server.listen", Some(list(&a.addresses)));
-    }
-    if running.workers != new.workers {
-        push("server.workers", Some(running.workers.to_string()));
-    }
-    for (subject, a, b) in [
-        ("server.drain", running.drain, new.drain),
-        ("server.first_byte", a.first_byte, b.first_byte),
-        ("server.idle", a.idle, b.idle),
-        ("store.timeout", running.store.timeout, new.store.timeout),
-    ] {
-        if a != b {
-            push(subject, Some(time(a)));
-        }
-    }
-    if a.max_connections != b.max_connections {
-        push(
-            "server.max_connections",
-            Some(a.max_connections.to_string()),
-        );
-    }
-    if running.admin != new.admin {
-        let still = running
-            .admin
-            .map_or("off".into(), |admin| admin.listen.to_string());
-        push("admin.listen", Some(still));
-    }
-    let (a, b) = (&running.store, &new.store);
-    if a.source != b.source {
-        push("store.url", None);
-    }
-    if a.on_down != b.on_down {
-        push(
-            "store.on_down",
-            Some(format!("{:?}", a.on_down).to_lowercase()),
-        );
-    }
-    if a.prefix != b.prefix {
-        push("store.prefix", Some(a.prefix.to_string()));
-    }
-    if a.max_keys != b.max_keys {
-        push("store.max_keys", Some(a.max_keys.to_string()));
-    }
-    let (a, b) = (running.log, new.log);
-    if a.access != b.access {
-        push("log.access", Some(access(a.access).into()));
-    }
-    if a.level != b.level {
-        push("log.level", Some(level(a.level).into()));
-    }
-}
-
-fn access(format: AccessFormat) -> &'static str {
-    match format {
-        AccessFormat::Json => "json",
-        AccessFormat::Short => "short",
-        AccessFormat::Combined => "combined",
-        AccessFormat::Off => "off",
-    }
-}
-
-fn level(level: Level) -> &'static str {
-    match level {
-        Level::Error => "error",
-        Level::Warn => "warn",
-        Level::Info => "info",
-        Level::Debug => "debug",
-        Level::Trace => "trace",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -496,6 +412,23 @@ mod tests {
         assert_eq!(
             changes(&new),
             ["limits.a: algorithm token-bucket to fixed-window, counters start afresh"]
+        );
+    }
+
+    #[test]
+    fn secrets_are_compared_and_not_shown() {
+        let with = |url: &str| format!("[store]\nurl = \"{url}\"\n{OLD}");
+        let old = parse("gateway.toml", &with("redis://:one@h"))
+            .unwrap()
+            .outline;
+        let new = parse("gateway.toml", &with("redis://:two@h"))
+            .unwrap()
+            .outline;
+        let changes = diff(&old, &new, &old.boot);
+        assert_eq!(changes.len(), 1);
+        assert_eq!(
+            changes[0].to_string(),
+            "store.password: changed, needs a restart"
         );
     }
 }

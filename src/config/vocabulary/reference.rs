@@ -17,8 +17,10 @@ Tables have names and their order means nothing. A time is a number with its uni
 `\"10/s\"`, `\"7/3s\"`. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics
 and Redis keys.
 
-A change of the file is taken over while requests go on, whole or not at all. Keys marked *restart* are read once, at
-start; a reload says which of them have changed.
+A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
+agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
+SIGHUP asks for a reading at once. New numbers keep a limit's counters, another algorithm, window or `by` starts them
+afresh, and the log says which. Keys marked *restart* are read once, at start; a reload says which of them have changed.
 ";
 
 /// The text of docs/configuration.md.

@@ -1,0 +1,106 @@
+//! Settings that are read once: what differs from what the process runs with, and what it still does.
+
+use super::{Change, list, time};
+use crate::config::Boot;
+use crate::store::Source;
+use crate::telemetry::{AccessFormat, Level};
+
+/// What the running process cannot take over. A secret is compared and never shown.
+pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
+    let mut push = |subject: &str, now: Option<String>| {
+        changes.push(Change {
+            subject: subject.into(),
+            what: match now {
+                Some(now) => format!("changed, needs a restart; still {now}"),
+                None => "changed, needs a restart".into(),
+            },
+            restart: true,
+        });
+    };
+    let (a, b) = (&running.listen, &new.listen);
+    if a.addresses != b.addresses {
+        push("server.listen", Some(list(&a.addresses)));
+    }
+    if running.workers != new.workers {
+        push("server.workers", Some(running.workers.to_string()));
+    }
+    for (subject, a, b) in [
+        ("server.drain", running.drain, new.drain),
+        ("server.first_byte", a.first_byte, b.first_byte),
+        ("server.idle", a.idle, b.idle),
+        ("store.timeout", running.store.timeout, new.store.timeout),
+    ] {
+        if a != b {
+            push(subject, Some(time(a)));
+        }
+    }
+    if a.max_connections != b.max_connections {
+        push(
+            "server.max_connections",
+            Some(a.max_connections.to_string()),
+        );
+    }
+    if running.admin != new.admin {
+        let still = running
+            .admin
+            .map_or("off".into(), |admin| admin.listen.to_string());
+        push("admin.listen", Some(still));
+    }
+    let (a, b) = (&running.store, &new.store);
+    if a.source != b.source {
+        let subject = if same_place(&a.source, &b.source) {
+            "store.password"
+        } else {
+            "store.url"
+        };
+        push(subject, None);
+    }
+    if a.on_down != b.on_down {
+        push(
+            "store.on_down",
+            Some(format!("{:?}", a.on_down).to_lowercase()),
+        );
+    }
+    if a.prefix != b.prefix {
+        push("store.prefix", Some(a.prefix.to_string()));
+    }
+    if a.max_keys != b.max_keys {
+        push("store.max_keys", Some(a.max_keys.to_string()));
+    }
+    let (a, b) = (running.log, new.log);
+    if a.access != b.access {
+        push("log.access", Some(access(a.access).into()));
+    }
+    if a.level != b.level {
+        push("log.level", Some(level(a.level).into()));
+    }
+}
+
+fn access(format: AccessFormat) -> &'static str {
+    match format {
+        AccessFormat::Json => "json",
+        AccessFormat::Short => "short",
+        AccessFormat::Combined => "combined",
+        AccessFormat::Off => "off",
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warn => "warn",
+        Level::Info => "info",
+        Level::Debug => "debug",
+        Level::Trace => "trace",
+    }
+}
+
+/// Is it the same Redis and user, with another password?
+fn same_place(a: &Source, b: &Source) -> bool {
+    match (a, b) {
+        (Source::Redis(a), Source::Redis(b)) => {
+            a.to_string() == b.to_string() && a.username == b.username
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,193 @@
+//! Watches the folders that a path leads through. Never the file itself: a watch on it is dead after the first rename,
+//! and sees nothing of a link that is swapped in front of it.
+
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// Links that are followed at most.
+const MOST_LINKS: usize = 40;
+
+/// The watched folders.
+pub(super) struct Folders {
+    watcher: Option<RecommendedWatcher>,
+    watched: BTreeSet<PathBuf>,
+    /// Names in these folders whose change matters; the rest of a busy folder does not wake anybody.
+    names: Arc<Mutex<BTreeSet<OsString>>>,
+    changed: Arc<Notify>,
+}
+
+impl fmt::Debug for Folders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Folders")
+            .field("watched", &self.watched)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Folders {
+    /// None yet; `changed` hears of changes.
+    pub(super) fn new(changed: Arc<Notify>) -> Self {
+        Self {
+            watcher: None,
+            watched: BTreeSet::new(),
+            names: Arc::default(),
+            changed,
+        }
+    }
+
+    /// Watches what `path` leads through at present, and nothing else.
+    ///
+    /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
+    pub(super) fn follow(&mut self, path: &Path) -> notify::Result<()> {
+        let (folders, names) = steps(path);
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        if self.watcher.is_none() {
+            self.watcher = Some(self.start()?);
+        }
+        let Some(watcher) = &mut self.watcher else {
+            return Ok(());
+        };
+        for gone in self.watched.difference(&folders) {
+            // It may be gone for good, and its watch with it.
+            let _ = watcher.unwatch(gone);
+        }
+        let mut outcome = Ok(());
+        self.watched.clear();
+        for folder in folders {
+            match watcher.watch(&folder, RecursiveMode::NonRecursive) {
+                Ok(()) => {
+                    self.watched.insert(folder);
+                }
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome
+    }
+
+    fn start(&self) -> notify::Result<RecommendedWatcher> {
+        let (names, changed) = (Arc::clone(&self.names), Arc::clone(&self.changed));
+        notify::recommended_watcher(move |event: notify::Result<Event>| {
+            // After an error events may have been lost.
+            let matters = event.map_or(true, |event| {
+                let names = names.lock().unwrap_or_else(PoisonError::into_inner);
+                matters(&event, &names)
+            });
+            if matters {
+                changed.notify_one();
+            }
+        })
+    }
+}
+
+/// Access is what our own reading causes: answering it would go round in circles.
+fn matters(event: &Event, names: &BTreeSet<OsString>) -> bool {
+    let named = |path: &PathBuf| path.file_name().is_none_or(|name| names.contains(name));
+    !matches!(event.kind, EventKind::Access(_))
+        && (event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(named) || {
+            // A watched folder that goes away itself.
+            matches!(event.kind, EventKind::Remove(_))
+        })
+}
+
+/// The folders that hold the file and every link on the way to it, and the names in them that matter.
+///
+/// Any step of the path may be a link that is swapped: the file, its folder, a release three levels up.
+fn steps(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
+    let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
+    let mut at = PathBuf::new();
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut ahead: Vec<OsString> = reversed(&whole);
+    let mut links = 0;
+    while let Some(step) = ahead.pop() {
+        if step == ".." {
+            at.pop();
+            continue;
+        }
+        let here = at.join(&step);
+        let target = match fs::read_link(&here) {
+            Ok(target) if links < MOST_LINKS => target,
+            _ => {
+                at = here;
+                continue;
+            }
+        };
+        links += 1;
+        folders.insert(at.clone());
+        names.insert(step);
+        // An absolute target replaces what was walked: joining the root does that.
+        ahead.extend(reversed(&target));
+    }
+    names.extend(at.file_name().map(OsString::from));
+    folders.extend(at.parent().map(Path::to_path_buf));
+    (folders, names)
+}
+
+/// The steps of a path, the last one first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    path.components()
+        .rev()
+        .filter(|component| *component != Component::CurDir)
+        .map(|component| component.as_os_str().to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notify::event::{AccessKind, CreateKind, ModifyKind};
+
+    #[test]
+    fn what_else_happens_in_the_folder_does_not_matter() {
+        let names = BTreeSet::from([OsString::from("gateway.toml"), OsString::from("..data")]);
+        let seen = |kind: EventKind, path: &str| {
+            matters(&Event::new(kind).add_path(PathBuf::from(path)), &names)
+        };
+        let create = EventKind::Create(CreateKind::Any);
+        assert!(seen(create, "/etc/tollgate/gateway.toml"));
+        assert!(seen(create, "/etc/tollgate/..data"));
+        assert!(!seen(
+            EventKind::Modify(ModifyKind::Any),
+            "/etc/tollgate/access.log"
+        ));
+        let access = EventKind::Access(AccessKind::Any);
+        assert!(
+            !seen(access, "/etc/tollgate/gateway.toml"),
+            "our own reading"
+        );
+    }
+
+    #[test]
+    fn every_folder_on_the_way_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for name in ["etc", "..1", "far"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("far/real.toml"), "").unwrap();
+        std::os::unix::fs::symlink(at("far/real.toml"), at("..1/gateway.toml")).unwrap();
+        std::os::unix::fs::symlink("..1", at("..data")).unwrap();
+        std::os::unix::fs::symlink("../..data/gateway.toml", at("etc/gateway.toml")).unwrap();
+        let (folders, names) = steps(&at("etc/gateway.toml"));
+        let expected = ["etc", "", "..1", "far"].map(|name| at(name).components().collect());
+        assert_eq!(folders, BTreeSet::from(expected));
+        for name in ["gateway.toml", "..data", "real.toml"] {
+            assert!(names.contains(&OsString::from(name)), "{name}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::os::unix::fs::symlink("b", at("a")).unwrap();
+        std::os::unix::fs::symlink("a/a", at("b")).unwrap();
+        let (folders, _) = steps(&at("a"));
+        assert!(folders.contains(folder.path()));
+    }
+}

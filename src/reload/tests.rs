@@ -1,0 +1,265 @@
+//! Real files in a real folder, changed in every way that editors and orchestrators know.
+
+use super::*;
+use std::fs;
+use std::path::Path;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// What came of a change: the rate now in force, or nothing taken.
+type Outcome = Option<String>;
+
+struct Record(mpsc::Sender<Outcome>);
+
+impl Apply for Record {
+    async fn apply(&mut self, compiled: Compiled) {
+        let rate = config::describe::rate_as_written(compiled.outline.limits[0].rate);
+        self.0.send(Some(rate)).await.unwrap();
+    }
+
+    fn refused(&mut self) {
+        self.0.try_send(None).unwrap();
+    }
+}
+
+struct Watched {
+    outcomes: mpsc::Receiver<Outcome>,
+    trigger: Trigger,
+}
+
+impl Watched {
+    fn start(file: &Path) -> Self {
+        let (trigger, pulled) = trigger();
+        let (sender, outcomes) = mpsc::channel(64);
+        let watcher = Watcher::new(file.to_owned(), pulled);
+        tokio::spawn(watcher.run(Record(sender)));
+        Self { outcomes, trigger }
+    }
+
+    async fn next(&mut self) -> Outcome {
+        // Well below the net's 30 s: it must have been an event.
+        timeout(Duration::from_secs(10), self.outcomes.recv())
+            .await
+            .expect("an outcome in time")
+            .unwrap()
+    }
+
+    async fn becomes(&mut self, rate: &str) {
+        assert_eq!(self.next().await.as_deref(), Some(rate));
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.outcomes.try_recv().is_err()
+    }
+}
+
+fn text(rate: &str) -> String {
+    format!(
+        "[limits.l]\nby = \"ip\"\nrate = \"{rate}\"\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+    )
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    fs::write(&file, text("1/s")).unwrap();
+    (folder, file)
+}
+
+/// As editors save: beside it, then over it.
+fn replace(file: &Path, content: &str) {
+    let beside = file.with_extension("swp");
+    fs::write(&beside, content).unwrap();
+    fs::rename(&beside, file).unwrap();
+}
+
+#[tokio::test]
+async fn a_rename_over_the_file_is_seen_every_time() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    for rate in ["2/s", "3/s", "4/s"] {
+        replace(&file, &text(rate));
+        watched.becomes(rate).await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_in_place_is_seen() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    for rate in ["2/s", "3/s"] {
+        fs::write(&file, text(rate)).unwrap();
+        watched.becomes(rate).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_taken_when_it_has_stopped_growing() {
+    use std::io::Write as _;
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    let whole = text("5/s");
+    let mut open = fs::File::create(&file).unwrap();
+    for piece in whole.as_bytes().chunks(20) {
+        open.write_all(piece).unwrap();
+        open.flush().unwrap();
+        // A writer slower than a glance, faster than two.
+        sleep(SETTLE / 4).await;
+    }
+    drop(open);
+    // A glance may fall between two pieces on a slow machine; the whole file is what stays.
+    loop {
+        if let Some(rate) = watched.next().await {
+            assert_eq!(rate, "5/s");
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_never_rests_is_taken_all_the_same() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    let writer = tokio::spawn(async move {
+        for number in 2.. {
+            replace(&file, &text(&format!("{number}/s")));
+            sleep(SETTLE / 5).await;
+        }
+    });
+    assert!(watched.next().await.is_some());
+    assert!(!writer.is_finished());
+    writer.abort();
+}
+
+#[tokio::test]
+async fn a_swapped_link_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = |name: &str, rate: &str| {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("gateway.toml"), text(rate)).unwrap();
+    };
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
+    };
+    version("..1", "1/s");
+    link("..1", "..data");
+    link("..data/gateway.toml", "gateway.toml");
+    let mut watched = Watched::start(&folder.path().join("gateway.toml"));
+    for (old, new, rate) in [("..1", "..2", "2/s"), ("..2", "..3", "3/s")] {
+        version(new, rate);
+        link(new, "..data_tmp");
+        fs::rename(
+            folder.path().join("..data_tmp"),
+            folder.path().join("..data"),
+        )
+        .unwrap();
+        fs::remove_dir_all(folder.path().join(old)).unwrap();
+        watched.becomes(rate).await;
+    }
+}
+
+#[tokio::test]
+async fn a_swapped_folder_on_the_way_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rate) in [("old", "1/s"), ("new", "2/s")] {
+        fs::create_dir_all(folder.path().join("releases").join(name)).unwrap();
+        let file = folder
+            .path()
+            .join("releases")
+            .join(name)
+            .join("gateway.toml");
+        fs::write(file, text(rate)).unwrap();
+    }
+    let current = folder.path().join("current");
+    std::os::unix::fs::symlink("releases/old", &current).unwrap();
+    let mut watched = Watched::start(&current.join("gateway.toml"));
+    let next = folder.path().join("next");
+    std::os::unix::fs::symlink("releases/new", &next).unwrap();
+    fs::rename(&next, &current).unwrap();
+    watched.becomes("2/s").await;
+}
+
+#[tokio::test]
+async fn the_target_of_a_link_is_watched_where_it_is() {
+    let (_target, file) = folder();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("linked.toml");
+    std::os::unix::fs::symlink(&file, &path).unwrap();
+    let mut watched = Watched::start(&path);
+    replace(&file, &text("2/s"));
+    watched.becomes("2/s").await;
+}
+
+#[tokio::test]
+async fn a_file_that_goes_away_is_reported_and_taken_when_it_is_back() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    // Seen to be watching before the file goes.
+    replace(&file, &text("2/s"));
+    watched.becomes("2/s").await;
+    fs::remove_file(&file).unwrap();
+    assert_eq!(watched.next().await, None);
+    fs::write(&file, text("3/s")).unwrap();
+    loop {
+        // Created empty, then written: a glance may fall between.
+        if let Some(rate) = watched.next().await {
+            assert_eq!(rate, "3/s");
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_goes_away_is_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("etc");
+    let file = inner.join("gateway.toml");
+    fs::create_dir(&inner).unwrap();
+    fs::write(&file, text("1/s")).unwrap();
+    let mut watched = Watched::start(&file);
+    replace(&file, &text("2/s"));
+    watched.becomes("2/s").await;
+    for rate in ["3/s", "4/s"] {
+        fs::remove_dir_all(&inner).unwrap();
+        assert_eq!(watched.next().await, None);
+        fs::create_dir(&inner).unwrap();
+        replace(&file, &text(rate));
+        watched.becomes(rate).await;
+    }
+}
+
+#[tokio::test]
+async fn a_broken_file_changes_nothing_and_is_told_once() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    replace(&file, &text("2/fortnight"));
+    assert_eq!(watched.next().await, None);
+    watched.trigger.pull();
+    replace(&file, &text("3/s"));
+    watched.becomes("3/s").await;
+    assert!(watched.is_quiet());
+}
+
+#[tokio::test]
+async fn asking_for_the_same_file_changes_nothing() {
+    let (_folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    watched.trigger.pull();
+    replace(&file, &text("1/s"));
+    replace(&file, &text("2/s"));
+    watched.becomes("2/s").await;
+    assert!(watched.is_quiet());
+}
+
+#[tokio::test]
+async fn a_change_before_the_watch_began_is_seen() {
+    let (_folder, file) = folder();
+    let (_trigger, pulled) = trigger();
+    let (sender, mut outcomes) = mpsc::channel(4);
+    let watcher = Watcher::new(file, pulled).since(&text("7/s"));
+    tokio::spawn(watcher.run(Record(sender)));
+    let outcome = timeout(Duration::from_secs(10), outcomes.recv())
+        .await
+        .unwrap();
+    assert_eq!(outcome.unwrap().as_deref(), Some("1/s"));
+}
