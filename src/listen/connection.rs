@@ -62,9 +62,17 @@ pub async fn serve<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
-    let Ok(Some(protocol)) = timeout(settings.first_byte, sniff(&mut stream)).await else {
+    let mut draining = drain.listen();
+    let protocol = tokio::select! {
+        biased;
+        protocol = timeout(settings.first_byte, sniff(&mut stream)) => protocol,
+        // Nothing has been asked on it yet.
+        () = poll_fn(|cx| draining.poll_begun(cx)) => return,
+    };
+    let Ok(Some(protocol)) = protocol else {
         return;
     };
+    drop(draining);
     let peer = Rc::new(peer);
     match protocol {
         Protocol::Http1 => serve_http1(stream, peer, answer, settings, drain).await,

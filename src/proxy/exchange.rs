@@ -45,6 +45,8 @@ pub struct Exchange {
     uri: Uri,
     version: Version,
     user_agent: Option<HeaderValue>,
+    /// Speaks gRPC: refusals are told in its way.
+    grpc: bool,
     /// Its id.
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
@@ -87,6 +89,7 @@ impl Exchange {
             uri: request.uri().clone(),
             version: request.version(),
             user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            grpc: reply::is_grpc(request.headers()),
             id: request_id::of(request.headers(), trusted),
             host: Box::default(),
             peer: address,
@@ -177,7 +180,11 @@ impl Exchange {
             self.limit = Some((**limit).into());
         }
         let id = self.id.to_str().unwrap_or_default();
-        reply::to(error, &self.violated(), id)
+        if self.grpc {
+            reply::grpc(error, &self.violated())
+        } else {
+            reply::to(error, &self.violated(), id)
+        }
     }
 
     /// Puts the gateway's own fields on a response, whoever wrote it.
