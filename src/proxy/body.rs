@@ -61,17 +61,20 @@ pub enum RequestBody {
 }
 
 impl RequestBody {
-    /// Wraps what the client sends.
-    pub fn new(incoming: Incoming, allowed: Duration, upload: &Rc<Upload>) -> Self {
+    /// Wraps what the client sends; the other half tells how far it has come.
+    #[must_use]
+    pub fn new(incoming: Incoming, allowed: Duration) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() {
-            return Self::Empty;
+            return (Self::Empty, None);
         }
-        Self::Stream {
+        let upload = Rc::<Upload>::default();
+        let body = Self::Stream {
             incoming,
             idle: IdleTimer::new(allowed),
             allowed,
-            upload: Rc::clone(upload),
-        }
+            upload: Rc::clone(&upload),
+        };
+        (body, Some(upload))
     }
 }
 

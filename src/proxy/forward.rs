@@ -64,7 +64,7 @@ pub async fn send(
     servers: &Servers,
     head: Head,
     body: RequestBody,
-    upload: &Upload,
+    upload: Option<&Upload>,
 ) -> Result<Answer, ProxyError> {
     let (mut connection, pool) = obtain(servers).await?;
     // A body that has not been started is still whole; only then can the same request go out twice.
@@ -98,8 +98,8 @@ pub async fn send(
     }
 }
 
-fn blame(error: hyper::Error, upload: &Upload) -> ProxyError {
-    if upload.broken.get() || is_from_body(&error) {
+fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
+    if upload.is_some_and(|upload| upload.broken.get()) || is_from_body(&error) {
         ProxyError::BodyStopped
     } else {
         ProxyError::Upstream(error)

@@ -189,7 +189,7 @@ impl Worker {
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
         request::tidy(&mut parts.headers);
-        exchange.host = target.host().into();
+        exchange.host = target.authority().cloned();
         Ok(target)
     }
 
@@ -303,11 +303,11 @@ impl Worker {
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
         let head = onward::head(target, parts, down.is_some(), peer, exchange)?;
-        let upload = Rc::clone(&exchange.upload);
-        let body = RequestBody::new(incoming, self.idle, &upload);
+        let (body, upload) = RequestBody::new(incoming, self.idle);
+        exchange.upload.clone_from(&upload);
 
         let started = Instant::now();
-        let sending = forward::send(servers, head, body, &upload);
+        let sending = forward::send(servers, head, body, upload.as_deref());
         let answer = match forward::within(sending, allowed, peer).await {
             Ok(answer) => answer,
             Err(error) => {

@@ -11,6 +11,9 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri, Version, header};
 use hyper::body::Body as _;
 
+/// How many fields are added.
+const OURS: usize = 8;
+
 /// The head of a request on its way upstream.
 #[derive(Debug, Clone)]
 pub struct Head {
@@ -52,6 +55,8 @@ pub fn head(
     if forwarded::is_loop(fields) {
         return Err(ProxyError::Loop);
     }
+    // Room for ours at once; growing field by field would move all of them twice.
+    fields.reserve(OURS);
     hop::strip_request(fields);
     if websocket {
         hop::mark_websocket(fields);
