@@ -2,12 +2,14 @@
 
 use super::body::{RequestBody, Upload};
 use super::error::{ProxyError, is_from_body};
-use super::hop;
 use super::local::Servers;
+use super::onward::Head;
+use super::patience::QUICK;
 use crate::listen::Peer;
+use crate::telemetry::metrics::Failure;
 use crate::upstream::pool::{ConnectError, Connection, Pool};
-use http::{HeaderMap, Method, Request, Response, Uri, Version};
-use hyper::body::{Body as _, Incoming};
+use http::Response;
+use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,21 +18,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Servers of one upstream that are tried for one request while none takes a connection.
 const MOST_SERVERS: usize = 3;
-/// An answer that takes longer than this is worth watching the client for: with it, one that has left is noticed within
-/// a second, and the many quick answers pay nothing.
-const QUICK: Duration = Duration::from_millis(500);
-
-/// The head of a request on its way upstream.
-#[derive(Debug, Clone)]
-pub struct Head {
-    /// Its method.
-    pub method: Method,
-    /// Origin form: path and query.
-    pub target: Uri,
-    /// Fields, hop-by-hop ones removed, ours added.
-    pub fields: HeaderMap,
-}
-
 /// An answer under way, with the connection it comes on.
 #[derive(Debug)]
 pub struct Answer {
@@ -40,19 +27,6 @@ pub struct Answer {
     pub connection: Connection<RequestBody>,
     /// Where the connection goes afterwards.
     pub pool: Rc<Pool<RequestBody>>,
-}
-
-impl Head {
-    fn request(self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.target;
-        *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = self.fields;
-        let ended = request.body().is_end_stream();
-        hop::frame_request(request.headers_mut(), ended);
-        request
-    }
 }
 
 /// Runs `exchange` for `allowed` at most, and only while the client stays.
@@ -90,7 +64,7 @@ pub async fn send(
     servers: &Servers,
     head: Head,
     body: RequestBody,
-    upload: &Upload,
+    upload: Option<&Upload>,
 ) -> Result<Answer, ProxyError> {
     let (mut connection, pool) = obtain(servers).await?;
     // A body that has not been started is still whole; only then can the same request go out twice.
@@ -124,8 +98,8 @@ pub async fn send(
     }
 }
 
-fn blame(error: hyper::Error, upload: &Upload) -> ProxyError {
-    if upload.broken.get() || is_from_body(&error) {
+fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
+    if upload.is_some_and(|upload| upload.broken.get()) || is_from_body(&error) {
         ProxyError::BodyStopped
     } else {
         ProxyError::Upstream(error)
@@ -147,4 +121,16 @@ async fn obtain(
         }
     }
     Err(failure.map_or(ProxyError::NoRoute, ProxyError::Connect))
+}
+
+/// What an upstream's failure counts as; nothing when it is the client's doing.
+pub fn failure(error: &ProxyError) -> Option<Failure> {
+    match error {
+        ProxyError::Connect(_) => Some(Failure::Connect),
+        ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
+        ProxyError::Upstream(error) if error.is_parse() => Some(Failure::Protocol),
+        ProxyError::Upstream(_) => Some(Failure::Reset),
+        ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
+        _ => None,
+    }
 }
