@@ -1,13 +1,14 @@
 //! Leaky buckets: requests are held, in order and evenly, within their bounds, and let go when nobody waits any more.
 
 use super::place::{Place, on_both_stores};
-use crate::support::{Answer, End, File, Gateway, Upstream, get, h2, request};
+use crate::support::{Answer, End, File, Gateway, Seen, Upstream, get, h2, request};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 on_both_stores! {
     a_held_request_says_how_long_it_was_held
     requests_leave_evenly_and_in_their_order
+    two_hundred_at_once_leave_evenly_and_all_arrive
     nothing_is_lost_up_to_the_queue
     a_full_queue_refuses_with_an_honest_wait
     a_wait_beyond_the_longest_allowed_is_refused
@@ -82,25 +83,47 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
     let order: Vec<&str> = seen.iter().map(|seen| &seen.head.target()[1..]).collect();
     let expected: Vec<String> = (0..COUNT).map(|n| n.to_string()).collect();
     assert_eq!(order, expected);
+    assert_even(&seen, 20.0);
+}
+
+/// They left one behind the other, `apart` milliseconds each.
+#[track_caller]
+fn assert_even(seen: &[Seen], apart: f64) {
+    // The first ones arrive while this test still opens its connections.
+    let seen = &seen[10..];
+    let count = seen.len();
     let millis = |from: usize, to: usize| {
         let (from, to) = (seen[from].at, seen[to].at);
         to.duration_since(from).as_secs_f64() * 1000.0
     };
-    // The first opens a connection, the others find one: it may arrive a little late, and nothing else may.
-    let whole = millis(0, COUNT - 1);
-    let expected = 20.0 * (COUNT - 1) as f64;
+    let (whole, expected) = (millis(0, count - 1), apart * (count - 1) as f64);
     assert!(
-        (whole - expected).abs() < 20.0,
+        (whole - expected).abs() < apart,
         "{whole} ms instead of {expected}"
     );
-    let mut gaps: Vec<f64> = (1..COUNT).map(|n| millis(n - 1, n)).collect();
+    let mut gaps: Vec<f64> = (1..count).map(|n| millis(n - 1, n)).collect();
     gaps.sort_by(f64::total_cmp);
     // Nine of ten within a few milliseconds; the tenth is left to a busy machine.
-    let (low, high) = (gaps[COUNT / 20], gaps[COUNT * 19 / 20 - 1]);
+    let (low, high) = (gaps[count / 20], gaps[count * 19 / 20 - 1]);
     assert!(
-        low > 15.0 && high < 25.0,
+        low > apart - 5.0 && high < apart + 5.0,
         "gaps of {low} to {high} ms: {gaps:?}"
     );
+}
+
+async fn two_hundred_at_once_leave_evenly_and_all_arrive(place: Place) {
+    let upstream = Upstream::echo().await;
+    let file = smooth(&upstream, "rate = \"50/s\"\nqueue = 200").server("workers = 2");
+    let gateway = place.gateway(file).await;
+    let mut asking = JoinSet::new();
+    for _ in 0..200 {
+        let mut client = gateway.connect().await;
+        asking.spawn(async move { client.ask(get("/")).await.status });
+    }
+    assert_eq!(asking.join_all().await, [200; 200]);
+    let mut seen = upstream.requests();
+    seen.sort_by_key(|seen| seen.at);
+    assert_even(&seen, 20.0);
 }
 
 async fn nothing_is_lost_up_to_the_queue(place: Place) {
