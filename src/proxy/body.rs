@@ -42,22 +42,22 @@ pub struct Upload {
     pub broken: Cell<bool>,
 }
 
-/// A request's body towards the upstream.
+/// A request's body towards the upstream. Small, because hyper moves it several times on its way.
 #[derive(Debug)]
 pub enum RequestBody {
     /// None.
     Empty,
     /// As the client sends it.
-    Stream {
-        /// Where it comes from.
-        incoming: Incoming,
-        /// Bounds the pauses.
-        idle: IdleTimer,
-        /// How long a pause may be.
-        allowed: Duration,
-        /// Shared with the exchange.
-        upload: Rc<Upload>,
-    },
+    Stream(Box<Sending>),
+}
+
+/// A body on its way up.
+#[derive(Debug)]
+pub struct Sending {
+    incoming: Incoming,
+    idle: IdleTimer,
+    allowed: Duration,
+    upload: Rc<Upload>,
 }
 
 impl RequestBody {
@@ -68,13 +68,13 @@ impl RequestBody {
             return (Self::Empty, None);
         }
         let upload = Rc::<Upload>::default();
-        let body = Self::Stream {
+        let sending = Sending {
             incoming,
             idle: IdleTimer::new(allowed),
             allowed,
             upload: Rc::clone(&upload),
         };
-        (body, Some(upload))
+        (Self::Stream(Box::new(sending)), Some(upload))
     }
 }
 
@@ -86,49 +86,51 @@ impl http_body::Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Stream {
-            incoming,
-            idle,
-            allowed,
-            upload,
-        } = self.get_mut()
-        else {
-            return Poll::Ready(None);
-        };
-        upload.started.set(true);
-        let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
-            ready!(idle.poll_late(cx));
-            upload.broken.set(true);
-            return Poll::Ready(Some(Err(BodyError::Idle(*allowed))));
-        };
-        idle.reset();
-        Poll::Ready(match frame {
-            Some(Ok(frame)) => {
-                upload
-                    .bytes
-                    .set(upload.bytes.get() + frame.data_ref().map_or(0, |data| data.len() as u64));
-                Some(Ok(filter_trailers(frame)))
-            }
-            Some(Err(error)) => {
-                upload.broken.set(true);
-                Some(Err(error.into()))
-            }
-            None => None,
-        })
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Stream(sending) => sending.poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Stream { incoming, .. } => incoming.is_end_stream(),
+            Self::Stream(sending) => sending.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Stream { incoming, .. } => incoming.size_hint(),
+            Self::Stream(sending) => sending.incoming.size_hint(),
         }
+    }
+}
+
+impl Sending {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.upload.started.set(true);
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            ready!(self.idle.poll_late(cx));
+            self.upload.broken.set(true);
+            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
+        };
+        self.idle.reset();
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.upload.bytes.set(self.upload.bytes.get() + length);
+                Some(Ok(filter_trailers(frame)))
+            }
+            Some(Err(error)) => {
+                self.upload.broken.set(true);
+                Some(Err(error.into()))
+            }
+            None => None,
+        })
     }
 }
 

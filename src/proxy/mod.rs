@@ -47,6 +47,7 @@ use hyper::upgrade::OnUpgrade;
 use local::Local;
 use request::{BadRequest, Target};
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,7 +183,8 @@ impl Worker {
         if let Some((until, places)) = held {
             self.hold(until, places, peer, exchange).await?;
         }
-        self.forward(&target, parts, incoming, peer, exchange).await
+        self.forward(&target, &mut parts, incoming, peer, exchange)
+            .await
     }
 
     /// Is it a request that may be forwarded, and to whom is it addressed?
@@ -287,7 +289,7 @@ impl Worker {
     async fn forward(
         &self,
         target: &Target,
-        mut parts: Parts,
+        parts: &mut Parts,
         incoming: Incoming,
         peer: &Peer,
         exchange: &mut Exchange,
@@ -307,7 +309,7 @@ impl Worker {
         exchange.upload.clone_from(&upload);
 
         let started = Instant::now();
-        let sending = forward::send(servers, head, body, upload.as_deref());
+        let sending = pin!(forward::send(servers, head, body, upload.as_deref()));
         let answer = match forward::within(sending, allowed, peer).await {
             Ok(answer) => answer,
             Err(error) => {

@@ -10,6 +10,7 @@ use crate::listen::Peer;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri, Version, header};
 use hyper::body::Body as _;
+use std::mem;
 
 /// How many fields are added.
 const OURS: usize = 8;
@@ -46,7 +47,7 @@ impl Head {
 /// When the request has come through this gateway too often.
 pub fn head(
     target: &Target,
-    mut parts: Parts,
+    parts: &mut Parts,
     websocket: bool,
     peer: &Peer,
     exchange: &Exchange,
@@ -61,15 +62,15 @@ pub fn head(
     if websocket {
         hop::mark_websocket(fields);
     }
-    let peer = peer.address.ip();
+    let address = peer.address.ip();
     let origin = Origin {
-        peer,
+        peer: address,
         client: exchange.client,
-        trusted: exchange.local.snapshot.trust.believes(peer),
+        trusted: exchange.local.snapshot.trust.believes(address),
         host: target.authority(),
         scheme: "http",
     };
-    forwarded::announce(fields, &origin);
+    forwarded::announce(fields, &origin, &mut peer.introduced.borrow_mut());
     forwarded::add_via(fields, parts.version);
     // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
     fields.remove(header::EXPECT);
@@ -78,8 +79,8 @@ pub fn head(
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
     Ok(Head {
-        method: parts.method,
-        target: parts.uri,
-        fields: parts.headers,
+        method: mem::take(&mut parts.method),
+        target: mem::take(&mut parts.uri),
+        fields: mem::take(&mut parts.headers),
     })
 }
