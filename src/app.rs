@@ -87,6 +87,7 @@ impl Gateway {
             boot,
             mut snapshot,
             outline,
+            source,
             ..
         } = compiled;
         snapshot.generation = 1;
@@ -127,7 +128,12 @@ impl Gateway {
         let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness)?;
         tokio::spawn(sweep(shared.clone()));
-        let reload = start_reload(file, &boot, outline, &shared);
+        let install = Install {
+            boot: boot.clone(),
+            outline,
+            shared: shared.clone(),
+        };
+        let reload = start_reload(file, source.text(), install);
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
         readiness.set(Phase::Ready);
         Ok(Self {
@@ -233,20 +239,11 @@ fn start_admin(
 }
 
 /// Watches the file, if there is one.
-fn start_reload(
-    file: Option<PathBuf>,
-    boot: &Boot,
-    outline: Arc<Outline>,
-    shared: &Shared,
-) -> reload::Trigger {
+fn start_reload(file: Option<PathBuf>, text: &str, install: Install) -> reload::Trigger {
     let (trigger, pulled) = reload::trigger();
-    let Some(file) = file else { return trigger };
-    let install = Install {
-        boot: boot.clone(),
-        outline,
-        shared: shared.clone(),
-    };
-    tokio::spawn(Watcher::new(file, pulled).run(install));
+    if let Some(file) = file {
+        tokio::spawn(Watcher::new(file, pulled).since(text).run(install));
+    }
     trigger
 }
 

@@ -9,6 +9,7 @@ use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
 use crate::store::{self, Source, Store};
 use crate::telemetry::access_log::AccessLog;
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -126,6 +127,7 @@ async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
             watch: stream.watch(),
             open,
             counted: metrics.connected(),
+            introduced: RefCell::default(),
         };
         let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
         tokio::task::spawn_local(async move {

@@ -1,18 +1,18 @@
 //! `tollgate run`: reads the file, or makes one of the flags, and runs the gateway.
 
-use super::{BAD, GOOD, RunArgs, find_file, no_file, tell};
+use super::{BAD, GOOD, RunArgs, USAGE, find_file, no_file, tell};
 use crate::config::render::Colour;
 use crate::config::{self, Compiled};
 use crate::{app, telemetry};
 use std::path::PathBuf;
 
 pub(super) fn run(args: RunArgs) -> u8 {
-    let Some((compiled, file)) = load(args) else {
-        return BAD;
+    let (compiled, file) = match load(args) {
+        Ok(loaded) => loaded,
+        Err(code) => return code,
     };
     if let Err(error) = telemetry::log::start(compiled.boot.log.level) {
-        tell(&format!("error: {error}"));
-        return BAD;
+        tell(&format!("warning: {error}"));
     }
     match app::run(compiled, file) {
         Ok(()) => GOOD,
@@ -23,8 +23,8 @@ pub(super) fn run(args: RunArgs) -> u8 {
     }
 }
 
-/// What to run, and the file to watch; the mistakes have been told when there is nothing.
-fn load(args: RunArgs) -> Option<(Compiled, Option<PathBuf>)> {
+/// What to run, and the file to watch; or the exit code, and the mistakes have been told.
+fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), u8> {
     let (loaded, file) = if let Some(to) = args.to {
         let quick = config::quick(
             &to,
@@ -36,7 +36,7 @@ fn load(args: RunArgs) -> Option<(Compiled, Option<PathBuf>)> {
     } else {
         let Some(file) = args.config.or_else(find_file) else {
             no_file();
-            return None;
+            return Err(BAD);
         };
         (config::load(&file), Some(file))
     };
@@ -45,11 +45,12 @@ fn load(args: RunArgs) -> Option<(Compiled, Option<PathBuf>)> {
             if !compiled.warnings.is_empty() {
                 tell(compiled.report().human(Colour::of_stderr()).trim_end());
             }
-            Some((compiled, file))
+            Ok((compiled, file))
         }
         Err(report) => {
             tell(report.human(Colour::of_stderr()).trim_end());
-            None
+            // Without a file the mistake is in the flags.
+            Err(if file.is_some() { BAD } else { USAGE })
         }
     }
 }

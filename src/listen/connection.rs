@@ -24,9 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Most fields in a head.
-const MOST_FIELDS: usize = 100;
-/// Most bytes in a head.
+/// Most bytes in a head. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
 const MOST_HEAD: usize = 64 * 1024;
 /// Most requests at once on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 128;
@@ -62,9 +60,17 @@ pub async fn serve<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
-    let Ok(Some(protocol)) = timeout(settings.first_byte, sniff(&mut stream)).await else {
+    let mut draining = drain.listen();
+    let protocol = tokio::select! {
+        biased;
+        protocol = timeout(settings.first_byte, sniff(&mut stream)) => protocol,
+        // Nothing has been asked on it yet.
+        () = poll_fn(|cx| draining.poll_begun(cx)) => return,
+    };
+    let Ok(Some(protocol)) = protocol else {
         return;
     };
+    drop(draining);
     let peer = Rc::new(peer);
     match protocol {
         Protocol::Http1 => serve_http1(stream, peer, answer, settings, drain).await,
@@ -114,7 +120,6 @@ async fn serve_http1<A: Answer>(
         .timer(TokioTimer::new())
         // Runs from the end of one response to the end of the next head, so it ends idle keep-alive too.
         .header_read_timeout(settings.idle)
-        .max_headers(MOST_FIELDS)
         .max_header_size(MOST_HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();

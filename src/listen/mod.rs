@@ -7,7 +7,9 @@ pub mod socket;
 
 use crate::telemetry::metrics::Connected;
 use accept::OpenGuard;
+use http::HeaderValue;
 use socket::SocketWatch;
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -22,6 +24,19 @@ pub struct Peer {
     pub open: OpenGuard,
     /// Counts it in the metrics.
     pub counted: Connected,
+    /// How its requests are announced upstream, kept from one to the next.
+    pub introduced: RefCell<Option<Introduced>>,
+}
+
+/// The fields that announce a peer upstream, as long as it asks for the same host.
+#[derive(Debug)]
+pub struct Introduced {
+    /// The host it asked for.
+    pub host: Option<HeaderValue>,
+    /// Its address.
+    pub address: HeaderValue,
+    /// Its element of `Forwarded` (RFC 7239).
+    pub element: HeaderValue,
 }
 
 /// How connections are taken and how long they may dawdle. Read once, at start.

@@ -1,10 +1,13 @@
 //! Bodies on their way through: streamed both ways, never collected, each with an idle deadline.
 
 use super::exchange::{Ending, Exchange};
+use super::patience::{Lost, Patience};
 use super::trailers;
-use crate::listen::socket::IdleTimer;
+use crate::listen::socket::{IdleTimer, SocketWatch};
 use crate::upstream::pool::{Connection, Pool};
 use bytes::Bytes;
+use http::header;
+use http::request::Parts;
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::cell::Cell;
@@ -20,6 +23,9 @@ pub enum BodyError {
     /// Nothing came for too long.
     #[error("nothing came for {0:?}")]
     Idle(Duration),
+    /// Nobody is left to read it.
+    #[error("the client is gone")]
+    ClientGone,
     /// The connection it came on failed.
     #[error("the connection failed")]
     Lost(#[from] hyper::Error),
@@ -36,36 +42,39 @@ pub struct Upload {
     pub broken: Cell<bool>,
 }
 
-/// A request's body towards the upstream.
+/// A request's body towards the upstream. Small, because hyper moves it several times on its way.
 #[derive(Debug)]
 pub enum RequestBody {
     /// None.
     Empty,
     /// As the client sends it.
-    Stream {
-        /// Where it comes from.
-        incoming: Incoming,
-        /// Bounds the pauses.
-        idle: IdleTimer,
-        /// How long a pause may be.
-        allowed: Duration,
-        /// Shared with the exchange.
-        upload: Rc<Upload>,
-    },
+    Stream(Box<Sending>),
+}
+
+/// A body on its way up.
+#[derive(Debug)]
+pub struct Sending {
+    incoming: Incoming,
+    idle: IdleTimer,
+    allowed: Duration,
+    upload: Rc<Upload>,
 }
 
 impl RequestBody {
-    /// Wraps what the client sends.
-    pub fn new(incoming: Incoming, allowed: Duration, upload: &Rc<Upload>) -> Self {
+    /// Wraps what the client sends; the other half tells how far it has come.
+    #[must_use]
+    pub fn new(incoming: Incoming, allowed: Duration) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() {
-            return Self::Empty;
+            return (Self::Empty, None);
         }
-        Self::Stream {
+        let upload = Rc::<Upload>::default();
+        let sending = Sending {
             incoming,
             idle: IdleTimer::new(allowed),
             allowed,
-            upload: Rc::clone(upload),
-        }
+            upload: Rc::clone(&upload),
+        };
+        (Self::Stream(Box::new(sending)), Some(upload))
     }
 }
 
@@ -77,49 +86,51 @@ impl http_body::Body for RequestBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self::Stream {
-            incoming,
-            idle,
-            allowed,
-            upload,
-        } = self.get_mut()
-        else {
-            return Poll::Ready(None);
-        };
-        upload.started.set(true);
-        let Poll::Ready(frame) = Pin::new(incoming).poll_frame(cx) else {
-            ready!(idle.poll_late(cx));
-            upload.broken.set(true);
-            return Poll::Ready(Some(Err(BodyError::Idle(*allowed))));
-        };
-        idle.reset();
-        Poll::Ready(match frame {
-            Some(Ok(frame)) => {
-                upload
-                    .bytes
-                    .set(upload.bytes.get() + frame.data_ref().map_or(0, |data| data.len() as u64));
-                Some(Ok(frame.map_data(|data| data)).map(filter_trailers))
-            }
-            Some(Err(error)) => {
-                upload.broken.set(true);
-                Some(Err(error.into()))
-            }
-            None => None,
-        })
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Stream(sending) => sending.poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Stream { incoming, .. } => incoming.is_end_stream(),
+            Self::Stream(sending) => sending.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Stream { incoming, .. } => incoming.size_hint(),
+            Self::Stream(sending) => sending.incoming.size_hint(),
         }
+    }
+}
+
+impl Sending {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.upload.started.set(true);
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            ready!(self.idle.poll_late(cx));
+            self.upload.broken.set(true);
+            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
+        };
+        self.idle.reset();
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.upload.bytes.set(self.upload.bytes.get() + length);
+                Some(Ok(filter_trailers(frame)))
+            }
+            Some(Err(error)) => {
+                self.upload.broken.set(true);
+                Some(Err(error.into()))
+            }
+            None => None,
+        })
     }
 }
 
@@ -145,7 +156,7 @@ enum Kind {
 
 struct Download {
     incoming: Incoming,
-    idle: IdleTimer,
+    patience: Patience,
     allowed: Duration,
     /// Goes back to its pool when the body has ended well.
     connection: Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>,
@@ -175,6 +186,7 @@ impl Body {
     pub fn upstream(
         incoming: Incoming,
         allowed: Duration,
+        client: &SocketWatch,
         connection: Connection<RequestBody>,
         pool: &Rc<Pool<RequestBody>>,
     ) -> Self {
@@ -188,7 +200,7 @@ impl Body {
         let connection = Some((connection, Rc::clone(pool)));
         let download = Download {
             incoming,
-            idle: IdleTimer::new(allowed),
+            patience: Patience::new(allowed, client.clone()),
             allowed,
             connection,
         };
@@ -224,10 +236,13 @@ impl Download {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            ready!(self.idle.poll_late(cx));
-            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
+            let error = match ready!(self.patience.poll_lost(cx)) {
+                Lost::Idle => BodyError::Idle(self.allowed),
+                Lost::ClientGone => BodyError::ClientGone,
+            };
+            return Poll::Ready(Some(Err(error)));
         };
-        self.idle.reset();
+        self.patience.resumed();
         Poll::Ready(frame.map(|frame| frame.map(filter_trailers).map_err(BodyError::from)))
     }
 
@@ -266,6 +281,7 @@ impl http_body::Body for Body {
                     this.end(Ending::Complete);
                 }
             }
+            Some(Err(BodyError::ClientGone)) => this.end(Ending::ClientGone),
             Some(Err(_)) => this.end(Ending::UpstreamFailed),
             None => {
                 download.release();
@@ -290,4 +306,30 @@ impl http_body::Body for Body {
             Kind::Upstream(download) => download.incoming.size_hint(),
         }
     }
+}
+
+/// Most of a refused request's body that is read, and for how long, so that the refusal is not overtaken by a reset
+/// (RFC 9112, section 9.6).
+const DISCARDED: u64 = 64 * 1024;
+const DISCARDING: Duration = Duration::from_secs(1);
+
+/// Reads a little of a body that nobody wants. A client that waits for a 100 sends none and is sent none.
+pub fn discard(mut incoming: Incoming, parts: &Parts) {
+    use http_body_util::BodyExt as _;
+    if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
+        return;
+    }
+    tokio::task::spawn_local(async move {
+        let reading = async {
+            let mut left = DISCARDED;
+            while let Some(Ok(frame)) = incoming.frame().await {
+                let read = frame.data_ref().map_or(0, |data| data.len() as u64);
+                if read >= left {
+                    return;
+                }
+                left -= read;
+            }
+        };
+        let _ = tokio::time::timeout(DISCARDING, reading).await;
+    });
 }

@@ -45,10 +45,12 @@ pub struct Exchange {
     uri: Uri,
     version: Version,
     user_agent: Option<HeaderValue>,
+    /// Speaks gRPC: refusals are told in its way.
+    grpc: bool,
     /// Its id.
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
-    pub host: Box<str>,
+    pub host: Option<HeaderValue>,
     peer: IpAddr,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
@@ -56,8 +58,8 @@ pub struct Exchange {
     plan: Plan,
     admission: Option<Admission>,
     delayed: u64,
-    /// What is known of its body on the way up.
-    pub upload: Rc<Upload>,
+    /// What is known of its body on the way up, if it has one.
+    pub upload: Option<Rc<Upload>>,
     upstream: Option<(Rc<Pool<RequestBody>>, Duration)>,
     status: u16,
     source: Source,
@@ -79,16 +81,18 @@ impl Exchange {
     ) -> Box<Self> {
         let address = peer.address.ip();
         let trusted = local.snapshot.trust.believes(address);
+        let began = clock::wall();
         Box::new(Self {
             worker: Rc::clone(worker),
-            began: clock::wall(),
+            began,
             started: Instant::now(),
             method: request.method().clone(),
             uri: request.uri().clone(),
             version: request.version(),
             user_agent: request.headers().get(header::USER_AGENT).cloned(),
-            id: request_id::of(request.headers(), trusted),
-            host: Box::default(),
+            grpc: reply::is_grpc(request.headers()),
+            id: request_id::of(request.headers(), trusted, began),
+            host: None,
             peer: address,
             client: local.snapshot.trust.client(address, request.headers()),
             local,
@@ -96,7 +100,7 @@ impl Exchange {
             plan: Plan::default(),
             admission: None,
             delayed: 0,
-            upload: Rc::default(),
+            upload: None,
             upstream: None,
             status: 0,
             source: Source::Gateway,
@@ -154,7 +158,8 @@ impl Exchange {
 
     /// Bytes came from the client in a tunnel.
     pub fn received(&mut self, bytes: u64) {
-        self.upload.bytes.set(self.upload.bytes.get() + bytes);
+        let upload = self.upload.get_or_insert_default();
+        upload.bytes.set(upload.bytes.get() + bytes);
     }
 
     /// What its route leads to.
@@ -177,7 +182,11 @@ impl Exchange {
             self.limit = Some((**limit).into());
         }
         let id = self.id.to_str().unwrap_or_default();
-        reply::to(error, &self.violated(), id)
+        if self.grpc {
+            reply::grpc(error, &self.violated())
+        } else {
+            reply::to(error, &self.violated(), id)
+        }
     }
 
     /// Puts the gateway's own fields on a response, whoever wrote it.
@@ -323,7 +332,8 @@ impl Drop for Exchange {
             None => &self.local.unrouted,
         };
         metrics.request(&self.method, self.status, self.source, took);
-        worker.metrics.bodies(self.upload.bytes.get(), self.sent);
+        let received = self.upload.as_ref().map_or(0, |upload| upload.bytes.get());
+        worker.metrics.bodies(received, self.sent);
         if !worker.access.is_on() {
             return;
         }
@@ -341,7 +351,7 @@ impl Drop for Exchange {
             client: Some(self.client),
             peer: Some(self.peer),
             method: self.method.as_str(),
-            host: Some(self.host.as_bytes()).filter(|host| !host.is_empty()),
+            host: self.host.as_ref().map(HeaderValue::as_bytes),
             path: self.uri.path().as_bytes(),
             proto: self.version,
             status: self.status,
@@ -353,7 +363,7 @@ impl Drop for Exchange {
             duration: took,
             upstream: server.as_deref(),
             upstream_time: self.upstream.as_ref().map(|(_, time)| *time),
-            bytes_in: self.upload.bytes.get(),
+            bytes_in: received,
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
             decided_by: self

@@ -2,35 +2,22 @@
 
 use super::body::{RequestBody, Upload};
 use super::error::{ProxyError, is_from_body};
-use super::hop;
 use super::local::Servers;
+use super::onward::Head;
+use super::patience::QUICK;
 use crate::listen::Peer;
+use crate::telemetry::metrics::Failure;
 use crate::upstream::pool::{ConnectError, Connection, Pool};
-use http::{HeaderMap, Method, Request, Response, Uri, Version};
-use hyper::body::{Body as _, Incoming};
+use http::{Request, Response};
+use hyper::body::Incoming;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 /// Servers of one upstream that are tried for one request while none takes a connection.
 const MOST_SERVERS: usize = 3;
-/// An answer that takes longer than this is worth watching the client for: with it, one that has left is noticed within
-/// a second, and the many quick answers pay nothing.
-const QUICK: Duration = Duration::from_millis(500);
-
-/// The head of a request on its way upstream.
-#[derive(Debug, Clone)]
-pub struct Head {
-    /// Its method.
-    pub method: Method,
-    /// Origin form: path and query.
-    pub target: Uri,
-    /// Fields, hop-by-hop ones removed, ours added.
-    pub fields: HeaderMap,
-}
-
 /// An answer under way, with the connection it comes on.
 #[derive(Debug)]
 pub struct Answer {
@@ -42,41 +29,31 @@ pub struct Answer {
     pub pool: Rc<Pool<RequestBody>>,
 }
 
-impl Head {
-    fn request(self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.target;
-        *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = self.fields;
-        let ended = request.body().is_end_stream();
-        hop::frame_request(request.headers_mut(), ended);
-        request
-    }
-}
-
-/// Runs `exchange` for `allowed` at most, and only while the client stays.
+/// Runs `exchange` for `allowed` at most, and only while the client stays. Taken by reference, because it is large.
 ///
 /// # Errors
 /// 504 when it takes too long; nothing that anyone reads when the client leaves.
 pub async fn within<T>(
-    exchange: impl Future<Output = Result<T, ProxyError>>,
+    mut exchange: Pin<&mut impl Future<Output = Result<T, ProxyError>>>,
     allowed: Duration,
     peer: &Peer,
 ) -> Result<T, ProxyError> {
     let start = Instant::now();
-    let mut exchange = pin!(exchange);
     tokio::select! {
         biased;
         outcome = exchange.as_mut() => return outcome,
-        () = sleep(allowed.min(QUICK)) => {}
+        () = sleep_until(start + allowed.min(QUICK)) => {}
     }
-    tokio::select! {
-        biased;
-        outcome = exchange => outcome,
-        () = sleep_until(start + allowed) => Err(ProxyError::UpstreamTimeout(allowed)),
-        () = peer.watch.gone() => Err(ProxyError::ClientGone),
-    }
+    // Beyond this point a request is rare, and what waits for it may cost an allocation.
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            outcome = exchange => outcome,
+            () = sleep_until(start + allowed) => Err(ProxyError::UpstreamTimeout(allowed)),
+            () = peer.watch.gone() => Err(ProxyError::ClientGone),
+        }
+    })
+    .await
 }
 
 /// Sends the request and waits for the head of its answer.
@@ -90,9 +67,12 @@ pub async fn send(
     servers: &Servers,
     head: Head,
     body: RequestBody,
-    upload: &Upload,
+    upload: Option<&Upload>,
 ) -> Result<Answer, ProxyError> {
-    let (mut connection, pool) = obtain(servers).await?;
+    let (mut connection, pool) = match idle(servers) {
+        Some(idle) => idle,
+        None => Box::pin(connect(servers)).await?,
+    };
     // A body that has not been started is still whole; only then can the same request go out twice.
     let spare = (connection.reused && matches!(body, RequestBody::Empty)).then(|| head.clone());
     let unanswered = match connection.send(head.request(body)).await {
@@ -110,11 +90,20 @@ pub async fn send(
         (None, Some(head)) if !unanswered.error.is_parse() => head.request(RequestBody::Empty),
         _ => return Err(blame(unanswered.error, upload)),
     };
+    Box::pin(send_again(pool, servers.connect_timeout, again, upload)).await
+}
+
+async fn send_again(
+    pool: Rc<Pool<RequestBody>>,
+    connect_timeout: Duration,
+    request: Request<RequestBody>,
+    upload: Option<&Upload>,
+) -> Result<Answer, ProxyError> {
     let mut connection = pool
-        .connect(servers.connect_timeout)
+        .connect(connect_timeout)
         .await
         .map_err(ProxyError::Connect)?;
-    match connection.send(again).await {
+    match connection.send(request).await {
         Ok(response) => Ok(Answer {
             response,
             connection,
@@ -124,27 +113,48 @@ pub async fn send(
     }
 }
 
-fn blame(error: hyper::Error, upload: &Upload) -> ProxyError {
-    if upload.broken.get() || is_from_body(&error) {
+fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
+    if upload.is_some_and(|upload| upload.broken.get()) || is_from_body(&error) {
         ProxyError::BodyStopped
     } else {
         ProxyError::Upstream(error)
     }
 }
 
-/// A connection to the server whose turn it is, or to the next that takes one: nothing has been sent yet.
-async fn obtain(
-    servers: &Servers,
-) -> Result<(Connection<RequestBody>, Rc<Pool<RequestBody>>), ProxyError> {
+type Obtained = (Connection<RequestBody>, Rc<Pool<RequestBody>>);
+
+/// An idle connection to the server whose turn it is.
+fn idle(servers: &Servers) -> Option<Obtained> {
+    let pool = servers.turn();
+    Some((pool.take()?, Rc::clone(pool)))
+}
+
+/// A new connection to the server whose turn it was, or to the next that takes one: nothing has been sent yet.
+async fn connect(servers: &Servers) -> Result<Obtained, ProxyError> {
     let mut failure: Option<ConnectError> = None;
-    for pool in servers.in_turn().take(MOST_SERVERS) {
+    for pool in servers.from_last_turn().take(MOST_SERVERS) {
+        match pool.connect(servers.connect_timeout).await {
+            Ok(connection) => {
+                servers.metrics.opened();
+                return Ok((connection, Rc::clone(pool)));
+            }
+            Err(error) => failure = Some(error),
+        }
         if let Some(connection) = pool.take() {
             return Ok((connection, Rc::clone(pool)));
         }
-        match pool.connect(servers.connect_timeout).await {
-            Ok(connection) => return Ok((connection, Rc::clone(pool))),
-            Err(error) => failure = Some(error),
-        }
     }
     Err(failure.map_or(ProxyError::NoRoute, ProxyError::Connect))
+}
+
+/// What an upstream's failure counts as; nothing when it is the client's doing.
+pub fn failure(error: &ProxyError) -> Option<Failure> {
+    match error {
+        ProxyError::Connect(_) => Some(Failure::Connect),
+        ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
+        ProxyError::Upstream(error) if error.is_parse() => Some(Failure::Protocol),
+        ProxyError::Upstream(_) => Some(Failure::Reset),
+        ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
+        _ => None,
+    }
 }

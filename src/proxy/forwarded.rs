@@ -3,6 +3,7 @@
 //! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
+use crate::listen::Introduced;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
 use std::fmt::{self, Write as _};
@@ -83,7 +84,9 @@ impl fmt::Write for Line {
 /// finds them in agreement. Two chains of which neither was believed are replaced like a stranger's.
 ///
 /// To be called after the hop-by-hop fields are stripped and the client has been found.
-pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>) {
+///
+/// A stranger's connection says the same again and again: `introduced` keeps it, to be asked for with the same peer only.
+pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
     if origin.trusted {
         extend_chains(fields, origin);
         if !fields.contains_key(X_FORWARDED_PROTO) {
@@ -92,13 +95,13 @@ pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>) {
         if !fields.contains_key(X_FORWARDED_HOST) {
             set_host(fields, origin);
         }
+        set(fields, X_REAL_IP, |line| line.address(origin.client));
     } else {
         forget(fields);
-        begin_chains(fields, origin);
+        introduce(fields, origin, introduced);
         set_scheme(fields, origin);
         set_host(fields, origin);
     }
-    set(fields, X_REAL_IP, |line| line.address(origin.client));
 }
 
 /// Removes everything a stranger says in the names of proxies.
@@ -114,6 +117,35 @@ fn forget(fields: &mut HeaderMap) {
     for name in family {
         fields.remove(name);
     }
+}
+
+/// Both chains, beginning with the peer, and the peer as the client it is.
+fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
+    let known = introduced
+        .take()
+        .filter(|known| known.host.as_ref() == origin.host);
+    let Some(known) = known.or_else(|| compose(origin)) else {
+        // Addresses and checked hosts always make a value; if not, no word is better than a stranger's.
+        for name in [X_FORWARDED_FOR, X_REAL_IP, header::FORWARDED] {
+            fields.remove(name);
+        }
+        return;
+    };
+    fields.insert(X_FORWARDED_FOR, known.address.clone());
+    fields.insert(X_REAL_IP, known.address.clone());
+    fields.insert(header::FORWARDED, known.element.clone());
+    *introduced = Some(known);
+}
+
+fn compose(origin: &Origin<'_>) -> Option<Introduced> {
+    let (mut address, mut element) = (Line::default(), Line::default());
+    address.address(origin.peer);
+    write_element(&mut element, origin);
+    Some(Introduced {
+        host: origin.host.cloned(),
+        address: HeaderValue::from_bytes(&address.0).ok()?,
+        element: HeaderValue::from_bytes(&element.0).ok()?,
+    })
 }
 
 /// Both chains, beginning with the peer.

@@ -110,11 +110,18 @@ impl Local {
 }
 
 impl Servers {
-    /// All servers, beginning with the one whose turn it is.
-    pub fn in_turn(&self) -> impl Iterator<Item = &Rc<Pool<RequestBody>>> {
-        let turn = self.turn.get();
-        self.turn.set((turn + 1) % self.pools.len().max(1));
-        let (before, after) = self.pools.split_at(turn.min(self.pools.len()));
+    /// The server whose turn it is.
+    #[must_use]
+    pub fn turn(&self) -> &Rc<Pool<RequestBody>> {
+        let next = self.turn.get() + 1;
+        self.turn
+            .set(if next < self.pools.len() { next } else { 0 });
+        &self.pools[self.turn.get()]
+    }
+
+    /// All servers, beginning with the one whose turn it was last.
+    pub fn from_last_turn(&self) -> impl Iterator<Item = &Rc<Pool<RequestBody>>> {
+        let (before, after) = self.pools.split_at(self.turn.get());
         after.iter().chain(before)
     }
 }

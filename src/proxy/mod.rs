@@ -10,6 +10,8 @@ pub mod forwarded;
 pub mod hold;
 pub mod hop;
 pub mod local;
+pub mod onward;
+pub mod patience;
 pub mod reply;
 pub mod request;
 pub mod request_id;
@@ -27,24 +29,25 @@ use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
-use crate::telemetry::metrics::{Failure, WorkerMetrics};
+use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::pool::Pools;
 use admit::Plan;
 use arc_swap::ArcSwap;
 use body::RequestBody;
 use error::ProxyError;
 use exchange::Exchange;
-use forward::{Answer as Answered, Head};
-use forwarded::{Hops, Origin};
+use forward::Answer as Answered;
+use forwarded::Hops;
 use hold::{Cut, Places};
 use hop::Switch;
 use http::request::Parts;
-use http::{Request, Response, Uri, header};
+use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use local::Local;
 use request::{BadRequest, Target};
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,14 +107,7 @@ enum Outcome {
     /// A response, with its body to come.
     Answered(Response<Body>),
     /// A tunnel.
-    Joined(Join),
-}
-
-/// Both sides of a tunnel about to be joined, and the 101 that says so.
-struct Join {
-    response: Response<Body>,
-    down: OnUpgrade,
-    up: OnUpgrade,
+    Joined(upgrade::Join),
 }
 
 impl Worker {
@@ -180,21 +176,22 @@ impl Worker {
         let held = match self.admit(&parts, peer, exchange).await {
             Ok(held) => held,
             Err(refused) => {
-                discard(incoming, &parts);
+                body::discard(incoming, &parts);
                 return Err(refused);
             }
         };
         if let Some((until, places)) = held {
             self.hold(until, places, peer, exchange).await?;
         }
-        self.forward(&target, parts, incoming, peer, exchange).await
+        self.forward(&target, &mut parts, incoming, peer, exchange)
+            .await
     }
 
     /// Is it a request that may be forwarded, and to whom is it addressed?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
         request::tidy(&mut parts.headers);
-        exchange.host = target.host().into();
+        exchange.host = target.authority().cloned();
         Ok(target)
     }
 
@@ -292,7 +289,7 @@ impl Worker {
     async fn forward(
         &self,
         target: &Target,
-        mut parts: Parts,
+        parts: &mut Parts,
         incoming: Incoming,
         peer: &Peer,
         exchange: &mut Exchange,
@@ -307,16 +304,16 @@ impl Worker {
         let down = asked
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
-        let head = head(target, parts, down.is_some(), peer, exchange)?;
-        let upload = Rc::clone(&exchange.upload);
-        let body = RequestBody::new(incoming, self.idle, &upload);
+        let head = onward::head(target, parts, down.is_some(), peer, exchange)?;
+        let (body, upload) = RequestBody::new(incoming, self.idle);
+        exchange.upload.clone_from(&upload);
 
         let started = Instant::now();
-        let sending = forward::send(servers, head, body, &upload);
+        let sending = pin!(forward::send(servers, head, body, upload.as_deref()));
         let answer = match forward::within(sending, allowed, peer).await {
             Ok(answer) => answer,
             Err(error) => {
-                if let Some(failure) = failure(&error) {
+                if let Some(failure) = forward::failure(&error) {
                     servers.metrics.failed(failure);
                 }
                 return Err(error);
@@ -328,21 +325,19 @@ impl Worker {
             hop::switch(down.is_some(), status, answer.response.headers()),
             down,
         ) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
-                return Err(ProxyError::UnaskedUpgrade);
-            }
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
-                Ok(Outcome::Joined(join(answer, down)))
+                Ok(Outcome::Joined(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
                 exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
-                Ok(Outcome::Answered(self.turn_round(answer)))
+                Ok(Outcome::Answered(self.turn_round(answer, peer)))
             }
         }
     }
 
-    fn turn_round(&self, answer: Answered) -> Response<Body> {
+    fn turn_round(&self, answer: Answered, peer: &Peer) -> Response<Body> {
         let Answered {
             response,
             connection,
@@ -350,113 +345,15 @@ impl Worker {
         } = answer;
         let (mut parts, incoming) = response.into_parts();
         hop::strip_response(&mut parts.headers);
-        let mut response = Response::new(Body::upstream(incoming, self.idle, connection, &pool));
+        let mut response = Response::new(Body::upstream(
+            incoming,
+            self.idle,
+            &peer.watch,
+            connection,
+            &pool,
+        ));
         *response.status_mut() = parts.status;
         *response.headers_mut() = parts.headers;
         response
     }
-}
-
-/// The head to send: hop-by-hop fields removed first, ours added afterwards.
-fn head(
-    target: &Target,
-    mut parts: Parts,
-    websocket: bool,
-    peer: &Peer,
-    exchange: &Exchange,
-) -> Result<Head, ProxyError> {
-    let fields = &mut parts.headers;
-    if forwarded::is_loop(fields) {
-        return Err(ProxyError::Loop);
-    }
-    hop::strip_request(fields);
-    if websocket {
-        hop::mark_websocket(fields);
-    }
-    let peer = peer.address.ip();
-    let origin = Origin {
-        peer,
-        client: exchange.client,
-        trusted: exchange.local.snapshot.trust.believes(peer),
-        host: target.authority(),
-        scheme: "http",
-    };
-    forwarded::announce(fields, &origin);
-    forwarded::add_via(fields, parts.version);
-    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
-    fields.remove(header::EXPECT);
-    if let Some(host) = target.authority() {
-        fields.insert(header::HOST, host.clone());
-    }
-    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
-    Ok(Head {
-        method: parts.method,
-        target: parts.uri,
-        fields: parts.headers,
-    })
-}
-
-/// Prepares a tunnel to an upstream that has agreed to it.
-fn join(mut answer: Answered, down: OnUpgrade) -> Join {
-    let up = hyper::upgrade::on(&mut answer.response);
-    let (parts, _) = answer.response.into_parts();
-    let mut response = Response::new(Body::own(bytes::Bytes::new()));
-    *response.status_mut() = parts.status;
-    *response.headers_mut() = parts.headers;
-    hop::strip_response(response.headers_mut());
-    hop::mark_websocket(response.headers_mut());
-    Join { response, down, up }
-}
-
-impl Join {
-    fn begin(
-        mut self,
-        mut exchange: Box<Exchange>,
-        peer: Rc<Peer>,
-        idle: Duration,
-    ) -> Response<Body> {
-        exchange.upgraded();
-        exchange.stamp(&mut self.response);
-        upgrade::join(self.down, self.up, exchange, peer, idle);
-        self.response
-    }
-}
-
-/// What an upstream's failure counts as; nothing when it is the client's doing.
-fn failure(error: &ProxyError) -> Option<Failure> {
-    match error {
-        ProxyError::Connect(_) => Some(Failure::Connect),
-        ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
-        ProxyError::Upstream(error) if error.is_parse() => Some(Failure::Protocol),
-        ProxyError::Upstream(_) => Some(Failure::Reset),
-        ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
-        _ => None,
-    }
-}
-
-/// Most of a refused request's body that is read, and for how long, so that the refusal is not overtaken by a reset
-/// (RFC 9112, section 9.6).
-const DISCARDED: u64 = 64 * 1024;
-const DISCARDING: Duration = Duration::from_secs(1);
-
-/// Reads a little of a body that nobody wants. A client that waits for a 100 sends none and is sent none.
-fn discard(mut incoming: Incoming, parts: &Parts) {
-    use http_body_util::BodyExt as _;
-    use hyper::body::Body as _;
-    if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
-        return;
-    }
-    tokio::task::spawn_local(async move {
-        let reading = async {
-            let mut left = DISCARDED;
-            while let Some(Ok(frame)) = incoming.frame().await {
-                let read = frame.data_ref().map_or(0, |data| data.len() as u64);
-                if read >= left {
-                    return;
-                }
-                left -= read;
-            }
-        };
-        let _ = tokio::time::timeout(DISCARDING, reading).await;
-    });
 }

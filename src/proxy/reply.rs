@@ -6,10 +6,13 @@ use super::fields;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use std::io::Write as _;
 use std::sync::Arc;
 
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The problem types that the RateLimit draft registers.
@@ -45,6 +48,42 @@ pub fn to(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Resp
         fields.insert(header::WWW_AUTHENTICATE, value);
     }
     response
+}
+
+/// Does the request speak gRPC?
+#[must_use]
+pub fn is_grpc(fields: &HeaderMap) -> bool {
+    let kind = fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+/// The answer to `error` in gRPC: status 200, and the error in fields of a response that has only trailers.
+#[must_use]
+pub fn grpc(error: &ProxyError, violated: &Violated<'_>) -> Response<Body> {
+    let mut response = Response::new(Body::own(Bytes::new()));
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, GRPC);
+    fields.insert(header::CACHE_CONTROL, NO_STORE);
+    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(error)));
+    if let Ok(message) = HeaderValue::try_from(detail(error, violated)) {
+        fields.insert(GRPC_MESSAGE, message);
+    }
+    if let Some(wait) = error.retry_after() {
+        fields::retry_after(fields, wait);
+    }
+    response
+}
+
+/// The status codes of gRPC, by what an HTTP status means there.
+fn grpc_status(error: &ProxyError) -> u16 {
+    match error.status() {
+        StatusCode::TOO_MANY_REQUESTS => 8,
+        StatusCode::UNAUTHORIZED => 16,
+        StatusCode::NOT_FOUND => 12,
+        StatusCode::GATEWAY_TIMEOUT => 4,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => 14,
+        _ => 13,
+    }
 }
 
 /// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).

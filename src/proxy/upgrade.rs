@@ -1,7 +1,11 @@
 //! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends or both idle.
 
+use super::body::Body;
 use super::exchange::{Ending, Exchange};
+use super::forward::Answer;
+use super::hop;
 use crate::listen::Peer;
+use http::Response;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::rc::Rc;
@@ -14,9 +18,46 @@ const CHUNK: usize = 16 * 1024;
 /// Longest time for both sides to hand over their connections after the 101.
 const HAND_OVER: Duration = Duration::from_secs(10);
 
+/// Both sides of a tunnel about to be joined, and the 101 that says so.
+#[derive(Debug)]
+pub struct Join {
+    response: Response<Body>,
+    down: OnUpgrade,
+    up: OnUpgrade,
+}
+
+/// Prepares a tunnel to an upstream that has agreed to it.
+#[must_use]
+pub fn prepare(mut answer: Answer, down: OnUpgrade) -> Join {
+    let up = hyper::upgrade::on(&mut answer.response);
+    let (parts, _) = answer.response.into_parts();
+    let mut response = Response::new(Body::own(bytes::Bytes::new()));
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = parts.headers;
+    hop::strip_response(response.headers_mut());
+    hop::mark_websocket(response.headers_mut());
+    Join { response, down, up }
+}
+
+impl Join {
+    /// Sends the 101 and joins both sides once it is out.
+    #[must_use]
+    pub fn begin(
+        mut self,
+        mut exchange: Box<Exchange>,
+        peer: Rc<Peer>,
+        idle: Duration,
+    ) -> Response<Body> {
+        exchange.upgraded();
+        exchange.stamp(&mut self.response);
+        join(self.down, self.up, exchange, peer, idle);
+        self.response
+    }
+}
+
 /// Joins both sides in a task of its own. The exchange ends with the tunnel; the peer's connection counts as open as
 /// long.
-pub fn join(
+fn join(
     down: OnUpgrade,
     up: OnUpgrade,
     mut exchange: Box<Exchange>,

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as StdError;
+use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -243,16 +244,17 @@ impl<B: Body + 'static> Connection<B> {
     ///
     /// # Errors
     /// When the connection ends before an answer.
-    pub async fn send(&mut self, request: Request<B>) -> Result<Response<Incoming>, Unanswered<B>> {
-        self.sender
-            .try_send_request(request)
-            .await
-            .map_err(|mut failed| {
-                let unsent = failed.take_message();
-                Unanswered {
-                    error: failed.into_error(),
-                    unsent,
-                }
+    pub fn send(
+        &mut self,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<Incoming>, Unanswered<B>>> + use<B> {
+        // Not an async function: that would keep the request in its state although hyper has taken it.
+        let answering = self.sender.try_send_request(request);
+        async move {
+            answering.await.map_err(|mut failed| Unanswered {
+                unsent: failed.take_message(),
+                error: failed.into_error(),
             })
+        }
     }
 }

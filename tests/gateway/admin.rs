@@ -181,7 +181,7 @@ async fn reloads_are_counted() {
     };
     gateway.rename_over("nonsense");
     eventually(PATIENCE, "a failed reload is counted", async || {
-        count("fail").await == (1.0, 0.0)
+        count("failure").await == (1.0, 0.0)
     })
     .await;
     gateway.rename_over(&file.with("timeout = \"7s\"").text());

@@ -197,13 +197,7 @@ async fn held(gateway: &Gateway) -> Wire {
     gateway.get("/").await.expect(200);
     let mut client = gateway.connect().await;
     client.send(get("/held")).await;
-    eventually(PATIENCE, "one request is held", async || {
-        let metrics = gateway.metrics().await;
-        metrics
-            .lines()
-            .any(|line| line.starts_with("tollgate_limit_held_requests") && line.ends_with(" 1"))
-    })
-    .await;
+    gateway.holds(1).await;
     client
 }
 

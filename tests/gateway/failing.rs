@@ -50,7 +50,11 @@ async fn without_redis_at_the_start_an_open_gateway_lets_pass() {
     }
     redis.come().await;
     assert_shared_again(&gateway, &redis).await;
-    gateway.get("/").await.expect(429);
+    // Each worker finds its own way back.
+    eventually(BACK, "it refuses again", async || {
+        gateway.get("/").await.status == 429
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -283,9 +287,13 @@ async fn a_spoilt_counter_spoils_no_other() {
     let gateway = Gateway::start(&counted(&upstream, &redis, "closed", limit)).await;
     let ask = async |user: &str| gateway.get_with("/", &[("X-User", user)]).await;
     ask("ann").await.expect(200);
-    let key = redis.keys().await.pop().expect("a counter is a key");
-    redis.command::<()>(&["DEL", &key]).await;
-    redis.command::<()>(&["RPUSH", &key, "not", "ours"]).await;
+    let keys = redis.keys().await;
+    let key = keys
+        .iter()
+        .find(|key| key.contains("calls"))
+        .expect("a counter is a key");
+    redis.command::<()>(&["DEL", key]).await;
+    redis.command::<()>(&["RPUSH", key, "not", "ours"]).await;
     let ann = ask("ann").await;
     assert_eq!(
         ann.status, 503,
@@ -358,7 +366,13 @@ async fn counters_in_redis_expire() {
     let gateway = Gateway::start(&file).await;
     gateway.get("/").await.expect(200);
     let keys = redis.keys().await;
-    assert_eq!(keys.len(), 3, "{keys:?}");
+    for limit in ["bucket", "window", "queue"] {
+        assert!(
+            keys.iter().any(|key| key.contains(limit)),
+            "{limit} in {keys:?}"
+        );
+    }
+    // Whatever else is written for the gateway's own use expires as well.
     for key in keys {
         let left: i64 = redis.command(&["PTTL", &key]).await;
         assert!(left > 0 && left <= 61_000, "{key}: {left}");

@@ -5,7 +5,7 @@ use super::h2::H2;
 use super::message::{Answer, get, request};
 use super::transcript::Transcript;
 use super::wire::Wire;
-use super::{PATIENCE, process};
+use super::{PATIENCE, eventually, process};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -130,6 +130,25 @@ impl Gateway {
     /// The metrics as text.
     pub(crate) async fn metrics(&self) -> String {
         self.admin_get("/metrics").await.expect(200).text()
+    }
+
+    /// Waits until exactly so many requests are held back.
+    pub(crate) async fn holds(&self, count: usize) {
+        eventually(
+            PATIENCE,
+            &format!("{count} requests are held"),
+            async || {
+                let metrics = self.metrics().await;
+                let held = metrics
+                    .lines()
+                    .filter(|line| line.starts_with("tollgate_limit_held_requests"));
+                let sum: usize = held
+                    .filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok())
+                    .sum();
+                sum == count
+            },
+        )
+        .await;
     }
 
     /// The access-log line of the request that this answer belongs to.

@@ -21,7 +21,7 @@ pub(crate) use h2::{Feed, H2};
 pub(crate) use message::{Answer, get, request};
 pub(crate) use ports::free_port;
 pub(crate) use process::{Finished, tollgate};
-pub(crate) use upstream::{Connection, Upstream};
+pub(crate) use upstream::{Connection, Seen, Upstream};
 pub(crate) use wire::{End, Wire};
 
 use std::time::Duration;

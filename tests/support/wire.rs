@@ -39,7 +39,7 @@ impl Wire {
 
     /// Connects, if somebody listens.
     pub(crate) async fn try_to(address: SocketAddr) -> io::Result<Self> {
-        let stream = within("connecting", TcpStream::connect(address)).await?;
+        let stream = within("connecting", PATIENCE, TcpStream::connect(address)).await?;
         Ok(Self::over(stream))
     }
 
@@ -72,7 +72,12 @@ impl Wire {
 
     /// Writes, if the other side is there.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        within("sending", self.stream.write_all(bytes.as_ref())).await
+        within(
+            "sending",
+            self.patience,
+            self.stream.write_all(bytes.as_ref()),
+        )
+        .await
     }
 
     /// Writes one chunk.
@@ -308,10 +313,10 @@ impl Wire {
     }
 }
 
-async fn within<T>(what: &str, act: impl Future<Output = T>) -> T {
-    match timeout(PATIENCE, act).await {
+async fn within<T>(what: &str, limit: Duration, act: impl Future<Output = T>) -> T {
+    match timeout(limit, act).await {
         Ok(done) => done,
-        Err(_) => panic!("{what} took longer than {PATIENCE:?}"),
+        Err(_) => panic!("{what} took longer than {limit:?}"),
     }
 }
 

@@ -184,7 +184,7 @@ fn every_room_is_on_the_plan_and_on_the_map() {
         if !["lib", "README.md"].contains(&room) && !ROOMS.iter().any(|(known, _)| *known == room) {
             wrong.push(format!("src/{name} is not on the plan"));
         }
-        if name != "README.md" && !map.contains(room) {
+        if !["lib.rs", "README.md"].contains(&name.as_str()) && !map.contains(room) {
             wrong.push(format!("src/{name} is not on the map, src/README.md"));
         }
     }
@@ -304,13 +304,6 @@ fn every_algorithm_has_its_twin() {
             if !repository().join(&place).is_file() {
                 wrong.push(format!("{place} is missing"));
             }
-        }
-        let vectors = files("tests/vectors", "toml");
-        if !vectors.iter().any(|(path, _)| {
-            path.file_stem()
-                .is_some_and(|stem| stem.to_str() == Some(&name))
-        }) {
-            wrong.push(format!("tests/vectors has nothing for {name}"));
         }
     }
     assert_none(&wrong);

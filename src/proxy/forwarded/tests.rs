@@ -28,7 +28,7 @@ fn announced(peer: &str, host: &str, lines: &[(&str, &str)]) -> HeaderMap {
         host: Some(&host.parse().unwrap()),
         scheme: "http",
     };
-    announce(&mut fields, &origin);
+    announce(&mut fields, &origin, &mut None);
     fields
 }
 
@@ -102,7 +102,7 @@ fn a_request_without_host_announces_none() {
         host: None,
         scheme: "http",
     };
-    announce(&mut fields, &origin);
+    announce(&mut fields, &origin, &mut None);
     assert_eq!(fields["forwarded"], "for=192.0.2.1;proto=http");
     assert!(!fields.contains_key("x-forwarded-host"));
 }

@@ -1,6 +1,6 @@
 //! Connections are kept and shared out: many requests on few, two protocols on one port, servers in turn.
 
-use crate::support::{Connection, Feed, File, Gateway, Upstream, get, h2, request};
+use crate::support::{Connection, Feed, File, Gateway, Upstream, get, h2, long, process, request};
 use http::Request;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -177,4 +177,28 @@ async fn clients_are_spread_over_all_workers() {
     }
     // Each worker has upstream connections of its own: four workers at work show as four connections.
     assert_eq!(upstream.connections(), 4);
+}
+
+#[tokio::test]
+async fn idle_connections_cost_little() {
+    // Both ends of each are open files; the long form wants `ulimit -n` above 10,000.
+    let many = if long() { 10_000 } else { 800 };
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("idle = \"10min\"")).await;
+    let mut clients = Vec::with_capacity(many);
+    let mut before = 0;
+    for n in 0..many + 100 {
+        // The first hundred warm every buffer there is.
+        if n == 100 {
+            before = process::resident(gateway.pid());
+        }
+        let mut client = gateway.connect().await;
+        client.ask(get("/")).await.expect(200);
+        clients.push(client);
+    }
+    let each = process::resident(gateway.pid()).saturating_sub(before) / many as u64;
+    assert!(
+        each <= 15 * 1024,
+        "{each} bytes for each of {many} idle connections"
+    );
 }

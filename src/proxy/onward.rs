@@ -1,0 +1,86 @@
+//! The head of a request on its way upstream: hop-by-hop fields removed first, ours added afterwards.
+
+use super::body::RequestBody;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::forwarded::{self, Origin};
+use super::request::Target;
+use super::{hop, request_id};
+use crate::listen::Peer;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Uri, Version, header};
+use hyper::body::Body as _;
+use std::mem;
+
+/// How many fields are added.
+const OURS: usize = 8;
+
+/// The head of a request on its way upstream.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Its method.
+    pub method: Method,
+    /// Origin form: path and query.
+    pub target: Uri,
+    /// Fields, hop-by-hop ones removed, ours added.
+    pub fields: HeaderMap,
+}
+
+impl Head {
+    /// With its body.
+    #[must_use]
+    pub fn request(self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.target;
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() = self.fields;
+        let ended = request.body().is_end_stream();
+        hop::frame_request(request.headers_mut(), ended);
+        request
+    }
+}
+
+/// The head to send.
+///
+/// # Errors
+/// When the request has come through this gateway too often.
+pub fn head(
+    target: &Target,
+    parts: &mut Parts,
+    websocket: bool,
+    peer: &Peer,
+    exchange: &Exchange,
+) -> Result<Head, ProxyError> {
+    let fields = &mut parts.headers;
+    if forwarded::is_loop(fields) {
+        return Err(ProxyError::Loop);
+    }
+    // Room for ours at once; growing field by field would move all of them twice.
+    fields.reserve(OURS);
+    hop::strip_request(fields);
+    if websocket {
+        hop::mark_websocket(fields);
+    }
+    let address = peer.address.ip();
+    let origin = Origin {
+        peer: address,
+        client: exchange.client,
+        trusted: exchange.local.snapshot.trust.believes(address),
+        host: target.authority(),
+        scheme: "http",
+    };
+    forwarded::announce(fields, &origin, &mut peer.introduced.borrow_mut());
+    forwarded::add_via(fields, parts.version);
+    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
+    fields.remove(header::EXPECT);
+    if let Some(host) = target.authority() {
+        fields.insert(header::HOST, host.clone());
+    }
+    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    Ok(Head {
+        method: mem::take(&mut parts.method),
+        target: mem::take(&mut parts.uri),
+        fields: mem::take(&mut parts.headers),
+    })
+}
