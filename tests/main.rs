@@ -7,4 +7,5 @@
 mod support;
 
 mod gateway;
+mod law;
 mod tidy;

@@ -28,7 +28,7 @@ impl BucketState {
             interval.den.get()
         };
         Self {
-            at: now.micros() + level.whole,
+            at: now.plus(level.whole).micros(),
             part: level.part,
             den,
         }
@@ -37,7 +37,7 @@ impl BucketState {
     /// The first instant at which this state equals no state.
     #[must_use]
     pub fn ends(self) -> Timestamp {
-        Timestamp::from_micros(self.at + u64::from(self.part > 0))
+        Timestamp::from_micros(self.at).plus(u64::from(self.part > 0))
     }
 }
 

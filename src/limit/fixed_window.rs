@@ -43,7 +43,9 @@ impl FixedWindow {
         cost: Cost,
     ) -> (Measured, Option<Change>) {
         let (current, mended) = self.current(state, now);
-        let left = current.start + self.window - now.micros();
+        let left = Timestamp::from_micros(current.start)
+            .plus(self.window)
+            .since(now);
         if u64::from(current.count) + u64::from(cost.units()) > u64::from(self.limit)
             && cost != Cost::ZERO
         {
@@ -97,7 +99,7 @@ impl FixedWindow {
         cost: Cost,
         now: Timestamp,
     ) -> Refunded {
-        let current = now.micros() < state.start.saturating_add(self.window);
+        let current = now < Timestamp::from_micros(state.start).plus(self.window);
         let same = state.start == ticket.start && state.count >= cost.units();
         if !current || !same || cost == Cost::ZERO {
             return Refunded::Nothing;
@@ -143,7 +145,7 @@ impl FixedWindow {
     fn change(&self, state: WindowState) -> Change {
         Change {
             state: State::Window(state),
-            ends: Timestamp::from_micros(state.start + self.window),
+            ends: Timestamp::from_micros(state.start).plus(self.window),
         }
     }
 }

@@ -204,7 +204,10 @@ impl Rule {
                 State::Bucket(BucketState::at_level(at, measured.span, *interval))
             }
             Self::FixedWindow(rule) => State::Window(WindowState {
-                start: (at.micros() + measured.span.whole).saturating_sub(rule.window),
+                start: at
+                    .plus(measured.span.whole)
+                    .micros()
+                    .saturating_sub(rule.window),
                 count: measured.span.part,
             }),
         };

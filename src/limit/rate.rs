@@ -80,7 +80,7 @@ impl Span {
     /// The least whole number of microseconds that is not shorter.
     #[must_use]
     pub const fn ceil(self) -> u64 {
-        self.whole + (self.part > 0) as u64
+        self.whole.saturating_add((self.part > 0) as u64)
     }
 }
 
@@ -94,14 +94,21 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The time `units` units take. Callers keep `units` within [`Rate::most_units`].
+    /// The time `units` units take; exact within [`Rate::most_units`] and far beyond. A product that no number holds
+    /// becomes the longest span there is: more than any capacity, so that a cost of that many units is never admitted.
     #[must_use]
     pub fn times(self, units: u64) -> Span {
         let den = u128::from(self.den.get());
-        let parts = self.parts_of(self.span) * u128::from(units);
-        Span {
-            whole: u64::try_from(parts / den).unwrap_or(u64::MAX),
-            part: narrow128(parts % den),
+        let parts = self.parts_of(self.span).saturating_mul(u128::from(units));
+        match u64::try_from(parts / den) {
+            Ok(whole) => Span {
+                whole,
+                part: narrow128(parts % den),
+            },
+            Err(_) => Span {
+                whole: u64::MAX,
+                part: 0,
+            },
         }
     }
 
@@ -112,13 +119,13 @@ impl Interval {
         u64::try_from(self.parts_of(span) / one).unwrap_or(u64::MAX)
     }
 
-    /// `a + b`.
+    /// `a + b`, or the longest span there is when that is longer.
     #[must_use]
     pub fn add(self, a: Span, b: Span) -> Span {
         let den = u64::from(self.den.get());
         let part = u64::from(a.part) + u64::from(b.part);
         Span {
-            whole: a.whole + b.whole + part / den,
+            whole: a.whole.saturating_add(b.whole).saturating_add(part / den),
             part: narrow(part % den),
         }
     }
@@ -240,5 +247,24 @@ mod tests {
             }),
             3
         );
+    }
+
+    #[test]
+    fn what_no_number_holds_is_longer_than_any_capacity() {
+        // Once a month, and a cost of four thousand million: 1.15 * 10^22 microseconds.
+        let month = rate(1, 2_678_400_000_000).interval();
+        let endless = month.times(u64::from(u32::MAX));
+        assert!(endless.whole > MAX_SPAN);
+        assert_eq!(month.add(month.span, endless), endless);
+        assert_eq!(month.add(endless, endless), endless);
+        assert_eq!(endless.ceil(), u64::MAX);
+        let odd = rate(u32::MAX, MAX_SPAN).interval();
+        assert!(odd.times(u64::MAX).whole > MAX_SPAN);
+        let brim = Span {
+            whole: u64::MAX,
+            part: 1,
+        };
+        assert_eq!(odd.add(brim, odd.span).whole, u64::MAX);
+        assert_eq!(brim.ceil(), u64::MAX);
     }
 }

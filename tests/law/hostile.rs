@@ -1,0 +1,149 @@
+//! Bytes that nobody of us has written, and numbers at the end of what is counted exactly: both twins answer alike.
+
+use super::numbers::{CLIENT, NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket};
+use super::under_test::UnderTest;
+use tollgate::limit::verdict::Wait;
+use tollgate::limit::{Limit, Rule, State};
+
+/// The last whole number below 2^53.
+const LAST: u64 = (1 << 53) - 1;
+/// The longest any limit reaches.
+const SPAN: u64 = 1 << 52;
+
+fn bucket(at: f64, part: u32, den: u32) -> Vec<u8> {
+    [
+        &at.to_be_bytes()[..],
+        &part.to_be_bytes(),
+        &den.to_be_bytes(),
+    ]
+    .concat()
+}
+
+fn window(start: f64, count: u32) -> Vec<u8> {
+    [&start.to_be_bytes()[..], &count.to_be_bytes()].concat()
+}
+
+/// Instants a state may claim, as doubles.
+fn instants() -> Vec<f64> {
+    let now = NOON.micros();
+    let whole = [
+        0,
+        1,
+        now - SPAN / 4,
+        now - 1,
+        now,
+        now + 1,
+        now + SECOND,
+        now + SPAN - 1,
+        now + SPAN,
+        now + SPAN + 1,
+        LAST - 1,
+        LAST,
+        LAST + 1,
+        u64::MAX,
+    ];
+    let odd = [
+        now as f64 + 0.5,
+        -1.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MIN_POSITIVE,
+        f64::MAX,
+    ];
+    whole.iter().map(|n| *n as f64).chain(odd).collect()
+}
+
+fn states(rule: &Rule) -> Vec<Vec<u8>> {
+    let mut all = vec![Vec::new(), vec![7], vec![0xff; 7], vec![0xff; 17]];
+    for at in instants() {
+        match rule {
+            Rule::FixedWindow(rule) => {
+                let limit = rule.limit;
+                for count in [0, 1, limit - 1, limit, limit.saturating_add(1), u32::MAX] {
+                    all.push(window(at, count));
+                }
+            }
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
+                all.push(at.to_be_bytes().to_vec());
+                for (part, den) in [
+                    (0, 1),
+                    (1, 0),
+                    (1, 1),
+                    (6, 7),
+                    (3, 7),
+                    (1, u32::MAX),
+                    (u32::MAX - 1, u32::MAX),
+                    (u32::MAX, u32::MAX),
+                ] {
+                    all.push(bucket(at, part, den));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
+    let most = u32::MAX;
+    vec![
+        token_bucket(7, 3 * SECOND, 9),
+        token_bucket(1, SPAN, 1),
+        token_bucket(most, SPAN, most),
+        token_bucket(most, 1, most),
+        leaky_bucket((7, 3 * SECOND), 2, 9, 500_000),
+        leaky_bucket((2, SPAN), 1, 1, SPAN),
+        leaky_bucket((most, SPAN), most - 1, 1, 1),
+        leaky_bucket((most, 1), 1, most - 1, SPAN),
+        fixed_window(9, SECOND),
+        fixed_window(most, SPAN),
+        fixed_window(1, 1),
+    ]
+}
+
+/// What the pure functions answer, and the bytes that are there afterwards.
+fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) {
+    let state = State::decode(&limit.rule, bytes);
+    let cost = tollgate::limit::rate::Cost::new(cost);
+    let (measured, change) = limit.rule.check(state, NOON, cost);
+    let left = change.map_or_else(|| bytes.to_vec(), |change| change.state.encode().to_vec());
+    // Reading the answer must not fail either.
+    for charged in [true, false] {
+        let verdict = limit.rule.verdict(measured, cost, charged);
+        let ticket = limit.rule.ticket(NOON, measured, cost);
+        let _ = limit.rule.refund(state, NOON, ticket);
+        assert!(verdict.reset <= SPAN + 1, "{verdict:?}");
+    }
+    (measured.wait, Some(left))
+}
+
+#[tokio::test(flavor = "local")]
+async fn hostile_bytes_are_answered_alike_and_break_nothing() {
+    let store = UnderTest::redis().await;
+    let UnderTest::Redis { server, .. } = &store else {
+        panic!("it is Redis");
+    };
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut side = client.get_multiplexed_async_connection().await.unwrap();
+    let mut asked = 0;
+    for (index, rule) in rules().into_iter().enumerate() {
+        let limit = limit(&format!("limit-{index}"), rule);
+        let name = UnderTest::name(&limit, CLIENT);
+        for bytes in states(&limit.rule) {
+            for cost in [0, 1, 2, limit.rate.count.get(), u32::MAX] {
+                let mut set = redis::cmd("SET");
+                set.arg(&name).arg(&bytes);
+                let _: () = set.query_async(&mut side).await.unwrap();
+                let place = format!("{rule:?}, cost {cost}, stored {bytes:x?}");
+                let (wait, left) = functions(&limit, cost, &bytes);
+                let decided = store.decide(NOON, &[ask(&limit, cost)]).await;
+                assert_eq!(decided.measured[0].wait, wait, "{place}");
+                let mut get = redis::cmd("GET");
+                let seen: Option<Vec<u8>> = get.arg(&name).query_async(&mut side).await.unwrap();
+                assert_eq!(seen, left, "{place}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 5000, "{asked}");
+}

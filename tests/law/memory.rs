@@ -1,0 +1,172 @@
+//! What only the memory store promises: bounded, swept, and never at the price of a live state.
+
+use super::numbers::{CLIENT, NOON, SECOND, ask, fixed_window, limit, token_bucket};
+use super::under_test::admitted;
+use std::sync::Arc;
+use tollgate::clock::{Clock, Timestamp};
+use tollgate::limit::Limit;
+use tollgate::store::{Check, MemoryStore};
+
+/// Turns after which every shard has been swept, and more.
+const TURNS: usize = 1000;
+
+fn check<'a>(limit: &'a Arc<Limit>, key: &'a str) -> Check<'a> {
+    let key = key.as_bytes();
+    Check {
+        key,
+        ..ask(limit, 1)
+    }
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("client-{index}")).collect()
+}
+
+#[test]
+fn a_full_store_keeps_every_live_state_and_limits_the_rest_together() {
+    let store = MemoryStore::new(Clock::manual(NOON), 100);
+    let limit = limit("per-client", token_bucket(3, 60 * SECOND, 3));
+    let early = names(100);
+    for key in &early {
+        assert!(admitted(&store.decide(&[check(&limit, key)])));
+    }
+    assert_eq!((store.len(), store.overflowed()), (100, 0));
+    let states: Vec<_> = early
+        .iter()
+        .map(|key| store.stored(&limit, key.as_bytes()).unwrap())
+        .collect();
+
+    let late: Vec<_> = (0..500).map(|index| format!("late-{index}")).collect();
+    let turn = |key: &&String| admitted(&store.decide(&[check(&limit, key)]));
+    let admissions = late.iter().filter(turn).count();
+    assert_eq!(admissions, 3, "all of them share one counter");
+    assert_eq!(store.overflowed(), 500);
+    assert_eq!(store.len(), 101, "the hundred and the shared one");
+    for (key, state) in early.iter().zip(&states) {
+        assert_eq!(
+            store.stored(&limit, key.as_bytes()).as_ref(),
+            Some(state),
+            "{key}"
+        );
+        let decided = store.decide(&[check(&limit, key)]);
+        assert_eq!(decided.decision.verdicts[0].remaining, 1);
+    }
+}
+
+#[test]
+fn each_limit_of_a_full_store_has_a_shared_counter_of_its_own() {
+    let store = MemoryStore::new(Clock::manual(NOON), 0);
+    let wide = limit("wide", fixed_window(10, SECOND));
+    let narrow = limit("narrow", fixed_window(2, SECOND));
+    let keys = names(20);
+    let both = |key: &&String| {
+        let checks = [check(&wide, key), check(&narrow, key)];
+        admitted(&store.decide(&checks))
+    };
+    assert_eq!(keys.iter().filter(both).count(), 2);
+    let wide_only = |key: &&String| admitted(&store.decide(&[check(&wide, key)]));
+    assert_eq!(keys.iter().filter(wide_only).count(), 8, "ten less two");
+    assert_eq!(store.len(), 2);
+}
+
+#[test]
+fn what_has_ended_makes_room_at_once() {
+    let clock = Clock::manual(NOON);
+    let store = MemoryStore::new(clock.clone(), 1000);
+    let limit = limit("per-client", fixed_window(1, SECOND));
+    for key in &names(1000) {
+        assert!(admitted(&store.decide(&[check(&limit, key)])));
+    }
+    clock.set(NOON.plus(SECOND));
+    // Nothing has been swept. What has ended beside a newcomer goes at its coming, so that all but the few whose shard
+    // held nothing old, and is asked before any other is cleared, are counted by themselves.
+    let late: Vec<_> = (0..1000).map(|index| format!("late-{index}")).collect();
+    let turn = |key: &&String| admitted(&store.decide(&[check(&limit, key)]));
+    assert!(late.iter().filter(turn).count() > 900);
+    assert!(store.len() <= 1001, "{}", store.len());
+    let shared = store.overflowed() as usize;
+    // Whoever was counted with others may be by itself now, for the first time; then all have had their one.
+    assert!(late.iter().filter(turn).count() <= shared);
+    assert_eq!(late.iter().filter(turn).count(), 0);
+}
+
+#[test]
+fn sweeping_forgets_what_has_ended_and_nothing_else() {
+    let clock = Clock::manual(NOON);
+    let store = MemoryStore::new(clock.clone(), 1_000_000);
+    // 428,571 3/7 for each unit: ends lie between two microseconds.
+    let limit = limit("odd", token_bucket(7, 3 * SECOND, 100));
+    let keys = names(100);
+    for (index, key) in keys.iter().enumerate() {
+        let cost = ask(&limit, index as u32 + 1).cost;
+        let check = Check {
+            cost,
+            ..check(&limit, key)
+        };
+        assert!(admitted(&store.decide(&[check])));
+    }
+    for gone in [1, 2, 50, 100_u64] {
+        let end = NOON.plus((gone * 3 * SECOND).div_ceil(7));
+        clock.set(Timestamp::from_micros(end.micros() - 1));
+        (0..TURNS).for_each(|turn| store.sweep(turn));
+        assert_eq!(store.len() as u64, 100 - (gone - 1), "a microsecond early");
+        clock.set(end);
+        let before: Vec<_> = keys[gone as usize..]
+            .iter()
+            .map(|key| {
+                store.decide(&[Check {
+                    cost: ask(&limit, 0).cost,
+                    ..check(&limit, key)
+                }])
+            })
+            .collect();
+        (0..TURNS).for_each(|turn| store.sweep(turn));
+        assert_eq!(store.len() as u64, 100 - gone);
+        for (key, before) in keys[gone as usize..].iter().zip(before) {
+            let peek = Check {
+                cost: ask(&limit, 0).cost,
+                ..check(&limit, key)
+            };
+            assert_eq!(store.decide(&[peek]), before, "{key}");
+        }
+    }
+    assert!(store.is_empty());
+}
+
+#[test]
+fn a_store_that_has_shrunk_still_finds_everything() {
+    let clock = Clock::manual(NOON);
+    let store = MemoryStore::new(clock.clone(), 1_000_000);
+    let short = limit("short", fixed_window(1, SECOND));
+    let long = limit("long", fixed_window(1, 3600 * SECOND));
+    let keys = names(20_000);
+    for key in &keys {
+        store.decide(&[check(&short, key)]);
+    }
+    let kept = &keys[..500];
+    for key in kept {
+        store.decide(&[check(&long, key)]);
+    }
+    clock.set(NOON.plus(SECOND));
+    (0..TURNS).for_each(|turn| store.sweep(turn));
+    assert_eq!(store.len(), 500);
+    for key in kept {
+        assert!(!admitted(&store.decide(&[check(&long, key)])), "{key}");
+    }
+}
+
+#[test]
+fn a_request_of_several_limits_overflows_as_a_whole() {
+    let store = MemoryStore::new(Clock::manual(NOON), 1);
+    let held = limit("held", token_bucket(5, 60 * SECOND, 5));
+    let new = limit("new", token_bucket(2, 60 * SECOND, 2));
+    assert!(admitted(&store.decide(&[ask(&held, 1)])));
+    let both = [ask(&new, 1), ask(&held, 1)];
+    assert!(admitted(&store.decide(&both)));
+    assert!(admitted(&store.decide(&both)));
+    // The overflow key of `new` is empty now, and `held` keeps its own and is not charged for the refused.
+    assert!(!admitted(&store.decide(&both)));
+    let left = store.decide(&[ask(&held, 0)]).decision.verdicts[0].remaining;
+    assert_eq!(left, 2);
+    assert_eq!(store.stored(&new, CLIENT), None);
+}

@@ -1,0 +1,14 @@
+//! The law of the limits: what the algorithms and both stores must answer, whatever the code looks like inside.
+//!
+//! Vectors are histories written down as data, stories are histories written down as code, and both are told to the
+//! memory store and to a real Redis alike. Properties hold for every history. Time is handed in, so nothing waits.
+
+mod exactness;
+mod hammer;
+mod hostile;
+mod memory;
+mod numbers;
+mod properties;
+mod stories;
+mod under_test;
+mod vectors;

@@ -1,0 +1,78 @@
+//! Limits from bare numbers, in units and microseconds.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use tollgate::clock::Timestamp;
+use tollgate::key::{KeyTemplate, Missing};
+use tollgate::limit::fixed_window::FixedWindow;
+use tollgate::limit::leaky_bucket::LeakyBucket;
+use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::token_bucket::TokenBucket;
+use tollgate::limit::{Limit, Rule};
+use tollgate::store::Check;
+
+/// When histories begin: this century, whose instants are as large as those of a real clock.
+pub(super) const NOON: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+/// One second.
+pub(super) const SECOND: u64 = 1_000_000;
+
+/// N per P.
+pub(super) fn rate(count: u32, period: u64) -> Rate {
+    Rate {
+        count: NonZeroU32::new(count).unwrap(),
+        period: NonZeroU64::new(period).unwrap(),
+    }
+}
+
+/// A token bucket of `burst`.
+pub(super) fn token_bucket(count: u32, period: u64, burst: u32) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    assert!(u64::from(burst) <= rate.most_units());
+    let burst = NonZeroU32::new(burst).unwrap();
+    (rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
+}
+
+/// A leaky bucket that lets `burst` go at once and holds `queue` behind them for `max_wait`. A meter has neither.
+pub(super) fn leaky_bucket(
+    (count, period): (u32, u64),
+    burst: u32,
+    queue: u32,
+    max_wait: u64,
+) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    assert!(u64::from(burst) + u64::from(queue) <= rate.most_units());
+    let burst = NonZeroU32::new(burst).unwrap();
+    let rule = match queue {
+        0 => LeakyBucket::meter(rate, burst),
+        _ => LeakyBucket::new(rate, burst, queue, max_wait),
+    };
+    (rate, Rule::LeakyBucket(rule))
+}
+
+/// A fixed window.
+pub(super) fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    (rate, Rule::FixedWindow(FixedWindow::new(rate)))
+}
+
+/// The limit called `name`. Its key is the test's to choose.
+pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
+    let by = KeyTemplate {
+        parts: Vec::new(),
+        missing: Missing::Refuse,
+    };
+    Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
+}
+
+/// `cost` from `limit`, for the client that most stories are about.
+pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
+    Check {
+        limit,
+        key: CLIENT,
+        cost: Cost::new(cost),
+    }
+}
+
+/// Who asks, unless a story has several.
+pub(super) const CLIENT: &[u8] = b"10.0.0.1";

@@ -1,0 +1,27 @@
+//! Stories: each is told to the memory store and to Redis, and must end the same way.
+
+mod changed;
+mod refunds;
+mod together;
+mod waits;
+
+/// Makes a test of each story for each store.
+macro_rules! told_to_both {
+    ($($story:ident)*) => {
+        mod memory {$(
+            #[tokio::test(flavor = "local")]
+            async fn $story() {
+                super::$story(&crate::law::under_test::UnderTest::memory()).await;
+            }
+        )*}
+
+        mod redis {$(
+            #[tokio::test(flavor = "local")]
+            async fn $story() {
+                super::$story(&crate::law::under_test::UnderTest::redis().await).await;
+            }
+        )*}
+    };
+}
+
+use told_to_both;

@@ -1,0 +1,160 @@
+//! A store as the law sees it: asked at instants of the test's choosing, and its stored bytes read from the side.
+
+use super::numbers::NOON;
+use crate::support::Redis;
+use redis::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate::clock::{Clock, Timestamp};
+use tollgate::limit::verdict::{Ruling, Verdict, Wait};
+use tollgate::limit::{Limit, State, Ticket};
+use tollgate::store::redis::RedisStore;
+use tollgate::store::{Check, Decided, MemoryStore, RedisTarget, Refund, Settings};
+
+/// Either store, empty at first.
+#[derive(Debug)]
+pub(super) enum UnderTest {
+    Memory(MemoryStore),
+    Redis { store: RedisStore, server: Redis },
+}
+
+impl UnderTest {
+    /// The embedded store.
+    pub(super) fn memory() -> Self {
+        Self::Memory(MemoryStore::new(Clock::manual(NOON), 1_000_000))
+    }
+
+    /// A store on a server of its own.
+    pub(super) async fn redis() -> Self {
+        let server = Redis::start().await;
+        let store = connect(&server).await;
+        Self::Redis { store, server }
+    }
+
+    /// What the store says to a request at `at`.
+    pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> Decided {
+        let decided = match self {
+            Self::Memory(store) => store.decide_at(checks, Some(at)),
+            Self::Redis { store, .. } => store.decide_at(at, checks).await.unwrap(),
+        };
+        assert_eq!(decided.decision.at, at);
+        decided
+    }
+
+    /// The same for a single limit: its verdict, and the request's delay or wait.
+    pub(super) async fn one(&self, at: Timestamp, check: Check<'_>) -> (Ruling, Verdict) {
+        let decision = self.decide(at, &[check]).await.decision;
+        (decision.ruling, decision.verdicts[0])
+    }
+
+    /// Takes `check` and keeps its ticket.
+    pub(super) async fn take(&self, at: Timestamp, check: Check<'_>) -> Ticket {
+        let decided = self.decide(at, &[check]).await;
+        decided.ticket(0, &check).expect("it is admitted")
+    }
+
+    /// Gives a charge back, and returns when that is done.
+    pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
+        match self {
+            Self::Memory(store) => store.refund_at(check.limit, check.key, ticket, at),
+            Self::Redis { store, .. } => {
+                let Check { limit, key, .. } = check;
+                store.refund_at(at, [Refund { limit, key, ticket }]);
+                store.settle().await;
+            }
+        }
+    }
+
+    /// Where Redis holds a counter of a limit whose name needs no escape.
+    pub(super) fn name(limit: &Limit, key: &[u8]) -> String {
+        let (name, kind) = (&limit.name, limit.rule.kind());
+        let key = str::from_utf8(key).unwrap();
+        format!("tollgate:1:{name}:{kind}:{{{key}}}")
+    }
+
+    /// The bytes one counter is stored as, if it is.
+    pub(super) async fn bytes(&self, limit: &Limit, key: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Memory(store) => {
+                let state = store.stored(limit, key)?;
+                Some(state.encode().to_vec())
+            }
+            Self::Redis { server, .. } => {
+                let key = Self::name(limit, key);
+                match server.command(&["GET", &key]).await {
+                    Value::BulkString(bytes) => Some(bytes),
+                    Value::Nil => None,
+                    other => panic!("{key} holds {other:?}"),
+                }
+            }
+        }
+    }
+
+    /// The state that those bytes mean.
+    pub(super) async fn state(&self, limit: &Limit, key: &[u8]) -> Option<State> {
+        let bytes = self.bytes(limit, key).await?;
+        Some(State::decode(&limit.rule, &bytes).expect("only states are stored"))
+    }
+
+    /// All that is stored for these limits and one client; and that nothing else is, where that can be told.
+    pub(super) async fn everything(
+        &self,
+        limits: &[&Arc<Limit>],
+        key: &[u8],
+    ) -> Vec<Option<Vec<u8>>> {
+        let mut all = Vec::new();
+        for limit in limits {
+            all.push(self.bytes(limit, key).await);
+        }
+        let held = all.iter().flatten().count();
+        match self {
+            Self::Memory(store) => assert_eq!(store.len(), held),
+            Self::Redis { server, .. } => {
+                let keys = server.keys().await;
+                let ours = keys.iter().filter(|key| !key.contains(":probe:")).count();
+                assert_eq!(ours, held, "{keys:?}");
+            }
+        }
+        all
+    }
+}
+
+/// A store of `server`'s that is ready. Patient, so that a busy machine is not taken for an absent server.
+pub(super) async fn connect(server: &Redis) -> RedisStore {
+    let url = server.url();
+    let address = url.trim_start_matches("redis://").trim_end_matches("/0");
+    let (host, port) = address.split_once(':').unwrap();
+    let target = RedisTarget {
+        host: host.into(),
+        port: port.parse().unwrap(),
+        database: 0,
+        username: None,
+        password: None,
+    };
+    let settings = Settings {
+        timeout: Duration::from_secs(5),
+        ..Settings::default()
+    };
+    let store = RedisStore::new(&target, &settings);
+    crate::support::eventually(crate::support::PATIENCE, "the store is up", async || {
+        store.is_up()
+    })
+    .await;
+    store
+}
+
+/// Is the request let through?
+pub(super) fn admitted(decided: &Decided) -> bool {
+    matches!(decided.decision.ruling, Ruling::Admit { .. })
+}
+
+/// How long a lone refused check was told to wait; nothing when it was admitted.
+pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
+    match ruling {
+        Ruling::Admit { .. } => None,
+        Ruling::Refuse { by, wait } => {
+            assert_eq!(by, 0);
+            Some(wait)
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Reads `tests/vectors` and tells each history to the pure functions, to the memory store and to Redis.
+//!
+//! The answers in those files are worked out from the meaning in the manual, never taken from the code.
+
+use super::numbers::{CLIENT, NOON, fixed_window, leaky_bucket, limit, token_bucket};
+use super::under_test::UnderTest;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tollgate::clock::Timestamp;
+use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::verdict::{Outcome, Verdict, Wait};
+use tollgate::limit::{Limit, LimitId, Rule, State};
+use tollgate::store::Check;
+use toml::{Table, Value};
+
+/// One history of one counter.
+struct Scenario {
+    name: String,
+    steps: Vec<Step>,
+}
+
+/// Calls at one instant that are all answered alike.
+struct Step {
+    /// In microseconds from the history's beginning.
+    at: i64,
+    limit: Arc<Limit>,
+    cost: Cost,
+    times: u64,
+    outcome: Outcome,
+    /// After the last of the calls.
+    remaining: u64,
+    reset: u64,
+}
+
+/// Takes apart a table of which every key must be known.
+struct Fields(Table, String);
+
+impl Fields {
+    fn of(value: Value, place: &str) -> Self {
+        match value {
+            Value::Table(table) => Self(table, place.to_owned()),
+            other => panic!("{place}: a table is wanted, not {other}"),
+        }
+    }
+
+    fn maybe(&mut self, key: &str) -> Option<Value> {
+        self.0.remove(key)
+    }
+
+    fn value(&mut self, key: &str) -> Value {
+        let value = self.maybe(key);
+        value.unwrap_or_else(|| panic!("{}: no `{key}`", self.1))
+    }
+
+    fn number<N: TryFrom<i64>>(&mut self, key: &str) -> N {
+        let value = self.value(key);
+        self.whole(key, &value)
+    }
+
+    fn number_or<N: TryFrom<i64>>(&mut self, key: &str, default: N) -> N {
+        match self.maybe(key) {
+            Some(value) => self.whole(key, &value),
+            None => default,
+        }
+    }
+
+    fn whole<N: TryFrom<i64>>(&self, key: &str, value: &Value) -> N {
+        let number = value.as_integer().and_then(|n| N::try_from(n).ok());
+        number.unwrap_or_else(|| panic!("{}: `{key}` cannot be {value}", self.1))
+    }
+
+    fn end(self) {
+        assert!(
+            self.0.is_empty(),
+            "{}: nobody reads {:?}",
+            self.1,
+            self.0.keys().collect::<Vec<_>>()
+        );
+    }
+}
+
+fn read(algorithm: &str) -> Vec<Scenario> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/vectors")
+        .join(algorithm)
+        .with_extension("toml");
+    let table: Table = fs::read_to_string(path).unwrap().parse().unwrap();
+    let mut file = Fields(table, algorithm.to_owned());
+    let Value::Array(scenarios) = file.value("scenario") else {
+        panic!("{algorithm}: scenarios are written [[scenario]]");
+    };
+    file.end();
+    let scenarios = scenarios.into_iter();
+    scenarios.map(|one| scenario(algorithm, one)).collect()
+}
+
+fn scenario(algorithm: &str, value: Value) -> Scenario {
+    let mut fields = Fields::of(value, algorithm);
+    let Value::String(name) = fields.value("name") else {
+        panic!("{algorithm}: a name is a text");
+    };
+    fields.1 = format!("{algorithm}, {name}");
+    let place = fields.1.clone();
+    let numbers = |value| limit(&name, rule(algorithm, Fields::of(value, &place)));
+    let mut present = numbers(fields.value("limit"));
+    let Value::Array(list) = fields.value("steps") else {
+        panic!("{place}: steps are a list");
+    };
+    fields.end();
+    let mut steps = Vec::new();
+    for (index, value) in list.into_iter().enumerate() {
+        let mut fields = Fields::of(value, &format!("{place}, step {}", index + 1));
+        if let Some(edited) = fields.maybe("limit") {
+            present = numbers(edited);
+        } else {
+            steps.push(step(&mut fields, &present));
+        }
+        fields.end();
+    }
+    Scenario { name, steps }
+}
+
+fn rule(algorithm: &str, mut fields: Fields) -> (Rate, Rule) {
+    let (count, period) = (fields.number("count"), fields.number("period"));
+    let rule = match algorithm {
+        "token_bucket" => token_bucket(count, period, fields.number_or("burst", count)),
+        "leaky_bucket" => leaky_bucket(
+            (count, period),
+            fields.number_or("burst", 1),
+            fields.number_or("queue", 0),
+            fields.number_or("max_wait", 5_000_000),
+        ),
+        "fixed_window" => fixed_window(count, period),
+        other => panic!("{other} is no algorithm"),
+    };
+    fields.end();
+    rule
+}
+
+fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
+    let outcome = match (fields.maybe("admit"), fields.maybe("refuse")) {
+        (Some(delay), None) => Outcome::Admit {
+            delay: fields.whole("admit", &delay),
+        },
+        (None, Some(Value::String(never))) if never == "never" => Outcome::Refuse(Wait::Never),
+        (None, Some(wait)) => Outcome::Refuse(Wait::Micros(fields.whole("refuse", &wait))),
+        _ => panic!("{}: either `admit` or `refuse`", fields.1),
+    };
+    Step {
+        at: fields.number("at"),
+        limit: limit.clone(),
+        cost: Cost::new(fields.number("cost")),
+        times: fields.number_or("times", 1),
+        outcome,
+        remaining: fields.number("remaining"),
+        reset: fields.number("reset"),
+    }
+}
+
+/// Who is told the histories.
+enum Listener {
+    Functions(HashMap<LimitId, State>),
+    Store(UnderTest),
+}
+
+impl Listener {
+    async fn answer(&mut self, at: Timestamp, limit: &Arc<Limit>, cost: Cost) -> Verdict {
+        let states = match self {
+            Self::Functions(states) => states,
+            Self::Store(store) => {
+                let key = CLIENT;
+                return store.one(at, Check { limit, key, cost }).await.1;
+            }
+        };
+        let state = states.get(&limit.id).copied();
+        let (measured, change) = limit.rule.check(state, at, cost);
+        if let Some(change) = change {
+            states.insert(limit.id, change.state);
+        }
+        limit.rule.verdict(measured, cost, true)
+    }
+}
+
+async fn tell(algorithm: &str, mut listener: Listener) {
+    let scenarios = read(algorithm);
+    let mut names: Vec<&str> = scenarios.iter().map(|s| s.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), scenarios.len(), "a name is used twice");
+    for Scenario { name, steps } in scenarios {
+        for (index, step) in steps.into_iter().enumerate() {
+            let at = NOON.micros().checked_add_signed(step.at).unwrap();
+            let at = Timestamp::from_micros(at);
+            let place = format!("{algorithm}, {name}, call {} at {}", index + 1, step.at);
+            for turn in 1..=step.times {
+                let verdict = listener.answer(at, &step.limit, step.cost).await;
+                assert_eq!(verdict.outcome, step.outcome, "{place}, turn {turn}");
+                if turn == step.times {
+                    assert_eq!(verdict.remaining, step.remaining, "{place}: remaining");
+                    assert_eq!(verdict.reset, step.reset, "{place}: reset");
+                }
+            }
+        }
+    }
+}
+
+macro_rules! told_to_all {
+    ($($algorithm:ident)*) => {$(
+        mod $algorithm {
+            use super::{Listener, UnderTest, tell};
+
+            #[tokio::test(flavor = "local")]
+            async fn by_the_pure_functions() {
+                tell(stringify!($algorithm), Listener::Functions(Default::default())).await;
+            }
+
+            #[tokio::test(flavor = "local")]
+            async fn by_the_memory_store() {
+                tell(stringify!($algorithm), Listener::Store(UnderTest::memory())).await;
+            }
+
+            #[tokio::test(flavor = "local")]
+            async fn by_redis() {
+                tell(stringify!($algorithm), Listener::Store(UnderTest::redis().await)).await;
+            }
+        }
+    )*};
+}
+
+told_to_all!(token_bucket leaky_bucket fixed_window);
