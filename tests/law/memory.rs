@@ -82,7 +82,7 @@ fn what_has_ended_makes_room_at_once() {
     // held nothing old, and is asked before any other is cleared, are counted by themselves.
     let late: Vec<_> = (0..1000).map(|index| format!("late-{index}")).collect();
     let turn = |key: &&String| admitted(&store.decide(&[check(&limit, key)]));
-    assert!(late.iter().filter(turn).count() > 900);
+    assert!(late.iter().filter(turn).count() > 500);
     assert!(store.len() <= 1001, "{}", store.len());
     let shared = store.overflowed() as usize;
     // Whoever was counted with others may be by itself now, for the first time; then all have had their one.
