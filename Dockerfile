@@ -8,10 +8,14 @@ RUN apk add --no-cache musl-dev gcc
 WORKDIR /build
 COPY . .
 # Rust's own target here is musl, linked statically.
+ENV CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
     cargo build --release --locked --bin tollgate \
     && cp target/release/tollgate /tollgate
+# The loopback of a container is nobody's: the demo listens on all its addresses instead.
+RUN sed 's/"127\.0\.0\.1:8080"/":8080"/' gateway.toml > /gateway.toml \
+    && /tollgate check /gateway.toml
 
 FROM scratch
 ARG VERSION=dev
@@ -24,7 +28,7 @@ LABEL org.opencontainers.image.title="Tollgate" \
 COPY --from=build /tollgate /tollgate
 # The demo, until a folder with a gateway.toml of your own is mounted here. Mount the folder, not the file: a file
 # that is mounted alone never changes under the gateway, so it could not be reloaded.
-COPY gateway.toml /etc/tollgate/gateway.toml
+COPY --from=build /gateway.toml /etc/tollgate/gateway.toml
 # Nobody in particular; there is no /etc/passwd to name it.
 USER 65532:65532
 EXPOSE 8080 9090

@@ -74,7 +74,10 @@ pub async fn serve<A: Answer>(
     let peer = Rc::new(peer);
     match protocol {
         Protocol::Http1 => serve_http1(stream, peer, answer, settings, drain).await,
-        Protocol::Http2 => serve_http2(stream, peer, answer, settings, drain).await,
+        // Boxed, so that the many connections of HTTP/1.1 need no room for it.
+        Protocol::Http2 => {
+            Box::pin(serve_http2(stream, peer, answer, settings, drain)).await;
+        }
     }
 }
 
@@ -85,7 +88,7 @@ enum Protocol {
 
 /// Reads until the first bytes are or are not the HTTP/2 preface. Nothing when the peer leaves before.
 async fn sniff(stream: &mut Stream) -> Option<Protocol> {
-    let mut seen = BytesMut::with_capacity(1024);
+    let mut seen = BytesMut::with_capacity(512);
     loop {
         if stream.read_buf(&mut seen).await.ok()? == 0 {
             return None;

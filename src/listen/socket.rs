@@ -110,6 +110,9 @@ impl AsyncRead for Stream {
             let count = self.read_ahead.len().min(buf.remaining());
             buf.put_slice(&self.read_ahead[..count]);
             self.read_ahead.advance(count);
+            if self.read_ahead.is_empty() {
+                self.read_ahead = Bytes::new();
+            }
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut *lock(&self.tcp)).poll_read(cx, buf)

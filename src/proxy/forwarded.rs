@@ -142,7 +142,11 @@ fn compose(origin: &Origin<'_>) -> Option<Introduced> {
     address.address(origin.peer);
     write_element(&mut element, origin);
     Some(Introduced {
-        host: origin.host.cloned(),
+        // Copied: a clone would keep the whole buffer alive that the request's head was read into.
+        host: match origin.host {
+            Some(host) => Some(HeaderValue::from_bytes(host.as_bytes()).ok()?),
+            None => None,
+        },
         address: HeaderValue::from_bytes(&address.0).ok()?,
         element: HeaderValue::from_bytes(&element.0).ok()?,
     })
