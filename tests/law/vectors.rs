@@ -162,7 +162,7 @@ fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
 /// Who is told the histories.
 enum Listener {
     Functions(HashMap<LimitId, State>),
-    Store(UnderTest),
+    Store(Box<UnderTest>),
 }
 
 impl Listener {
@@ -218,12 +218,12 @@ macro_rules! told_to_all {
 
             #[tokio::test(flavor = "local")]
             async fn by_the_memory_store() {
-                tell(stringify!($algorithm), Listener::Store(UnderTest::memory())).await;
+                tell(stringify!($algorithm), Listener::Store(Box::new(UnderTest::memory()))).await;
             }
 
             #[tokio::test(flavor = "local")]
             async fn by_redis() {
-                tell(stringify!($algorithm), Listener::Store(UnderTest::redis().await)).await;
+                tell(stringify!($algorithm), Listener::Store(Box::new(UnderTest::redis().await))).await;
             }
         }
     )*};

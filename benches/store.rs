@@ -1,0 +1,270 @@
+//! What a decision by Redis costs, here and there: `cargo bench --bench store`. Starts a server of its own.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a measurement says by stopping where the world was not as it must be"
+)]
+
+use redis::aio::MultiplexedConnection;
+use std::net::{Ipv4Addr, TcpListener};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tollgate::key::{KeyTemplate, Missing};
+use tollgate::limit::fixed_window::FixedWindow;
+use tollgate::limit::leaky_bucket::LeakyBucket;
+use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::token_bucket::TokenBucket;
+use tollgate::limit::{Limit, Rule};
+use tollgate::store::redis::RedisStore;
+use tollgate::store::{Check, RedisTarget, Settings};
+
+const SECOND: u64 = 1_000_000;
+/// Rounds of which the median is told.
+const ROUNDS: usize = 7;
+/// Requests of a round, a multiple of every batch's size.
+const REQUESTS: usize = 2560;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(Default::default())
+        .unwrap();
+    runtime.block_on(async {
+        let server = Server::start().await;
+        println!("The server's time, median of {ROUNDS} rounds and (least):");
+        what_a_call_costs(&server).await;
+        println!("\nTasks that decide all the time, each for a key of its own:");
+        what_a_decision_costs(&server).await;
+    });
+}
+
+/// The scripts' own time for calls of several shapes.
+async fn what_a_call_costs(server: &Server) {
+    let [tokens, smooth, window] = limits();
+    let odd = token_bucket("odd", 7_000_001, SECOND, 1_000_000);
+    let none = token_bucket("none", 1, 86_400 * SECOND, 1);
+    let cases: [(&str, &[&Arc<Limit>], usize); 9] = [
+        ("token bucket", &[&tokens], 1),
+        ("with a fraction", &[&odd], 1),
+        ("leaky bucket", &[&smooth], 1),
+        ("fixed window", &[&window], 1),
+        ("refused", &[&none], 1),
+        ("three limits", &[&tokens, &smooth, &window], 1),
+        ("16 requests", &[&tokens], 16),
+        ("16 of three limits", &[&tokens, &smooth, &window], 16),
+        ("64 requests", &[&tokens], 64),
+    ];
+    let store = server.store().await;
+    let mut side = server.connection().await;
+    let mut random = fastrand::Rng::with_seed(1);
+    for (name, limits, together) in cases {
+        // A client is refused from its second request on.
+        round(&store, limits, together, &mut random).await;
+        let (mut per_call, mut per_request) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let before = script_calls(&mut side).await;
+            round(&store, limits, together, &mut random).await;
+            let after = script_calls(&mut side).await;
+            let (calls, micros) = (after.0 - before.0, after.1 - before.1);
+            assert_eq!(calls, (REQUESTS / together) as u64, "they went together");
+            per_call.push(micros as f64 / calls as f64);
+            per_request.push(micros as f64 / REQUESTS as f64);
+        }
+        per_call.sort_by(f64::total_cmp);
+        per_request.sort_by(f64::total_cmp);
+        println!(
+            "{name:<20} {:>6.1} us a call ({:.1}), {:>5.2} us a request",
+            per_call[ROUNDS / 2],
+            per_call[0],
+            per_request[ROUNDS / 2],
+        );
+    }
+}
+
+/// Requests that begin at one instant share a call.
+async fn round(
+    store: &RedisStore,
+    limits: &[&Arc<Limit>],
+    together: usize,
+    random: &mut fastrand::Rng,
+) {
+    for _ in 0..REQUESTS / together {
+        let mut requests = JoinSet::new();
+        for _ in 0..together {
+            let (store, key) = (store.clone(), format!("10.0.{}", random.u32(..1000)));
+            let limits: Vec<_> = limits.iter().map(|limit| Arc::clone(limit)).collect();
+            requests.spawn_local(async move { decide(&store, &limits, &key).await });
+        }
+        requests.join_all().await;
+    }
+}
+
+async fn decide(store: &RedisStore, limits: &[Arc<Limit>], key: &str) {
+    let checks: Vec<_> = limits
+        .iter()
+        .map(|limit| Check::new(limit, key.as_bytes()))
+        .collect();
+    store.decide(&checks).await.unwrap();
+}
+
+/// Both sides' time, and how much goes together, under tasks that never rest.
+async fn what_a_decision_costs(server: &Server) {
+    let limits = limits();
+    for many in [1, 16, 64, 256] {
+        tasks_decide(server, many, &limits[..1]).await;
+    }
+    tasks_decide(server, 64, &limits).await;
+}
+
+async fn tasks_decide(server: &Server, many: usize, limits: &[Arc<Limit>]) {
+    let store = server.store().await;
+    let mut side = server.connection().await;
+    let (before, cpu_before) = (script_calls(&mut side).await, cpu());
+    let begun = Instant::now();
+    let mut tasks = JoinSet::new();
+    for task in 0..many {
+        let (store, limits) = (store.clone(), limits.to_vec());
+        tasks.spawn_local(async move {
+            let key = format!("10.0.0.{task}");
+            while begun.elapsed() < Duration::from_millis(1500) {
+                decide(&store, &limits, &key).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let (took, spent) = (begun.elapsed(), cpu() - cpu_before);
+    let after = script_calls(&mut side).await;
+    let decisions = store.stats().decisions.get() as f64;
+    println!(
+        "{many:>3} tasks, {} limits: {:>6.0} decisions/s, {:>4.1} a call, {:>5.2} us here and {:>5.2} us there for each",
+        limits.len(),
+        decisions / took.as_secs_f64(),
+        decisions / (after.0 - before.0) as f64,
+        spent / decisions,
+        (after.1 - before.1) as f64 / decisions,
+    );
+}
+
+fn rate(count: u32, period: u64) -> Rate {
+    Rate {
+        count: NonZeroU32::new(count).unwrap(),
+        period: NonZeroU64::new(period).unwrap(),
+    }
+}
+
+fn limit(name: &str, rate: Rate, rule: Rule) -> Arc<Limit> {
+    let by = KeyTemplate {
+        parts: Vec::new(),
+        missing: Missing::Refuse,
+    };
+    Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
+}
+
+fn token_bucket(name: &str, count: u32, period: u64, burst: u32) -> Arc<Limit> {
+    let rate = rate(count, period);
+    let burst = NonZeroU32::new(burst).unwrap();
+    limit(name, rate, Rule::TokenBucket(TokenBucket::new(rate, burst)))
+}
+
+/// One of each algorithm, none of which refuses here.
+fn limits() -> [Arc<Limit>; 3] {
+    let fast = rate(1_000_000, SECOND);
+    let smooth = LeakyBucket::new(fast, NonZeroU32::MIN, 1_000_000, 9 * SECOND);
+    let wide = rate(4_000_000_000, 60 * SECOND);
+    [
+        token_bucket("tokens", 1_000_000, SECOND, 1_000_000),
+        limit("smooth", fast, Rule::LeakyBucket(smooth)),
+        limit("window", wide, Rule::FixedWindow(FixedWindow::new(wide))),
+    ]
+}
+
+/// This thread's time on a processor, in microseconds.
+fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1000.0
+}
+
+/// Calls of scripts so far, and the microseconds they took.
+async fn script_calls(side: &mut MultiplexedConnection) -> (u64, u64) {
+    let text: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(side)
+        .await
+        .unwrap();
+    let line = text.lines().find(|l| l.starts_with("cmdstat_evalsha:"));
+    let number = |name: &str| {
+        let (_, rest) = line?.split_once(name)?;
+        rest.split(',').next()?.parse().ok()
+    };
+    (number("calls=").unwrap_or(0), number("usec=").unwrap_or(0))
+}
+
+/// A server of the measurement's own; `REDIS_SERVER` names another program. Dropping it kills it.
+struct Server {
+    port: u16,
+    child: Child,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let child = Command::new(program)
+            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
+            .args(["--port", &port.to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let server = Self { port, child };
+        let begun = Instant::now();
+        while server.try_connect().await.is_err() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "it does not answer"
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+        server
+    }
+
+    async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        client.get_multiplexed_async_connection().await
+    }
+
+    async fn connection(&self) -> MultiplexedConnection {
+        self.try_connect().await.unwrap()
+    }
+
+    /// A store of this server's, connected.
+    async fn store(&self) -> RedisStore {
+        let target = RedisTarget {
+            host: "127.0.0.1".into(),
+            port: self.port,
+            database: 0,
+            username: None,
+            password: None,
+        };
+        let settings = Settings {
+            timeout: Duration::from_secs(5),
+            ..Settings::default()
+        };
+        let store = RedisStore::new(&target, &settings);
+        while !store.is_up() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        store
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

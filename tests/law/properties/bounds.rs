@@ -1,0 +1,215 @@
+//! Bounds over any stretch of time, and answers as the plain textbook gives them.
+
+use super::{Counter, arrivals, pause, rates};
+use crate::law::numbers::{NOON, SECOND, fixed_window, leaky_bucket, token_bucket};
+use proptest::prelude::*;
+use tollgate::clock::Timestamp;
+use tollgate::limit::Ticket;
+use tollgate::limit::rate::{Cost, MAX_SPAN};
+use tollgate::limit::verdict::{Outcome, Verdict, Wait};
+
+/// Does `units` in `micros` stay within `free` + rate * time?
+fn within(units: u64, free: u64, micros: u64, (count, period): (u32, u64)) -> bool {
+    let over = u128::from(units.saturating_sub(free)) * u128::from(period);
+    over <= u128::from(micros) * u128::from(count)
+}
+
+/// Tokens or water in units of 1/period, as a textbook counts them: every number whole, nothing stored but the level.
+struct Textbook {
+    count: i128,
+    period: i128,
+    level: i128,
+    at: Timestamp,
+}
+
+impl Textbook {
+    fn new((count, period): (u32, u64)) -> Self {
+        Self {
+            count: i128::from(count),
+            period: i128::from(period),
+            level: 0,
+            at: NOON,
+        }
+    }
+
+    fn leak(&mut self, to: Timestamp) {
+        let leaked = self.count * i128::from(to.since(self.at));
+        self.level = (self.level - leaked).max(0);
+        self.at = to;
+    }
+
+    fn micros(&self, level: i128) -> u64 {
+        u64::try_from((level.max(0) + self.count - 1) / self.count).unwrap()
+    }
+
+    /// With a bucket of `capacity`, in which `free` are not waited behind, and at most `max_wait` behind the others.
+    fn take(&mut self, cost: u32, capacity: u32, free: u32, max_wait: u64) -> Verdict {
+        let units = |n: u32| i128::from(n) * self.period;
+        let over = self.level + units(cost) - units(capacity);
+        let late = self.level - units(free) - self.count * i128::from(max_wait);
+        let delay = self.micros(self.level - units(free));
+        let outcome = if cost == 0 {
+            Outcome::Admit { delay: 0 }
+        } else if cost > capacity {
+            Outcome::Refuse(Wait::Never)
+        } else if over > 0 || late > 0 {
+            Outcome::Refuse(Wait::Micros(self.micros(over.max(late))))
+        } else {
+            self.level += units(cost);
+            Outcome::Admit { delay }
+        };
+        let left = (i128::from(capacity) * self.period - self.level) / self.period;
+        Verdict {
+            outcome,
+            remaining: u64::try_from(left).unwrap(),
+            reset: self.micros(self.level),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_token_bucket_answers_as_the_textbook_and_keeps_its_bound(
+        rate in rates(),
+        burst in 1..40_u32,
+        arrivals in arrivals(45),
+    ) {
+        let (count, period) = rate;
+        let mut counter = Counter::of(token_bucket(count, period, burst));
+        let mut textbook = Textbook::new(rate);
+        let mut granted: Vec<(u64, u64)> = Vec::new();
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, rate));
+            textbook.leak(counter.at);
+            let (verdict, _) = counter.take(cost);
+            prop_assert_eq!(verdict, textbook.take(cost, burst, burst, MAX_SPAN));
+            if matches!(verdict.outcome, Outcome::Admit { .. }) {
+                granted.push((counter.ago(), u64::from(cost)));
+            }
+        }
+        for (first, (from, _)) in granted.iter().enumerate() {
+            let mut sum = 0;
+            for (to, cost) in &granted[first..] {
+                sum += cost;
+                prop_assert!(within(sum, u64::from(burst), to - from, rate));
+            }
+        }
+    }
+
+    #[test]
+    fn a_leaky_bucket_answers_as_the_textbook_and_lets_go_in_order_and_apart(
+        rate in rates(),
+        burst in 1..10_u32,
+        queue in 1..30_u32,
+        patience in 1..40_000_u64,
+        arrivals in arrivals(5),
+    ) {
+        let max_wait = pause(patience, rate).max(1);
+        let mut counter = Counter::of(leaky_bucket(rate, burst, queue, max_wait));
+        let mut textbook = Textbook::new(rate);
+        let mut gone: Vec<(u64, u64)> = Vec::new();
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, rate));
+            textbook.leak(counter.at);
+            let (verdict, _) = counter.take(cost);
+            prop_assert_eq!(verdict, textbook.take(cost, queue + burst, burst - 1, max_wait));
+            if let Outcome::Admit { delay } = verdict.outcome && cost > 0 {
+                prop_assert!(delay <= max_wait);
+                gone.push((counter.ago() + delay, u64::from(cost)));
+            }
+        }
+        prop_assert!(gone.is_sorted_by_key(|(at, _)| *at), "nobody overtakes");
+        for (first, (from, _)) in gone.iter().enumerate() {
+            // Whoever goes finds at most B - 1 of what went before it. Each instant is rounded up to a microsecond.
+            let mut before = 0;
+            for (to, cost) in &gone[first..] {
+                prop_assert!(within(before, u64::from(burst) - 1, to - from + 1, rate));
+                before += cost;
+            }
+        }
+    }
+
+    #[test]
+    fn leavers_of_a_queue_let_nobody_overtake_and_no_two_go_at_once(
+        rate in rates(),
+        burst in 1..4_u32,
+        queue in 5..30_u32,
+        cost in 1..5_u32,
+        history in prop::collection::vec((0..1500_u64, any::<bool>(), any::<prop::sample::Index>()), 1..120),
+    ) {
+        let mut counter = Counter::of(leaky_bucket(rate, burst, queue, MAX_SPAN));
+        let cost = Cost::new(cost);
+        let mut held: Vec<(u64, Ticket)> = Vec::new();
+        for (thousandths, leaves, which) in history {
+            counter.at = counter.at.plus(pause(thousandths, rate));
+            let waiting = held.iter().filter(|(goes, _)| *goes > counter.ago()).count();
+            if leaves && waiting > 0 {
+                let (_, ticket) = held.remove(held.len() - waiting + which.index(waiting));
+                counter.give_back(ticket);
+                continue;
+            }
+            let (measured, _) = counter.rule.check(counter.state, counter.at, cost);
+            let ticket = counter.rule.ticket(counter.at, measured, cost);
+            let (verdict, _) = counter.take(cost.units());
+            if let Outcome::Admit { delay } = verdict.outcome {
+                held.push((counter.ago() + delay, ticket));
+            }
+        }
+        prop_assert!(held.is_sorted_by_key(|(at, _)| *at), "nobody overtakes");
+        for (first, (from, _)) in held.iter().enumerate() {
+            for (gap, (to, _)) in held[first..].iter().enumerate() {
+                let before = gap as u64 * u64::from(cost.units());
+                prop_assert!(within(before, u64::from(burst) - 1, to - from + 1, rate));
+            }
+        }
+    }
+
+    #[test]
+    fn a_meter_is_a_token_bucket_seen_from_the_other_side(
+        rate in rates(),
+        burst in 1..40_u32,
+        arrivals in arrivals(45),
+    ) {
+        let mut tokens = Counter::of(token_bucket(rate.0, rate.1, burst));
+        let mut meter = Counter::of(leaky_bucket(rate, burst, 0, 0));
+        for (thousandths, cost) in arrivals {
+            let by = pause(thousandths, rate);
+            (tokens.at, meter.at) = (tokens.at.plus(by), meter.at.plus(by));
+            prop_assert_eq!(tokens.take(cost), meter.take(cost));
+        }
+    }
+
+    #[test]
+    fn a_window_never_holds_more_than_the_limit_and_refuses_nothing_that_fits(
+        count in 1..40_u32,
+        period in prop_oneof![1..5_u64, 1..2000_u64, Just(SECOND)],
+        arrivals in arrivals(45),
+    ) {
+        let rate = (count, period);
+        let mut counter = Counter::of(fixed_window(count, period));
+        let (mut start, mut taken) = (None, 0);
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, rate));
+            let now = counter.ago();
+            if start.is_some_and(|start| now >= start + period) {
+                (start, taken) = (None, 0);
+            }
+            let left = start.map_or(period, |start| start + period - now);
+            let (verdict, _) = counter.take(cost);
+            let expected = if cost > count {
+                Outcome::Refuse(Wait::Never)
+            } else if cost > 0 && taken + cost > count {
+                Outcome::Refuse(Wait::Micros(left))
+            } else {
+                taken += cost;
+                if cost > 0 {
+                    start = start.or(Some(now));
+                }
+                Outcome::Admit { delay: 0 }
+            };
+            prop_assert_eq!(verdict.outcome, expected);
+            prop_assert_eq!(verdict.remaining, u64::from(count - taken));
+            prop_assert_eq!(verdict.reset, if taken > 0 { left } else { 0 });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What holds for every history, of a thousand kinds of numbers.
+
+mod answers;
+mod bounds;
+
+use super::numbers::{NOON, SECOND, fixed_window, leaky_bucket, token_bucket};
+use proptest::prelude::*;
+use tollgate::clock::Timestamp;
+use tollgate::limit::rate::{Cost, MAX_SPAN, Rate};
+use tollgate::limit::verdict::Verdict;
+use tollgate::limit::{Change, Refunded, Rule, State, Ticket};
+
+/// A rule that has been told the beginning of a history.
+struct Counter {
+    rule: Rule,
+    state: Option<State>,
+    at: Timestamp,
+}
+
+impl Counter {
+    fn of((_, rule): (Rate, Rule)) -> Self {
+        Self {
+            rule,
+            state: None,
+            at: NOON,
+        }
+    }
+
+    /// What would be said to `cost`, without its being taken.
+    fn would(&self, at: Timestamp, cost: u32) -> (Verdict, Option<Change>) {
+        let cost = Cost::new(cost);
+        let (measured, change) = self.rule.check(self.state, at, cost);
+        (self.rule.verdict(measured, cost, true), change)
+    }
+
+    fn take(&mut self, cost: u32) -> (Verdict, Option<Change>) {
+        let (verdict, change) = self.would(self.at, cost);
+        if let Some(change) = change {
+            // What is stored is what is read again.
+            let bytes = change.state.encode();
+            let read = State::decode(&self.rule, &bytes);
+            assert_eq!(read, Some(change.state));
+            self.state = read;
+        }
+        (verdict, change)
+    }
+
+    fn give_back(&mut self, ticket: Ticket) {
+        match self.rule.refund(self.state, self.at, ticket) {
+            Refunded::Nothing => {}
+            Refunded::Left(change) => self.state = Some(change.state),
+            Refunded::Gone => self.state = None,
+        }
+    }
+
+    /// As it would be had nothing ever happened.
+    fn fresh(&self) -> Self {
+        Self {
+            rule: self.rule,
+            state: None,
+            at: self.at,
+        }
+    }
+
+    fn ago(&self) -> u64 {
+        self.at.since(NOON)
+    }
+}
+
+/// N and P of all sizes, so that most intervals are fractions.
+fn rates() -> impl Strategy<Value = (u32, u64)> {
+    let counts = prop_oneof![1..20_u32, 1..5000_u32, 1..20_000_000_u32];
+    let periods = prop_oneof![
+        Just(SECOND),
+        1..2000_u64,
+        1..100 * SECOND,
+        1..31 * 86_400 * SECOND
+    ];
+    (counts, periods)
+}
+
+/// Pauses and costs. A pause of `p` is `p` thousandths of the time one unit takes.
+fn arrivals(most: u32) -> impl Strategy<Value = Vec<(u64, u32)>> {
+    let pauses = prop_oneof![
+        4 => Just(0_u64),
+        4 => 0..1500_u64,
+        1 => 0..20_000_u64,
+        1 => 0..200_000_u64,
+    ];
+    prop::collection::vec((pauses, 0..=most), 1..120)
+}
+
+fn pause(thousandths: u64, (count, period): (u32, u64)) -> u64 {
+    let micros = u128::from(thousandths) * u128::from(period) / (1000 * u128::from(count));
+    u64::try_from(micros).unwrap()
+}
+
+/// Of each kind, room for `size`.
+fn rule(kind: u8, (count, period): (u32, u64), size: u32) -> (Rate, Rule) {
+    match kind {
+        0 => token_bucket(count, period, size),
+        1 => leaky_bucket((count, period), 1, size, MAX_SPAN),
+        _ => fixed_window(size, period),
+    }
+}
