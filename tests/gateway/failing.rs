@@ -1,23 +1,40 @@
 //! Redis absent, killed, frozen, emptied: what each choice of `on_down` promises, how fast, and the way back.
 
 use crate::support::load::{Load, Shot, statuses, within};
-use crate::support::{File, Gateway, Redis, Upstream, eventually, long};
+use crate::support::{File, Gateway, Redis, Upstream, eventually};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What a decision may take.
 const TIMEOUT: Duration = Duration::from_millis(50);
-/// What a busy machine may add before a request counts as slow.
-const MARGIN: Duration = Duration::from_millis(200);
+/// What a busy machine may add to it, and what it may make of the one request in a hundred that it leaves lying.
+const MARGIN: Duration = Duration::from_millis(150);
+const LONGEST: Duration = Duration::from_secs(1);
 /// How soon limits must be shared again.
 const BACK: Duration = Duration::from_secs(2);
 
 const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
 
-fn counted(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
+/// A file whose decisions may take as long as a busy machine wants: for tests of what is counted.
+pub(super) fn counted(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
+    with_timeout(upstream, redis, on_down, limit, Duration::from_secs(2))
+}
+
+/// A file whose decisions are given up quickly: for tests of what an outage costs.
+fn hurried(upstream: &Upstream, redis: &Redis, on_down: &str, limit: &str) -> File {
+    with_timeout(upstream, redis, on_down, limit, TIMEOUT)
+}
+
+fn with_timeout(
+    upstream: &Upstream,
+    redis: &Redis,
+    on_down: &str,
+    limit: &str,
+    timeout: Duration,
+) -> File {
     let store = format!(
         "timeout = \"{}ms\"\non_down = \"{on_down}\"",
-        TIMEOUT.as_millis()
+        timeout.as_millis()
     );
     File::to(upstream, &["calls"])
         .limit("calls", limit)
@@ -111,8 +128,11 @@ async fn outage(
 ) -> Outage {
     let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
     let gateway =
-        Gateway::start(&counted(&upstream, &redis, on_down, limit).server("workers = 2")).await;
-    gateway.get("/").await.expect(200);
+        Gateway::start(&hurried(&upstream, &redis, on_down, limit).server("workers = 2")).await;
+    eventually(BACK, "Redis decides", async || {
+        gateway.get("/").await.status == 200 && redis.script_calls().await > 0
+    })
+    .await;
     let load = Load::on(&[&gateway], 8, Duration::from_millis(2)).await;
     load.run(Duration::from_millis(400)).await;
     let gone = Instant::now();
@@ -139,8 +159,10 @@ async fn outage(
 impl Outage {
     #[track_caller]
     fn assert_quick(&self) {
-        let slowest = within(&self.all, 1.0);
+        let slowest = within(&self.all, 0.99);
         assert!(slowest <= TIMEOUT + MARGIN, "a request took {slowest:?}");
+        let longest = within(&self.all, 1.0);
+        assert!(longest <= LONGEST, "a request took {longest:?}");
         // Once the loss is known, nobody pays for it.
         let usual = within(&self.during, 0.5);
         assert!(
@@ -261,7 +283,7 @@ async fn closed_connections_are_replaced() {
 async fn a_call_that_timed_out_is_not_repeated() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
     let limit = "by = \"everyone\"\nrate = \"100/h\"\nalgorithm = \"fixed-window\"";
-    let gateway = Gateway::start(&counted(&upstream, &redis, "open", limit)).await;
+    let gateway = Gateway::start(&hurried(&upstream, &redis, "open", limit)).await;
     for _ in 0..3 {
         gateway.get("/").await.expect(200);
     }
@@ -377,56 +399,5 @@ async fn counters_in_redis_expire() {
         let left: i64 = redis.command(&["PTTL", &key]).await;
         assert!(left > 0 && left <= 61_000, "{key}: {left}");
         assert!(key.starts_with("tollgate:") && key.contains('{'), "{key}");
-    }
-}
-
-/// Hammers two gateways that share one Redis; asserts the count they admit together.
-async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32) {
-    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
-    let limit = format!("by = \"everyone\"\nrate = \"{rate}/s\"\nburst = {burst}");
-    let file = File::to(&upstream, &["calls"])
-        .limit("calls", &limit)
-        .redis(&redis, "timeout = \"5s\"\non_down = \"closed\"")
-        .server("workers = 1");
-    let (one, two) = (Gateway::start(&file).await, Gateway::start(&file).await);
-    let load = Load::on(&[&one, &two], clients, Duration::ZERO).await;
-    load.run(time).await;
-    let shots = load.stop().await;
-    let counts = statuses(&shots);
-    let end = shots.iter().map(|shot| shot.at + shot.took).max().unwrap();
-    let outside = (end - shots[0].at).as_secs_f64();
-    let admitted = counts[&200] as f64;
-    let bound = f64::from(burst) + f64::from(rate) * outside;
-    assert_eq!(
-        counts.keys().copied().collect::<Vec<_>>(),
-        [200, 429],
-        "{counts:?}"
-    );
-    assert!(admitted <= bound, "{admitted} of at most {bound}");
-    assert!(admitted >= 0.99 * bound, "{admitted} of {bound}");
-    assert_eq!(upstream.seen(), counts[&200]);
-}
-
-#[tokio::test]
-async fn two_gateways_on_one_redis_share_one_count() {
-    assert_one_count(16, Duration::from_secs(3), 300, 100).await;
-    if long() {
-        assert_one_count(64, Duration::from_secs(10), 500, 200).await;
-    }
-}
-
-#[tokio::test]
-async fn a_request_refused_at_one_gateway_is_refused_at_the_other() {
-    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
-    let file = counted(&upstream, &redis, "closed", "by = \"ip\"\nrate = \"3/h\"");
-    let (one, two) = (Gateway::start(&file).await, Gateway::start(&file).await);
-    for (gateway, status) in [
-        (&one, 200),
-        (&two, 200),
-        (&one, 200),
-        (&two, 429),
-        (&one, 429),
-    ] {
-        gateway.get("/").await.expect(status);
     }
 }

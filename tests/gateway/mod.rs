@@ -11,4 +11,5 @@ mod framing;
 mod limiting;
 mod place;
 mod reloading;
+mod sharing;
 mod targets;
