@@ -84,18 +84,17 @@ fn work(equipment: Equipment, incoming: mpsc::Receiver<Accepted>, ended: oneshot
         .build_local(LocalOptions::default())
     {
         // Dropping the runtime drops all that is left on it, and with it the worker's end of the access log.
-        Ok(runtime) => runtime.block_on(async {
-            tokio::select! {
-                () = serve(equipment, incoming) => {}
-                _ = ended => {}
-            }
-        }),
+        Ok(runtime) => runtime.block_on(serve(equipment, incoming, ended)),
         // The acceptor finds the seat's channel closed and stops: better a gateway that is not ready than half a one.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
 }
 
-async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
+async fn serve(
+    equipment: Equipment,
+    mut incoming: mpsc::Receiver<Accepted>,
+    mut ended: oneshot::Receiver<()>,
+) {
     let Equipment {
         shared,
         log,
@@ -116,7 +115,11 @@ async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
     tokio::task::spawn_local(worker.flushing());
     let listen = Rc::new(listen);
     let drain = LocalDrain::new(shared.drain);
-    while let Some(accepted) = incoming.recv().await {
+    loop {
+        let accepted = tokio::select! {
+            _ = &mut ended => break,
+            Some(accepted) = incoming.recv() => accepted,
+        };
         let Accepted { tcp, from, open } = accepted;
         let Ok(stream) = Stream::new(tcp, listen.idle) else {
             continue;
@@ -134,6 +137,7 @@ async fn serve(equipment: Equipment, mut incoming: mpsc::Receiver<Accepted>) {
             connection::serve(stream, peer, worker, &listen, drain).await
         });
     }
+    worker.settle().await;
 }
 
 fn connect(settings: &store::Settings, shared: &Shared) -> Store {

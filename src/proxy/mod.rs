@@ -143,6 +143,11 @@ impl Worker {
         self.store.report();
     }
 
+    /// Lets what is on its way to the store arrive: the last thing a worker does. Bounded by the store's timeout.
+    pub async fn settle(&self) {
+        self.store.settle().await;
+    }
+
     /// Writes out log lines that wait for company. To be spawned once.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
         self.access.flushing()

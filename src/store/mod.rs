@@ -74,6 +74,13 @@ impl Store {
         }
     }
 
+    /// Waits until refunds have been sent, for the store's timeout at most.
+    pub async fn settle(&self) {
+        if let Self::Redis { shared, .. } = self {
+            shared.settle().await;
+        }
+    }
+
     /// Tells the metrics whether Redis is there. To be called now and then, since a quiet worker asks nothing.
     pub fn report(&self) {
         if let Self::Redis {

@@ -128,30 +128,6 @@ async fn good_hosts_pass() {
     }
 }
 
-/// RFC 9112, section 6.1, leaves two ways: refuse, or believe the coding alone and close. hyper takes the second before
-/// we see the head; what matters is that nobody behind us can read it otherwise.
-#[tokio::test]
-async fn beside_a_coding_a_length_is_dropped_and_the_connection_ends() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    for fields in [
-        [("Content-Length", "4"), ("Transfer-Encoding", "chunked")],
-        [("Transfer-Encoding", "chunked"), ("Content-Length", "4")],
-    ] {
-        let mut client = gateway.connect().await;
-        client
-            .send(
-                request("POST", "/", &fields)
-                    + "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
-            )
-            .await;
-        let answer = client.answer().await.expect(200);
-        assert!(!answer.text().contains("content-length"), "{answer:?}");
-        assert_ne!(client.ended(PATIENCE).await, End::Open);
-    }
-    assert_eq!(upstream.seen(), 2);
-}
-
 #[tokio::test]
 async fn a_body_has_one_framing() {
     let post = |fields: &[(&str, &str)]| request("POST", "/", fields);
