@@ -136,7 +136,7 @@ fn strip(fields: &mut HeaderMap) -> Found {
     let has = |place: usize| present & (1 << place) != 0;
     let trailers =
         has(TE) && tokens(fields, &header::TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
-    if has(CONNECTION) {
+    if has(CONNECTION) && !says_nothing(fields) {
         strip_named(fields);
     }
     for (place, name) in HOP_BY_HOP.iter().enumerate() {
@@ -165,6 +165,16 @@ fn place(name: &HeaderName) -> Option<usize> {
         "http2-settings" => 9,
         _ => return None,
     })
+}
+
+/// Is `Connection` what most peers say, which names no field?
+fn says_nothing(fields: &HeaderMap) -> bool {
+    let mut lines = fields.get_all(header::CONNECTION).iter();
+    let first = lines.next().map(HeaderValue::as_bytes);
+    matches!(
+        first,
+        Some(b"keep-alive" | b"close" | b"Keep-Alive" | b"Close")
+    ) && lines.next().is_none()
 }
 
 /// Removes the fields that any `Connection` line names.

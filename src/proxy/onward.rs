@@ -74,7 +74,9 @@ pub fn head(
     forwarded::add_via(fields, parts.version);
     // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
     fields.remove(header::EXPECT);
-    if let Some(host) = target.authority() {
+    if let Some(host) = target.authority()
+        && fields.get(header::HOST) != Some(host)
+    {
         fields.insert(header::HOST, host.clone());
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
