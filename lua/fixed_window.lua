@@ -16,7 +16,7 @@ local function fixed_window(state)
         -- The clock has stepped back: the nearest possible window is the one that starts now.
         count, mended = held, true
       elseif now - stored < window then
-        start, count = stored, held
+        start, count = stored + 0, held
       end
     end
   end

@@ -2,6 +2,7 @@
 --
 -- KEYS      one counter for each refund
 -- ARGV[2]   a block for each: 1, the ticket's instant and part, the charge and its part, den      (both buckets)
+--                             2, the same                                                          (a queue)
 --                             3, window, the ticket's start, cost                                  (fixed window)
 -- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
 local function put(key, state, life)
@@ -13,10 +14,10 @@ local function drop(key)
   return type(reply) == "table" and "\3" or "\2"
 end
 
--- A bucket gives back only what nobody was granted after the ticket: a later request was told a wait that counts on
--- this one, and taking it out from under that one would let two go at the same instant.
+-- A bucket gives back only what nobody was granted after the ticket. In a queue a later request was told a wait that
+-- counts on all in front: only the last place goes back, or a newcomer would be let go before it or beside it.
 local function bucket(key, state)
-  local _, was, was_part, charge, charge_part, den, past = unpack(">Bddddd", blocks, at)
+  local kind, was, was_part, charge, charge_part, den, past = unpack(">Bddddd", blocks, at)
   at = past
   if not state then return "\0" end
   local held, part, under = -1, 0, den
@@ -33,6 +34,7 @@ local function bucket(key, state)
   if later_part < 0 then later, later_part = later - 1, later_part + den end
   local back, back_part = charge - later, charge_part - later_part
   if back_part < 0 then back, back_part = back - 1, back_part + den end
+  if kind == 2 and (later > 0 or later_part > 0) then return "\0" end
   if later < 0 or back < 0 or (back == 0 and back_part == 0) then return "\0" end
 
   held, part = held - back, part - back_part

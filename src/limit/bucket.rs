@@ -90,8 +90,9 @@ pub fn level(
 
 /// Takes back what `ticket` was granted, less what was granted after it.
 ///
-/// A later request was told a wait that counts on this one; giving all back would let two go at the same instant
-/// (notes: `algorithms`, section 3.7). Returns the level that is left, or nothing when nothing may go back.
+/// In a queue whoever came later was told a wait that counts on all in front, so that only the last place may go back:
+/// a newcomer would else be let go before it or beside it (notes: `algorithms`, section 3.7). Returns the level that is
+/// left, or nothing when nothing may go back.
 #[must_use]
 pub fn refund(
     state: BucketState,
@@ -99,6 +100,7 @@ pub fn refund(
     charge: Span,
     now: Timestamp,
     interval: Interval,
+    queue: bool,
 ) -> Option<Span> {
     let comparable = |s: BucketState| s.part == 0 || s.den == interval.den.get();
     if !comparable(state) || !comparable(ticket) {
@@ -115,6 +117,9 @@ pub fn refund(
         },
     );
     let later = interval.sub(held, then)?;
+    if queue && later > Span::default() {
+        return None;
+    }
     let back = interval
         .sub(charge, later)
         .filter(|back| *back > Span::default())?;

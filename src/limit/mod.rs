@@ -225,7 +225,7 @@ impl Rule {
                 State::Bucket(was),
             ) => {
                 let charge = interval.times(u64::from(ticket.cost.units()));
-                match bucket::refund(state, was, charge, now, *interval) {
+                match bucket::refund(state, was, charge, now, *interval, self.queues()) {
                     None => Refunded::Nothing,
                     Some(left) if left == rate::Span::default() => Refunded::Gone,
                     Some(left) => {

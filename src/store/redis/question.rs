@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 /// First byte of a refund's block: how the rest is read.
 const BUCKET: u8 = 1;
+const QUEUE: u8 = 2;
 const WINDOW: u8 = 3;
 
 /// The limits of one request, or the charge that one refund gives back.
@@ -118,7 +119,7 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
                 return None;
             }
             let charge = interval.times(u64::from(ticket.cost.units()));
-            block.push(BUCKET);
+            block.push(if limit.rule.queues() { QUEUE } else { BUCKET });
             for span in [
                 Span {
                     whole: was.at,

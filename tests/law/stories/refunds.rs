@@ -16,6 +16,7 @@ told_to_both! {
     a_refund_from_a_window_that_is_over_gives_nothing
     a_refund_after_a_reset_gives_nothing
     a_refund_never_gives_more_than_was_taken
+    a_dear_request_that_leaves_frees_no_place_of_a_cheap_one_behind_it
 }
 
 async fn a_refund_at_once_restores_every_byte(store: &UnderTest) {
@@ -165,4 +166,14 @@ async fn a_refund_never_gives_more_than_was_taken(store: &UnderTest) {
             assert!(verdict.remaining <= 100 - taken, "{}", limit.name);
         }
     }
+}
+
+async fn a_dear_request_that_leaves_frees_no_place_of_a_cheap_one_behind_it(store: &UnderTest) {
+    let queue = limit("queue", leaky_bucket((10, SECOND), 1, 20, 9 * SECOND));
+    let leaver = store.take(NOON, ask(&queue, 5)).await;
+    let (stays, _) = store.one(NOON, ask(&queue, 1)).await;
+    assert_eq!(stays, Ruling::Admit { delay: 500_000 });
+    store.refund(NOON, ask(&queue, 5), leaver).await;
+    let (comes, _) = store.one(NOON, ask(&queue, 1)).await;
+    assert_eq!(comes, Ruling::Admit { delay: 600_000 });
 }
