@@ -1,6 +1,7 @@
 //! Accepts connections and deals them out evenly to the workers.
 
 use crate::shutdown::Drain;
+use crate::telemetry::log::Throttle;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,6 +12,9 @@ use tokio::sync::mpsc;
 
 /// Pause after the system has no file descriptor left: long enough not to spin, short enough not to be noticed.
 const EXHAUSTED: Duration = Duration::from_millis(20);
+
+/// Tells that the system gives no connections.
+static REFUSED: Throttle = Throttle::every(Duration::from_secs(1));
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
@@ -82,7 +86,9 @@ pub async fn accept(listener: TcpListener, seats: Vec<Seat>, most: usize, drain:
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!("cannot accept connections: {error}");
+                if let Some(more) = REFUSED.pass() {
+                    tracing::warn!("cannot accept connections: {error}{more}");
+                }
                 tokio::time::sleep(EXHAUSTED).await;
             }
         }

@@ -26,6 +26,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most bytes in a head. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
 const MOST_HEAD: usize = 64 * 1024;
+/// How long a peer without a request under way may take to say goodbye.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Most requests at once on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 128;
 
@@ -179,7 +181,13 @@ async fn serve_http2<A: Answer>(
         () = open.idle_for(settings.idle) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(drain_patience(drain.token(), settings.idle), connection).await;
+    let patience = if open.count.get() == 0 {
+        // Nothing is under way: only the peer's farewell is waited for.
+        FAREWELL
+    } else {
+        drain_patience(drain.token(), settings.idle)
+    };
+    let _ = timeout(patience, connection).await;
 }
 
 /// How long an ending HTTP/2 connection may take: to the drain's deadline, or one idle time.

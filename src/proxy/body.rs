@@ -31,6 +31,33 @@ pub enum BodyError {
     Lost(#[from] hyper::Error),
 }
 
+/// Why a request's body ended before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// Nothing came for too long.
+    Stopped,
+    /// The client left.
+    ClientGone,
+    /// It is not framed as HTTP frames bodies.
+    Malformed,
+}
+
+/// What hyper's error on a request's body comes from: it tells by the kind of an I/O error beneath.
+fn broken_by(error: &hyper::Error) -> Broken {
+    use std::io::ErrorKind::{InvalidData, InvalidInput};
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return match error.kind() {
+                InvalidData | InvalidInput => Broken::Malformed,
+                _ => Broken::ClientGone,
+            };
+        }
+        cause = error.source();
+    }
+    Broken::ClientGone
+}
+
 /// What is known of a request's body while it is on its way.
 #[derive(Debug, Default)]
 pub struct Upload {
@@ -38,8 +65,8 @@ pub struct Upload {
     pub bytes: Cell<u64>,
     /// hyper has begun to read it: the request can no longer be sent again.
     pub started: Cell<bool>,
-    /// It ended early, and not by the upstream's doing.
-    pub broken: Cell<bool>,
+    /// Why it ended early, not by the upstream's doing.
+    pub broken: Cell<Option<Broken>>,
 }
 
 /// A request's body towards the upstream. Small, because hyper moves it several times on its way.
@@ -115,7 +142,7 @@ impl Sending {
         self.upload.started.set(true);
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.idle.poll_late(cx));
-            self.upload.broken.set(true);
+            self.upload.broken.set(Some(Broken::Stopped));
             return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
         };
         self.idle.reset();
@@ -126,7 +153,7 @@ impl Sending {
                 Some(Ok(filter_trailers(frame)))
             }
             Some(Err(error)) => {
-                self.upload.broken.set(true);
+                self.upload.broken.set(Some(broken_by(&error)));
                 Some(Err(error.into()))
             }
             None => None,
@@ -276,12 +303,14 @@ impl http_body::Body for Body {
                 if let (Some(exchange), Some(data)) = (&mut this.exchange, part.data_ref()) {
                     exchange.sent(data.len() as u64);
                 }
-                if download.incoming.is_end_stream() {
+                // Nothing follows trailers, and hyper does not ask again after writing them.
+                if part.is_trailers() || download.incoming.is_end_stream() {
                     download.release();
                     this.end(Ending::Complete);
                 }
             }
             Some(Err(BodyError::ClientGone)) => this.end(Ending::ClientGone),
+            Some(Err(BodyError::Idle(_))) => this.end(Ending::UpstreamStalled),
             Some(Err(_)) => this.end(Ending::UpstreamFailed),
             None => {
                 download.release();

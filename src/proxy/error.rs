@@ -1,12 +1,10 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body::BodyError;
 use super::request::BadRequest;
 use crate::limit::verdict::Wait;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::pool::ConnectError;
 use http::{HeaderName, StatusCode};
-use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +51,9 @@ pub enum ProxyError {
     /// The client's body stopped coming.
     #[error("the request's body stopped coming")]
     BodyStopped,
+    /// The client's body is not framed as HTTP frames bodies (RFC 9112, section 7.1).
+    #[error("the request's body is malformed")]
+    BodyMalformed,
     /// No server of the upstream could be reached.
     #[error("no connection to the upstream")]
     Connect(#[source] ConnectError),
@@ -81,6 +82,7 @@ impl ProxyError {
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyMalformed => StatusCode::BAD_REQUEST,
             Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -92,7 +94,7 @@ impl ProxyError {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::BadRequest(_) | Self::Loop => Reason::BadRequest,
+            Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
             Self::NoRoute => Reason::NoRoute,
             Self::MissingKey { .. } => Reason::MissingKey,
             Self::Limited { .. } => Reason::LimitRefused,
@@ -102,7 +104,9 @@ impl ProxyError {
             Self::ClientGone => Reason::ClientGone,
             Self::BodyStopped => Reason::ClientTimeout,
             Self::Connect(_) => Reason::ConnectFailed,
-            Self::Upstream(_) | Self::UnaskedUpgrade => Reason::UpstreamReset,
+            Self::Upstream(error) if error.is_parse() => Reason::UpstreamInvalid,
+            Self::UnaskedUpgrade => Reason::UpstreamInvalid,
+            Self::Upstream(_) => Reason::UpstreamReset,
             Self::UpstreamTimeout(_) => Reason::UpstreamTimeout,
         }
     }
@@ -119,13 +123,4 @@ impl ProxyError {
             _ => None,
         }
     }
-}
-
-/// Did our own request body end the exchange? Then the upstream is not to blame.
-#[must_use]
-pub fn is_from_body(error: &hyper::Error) -> bool {
-    error.is_user()
-        || error
-            .source()
-            .is_some_and(|source| source.is::<BodyError>())
 }

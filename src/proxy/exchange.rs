@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::admit::{Admission, Plan};
-use super::body::{Body, RequestBody, Upload};
+use super::body::{Body, Broken, RequestBody, Upload};
 use super::error::ProxyError;
 use super::local::Local;
 use super::reply::{self, Violated};
@@ -29,6 +29,8 @@ pub enum Ending {
     Complete,
     /// The upstream broke off in the middle.
     UpstreamFailed,
+    /// The upstream said nothing for too long.
+    UpstreamStalled,
     /// The client left before the end.
     ClientGone,
 }
@@ -139,11 +141,19 @@ impl Exchange {
         Some(self.local.route(self.route?, &self.worker.metrics).limits[position].hold())
     }
 
+    /// Its hold was cut after `micros`.
+    pub fn cut_after(&mut self, micros: u64) {
+        self.delayed = micros;
+    }
+
     /// The upstream has answered.
     pub fn answered(&mut self, pool: &Rc<Pool<RequestBody>>, after: Duration, status: u16) {
         self.upstream = Some((Rc::clone(pool), after));
         self.source = Source::Upstream;
         self.status = status;
+        let others = after + Duration::from_micros(self.delayed);
+        let ours = self.started.elapsed().saturating_sub(others);
+        self.worker.metrics.overhead(ours);
     }
 
     /// It has become a tunnel.
@@ -289,10 +299,18 @@ impl Exchange {
         }
     }
 
+    fn client_broke_off(&self) -> bool {
+        let upload = self.upload.as_ref();
+        upload.is_some_and(|upload| upload.broken.get() == Some(Broken::ClientGone))
+    }
+
     fn final_reason(&self) -> Reason {
         match self.ending {
             Ending::Complete => self.reason,
+            // The upload's end took the connection down, and with it the answer.
+            Ending::UpstreamFailed if self.client_broke_off() => Reason::ClientGone,
             Ending::UpstreamFailed => Reason::UpstreamReset,
+            Ending::UpstreamStalled => Reason::UpstreamTimeout,
             Ending::ClientGone => Reason::ClientGone,
         }
     }

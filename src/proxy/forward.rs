@@ -1,7 +1,7 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body::{RequestBody, Upload};
-use super::error::{ProxyError, is_from_body};
+use super::body::{Broken, RequestBody, Upload};
+use super::error::ProxyError;
 use super::local::Servers;
 use super::onward::Head;
 use super::patience::QUICK;
@@ -114,10 +114,11 @@ async fn send_again(
 }
 
 fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
-    if upload.is_some_and(|upload| upload.broken.get()) || is_from_body(&error) {
-        ProxyError::BodyStopped
-    } else {
-        ProxyError::Upstream(error)
+    match upload.and_then(|upload| upload.broken.get()) {
+        Some(Broken::Malformed) => ProxyError::BodyMalformed,
+        Some(Broken::ClientGone) => ProxyError::ClientGone,
+        Some(Broken::Stopped) => ProxyError::BodyStopped,
+        None => ProxyError::Upstream(error),
     }
 }
 

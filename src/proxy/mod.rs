@@ -178,7 +178,7 @@ impl Worker {
             return Ok(Outcome::Answered(reply::empty()));
         }
         parts.uri = self.find(&target, &parts, exchange)?;
-        let held = match self.admit(&parts, peer, exchange).await {
+        let held = match self.admit(&parts, exchange).await {
             Ok(held) => held,
             Err(refused) => {
                 body::discard(incoming, &parts);
@@ -222,7 +222,6 @@ impl Worker {
     async fn admit(
         &self,
         parts: &Parts,
-        peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<Option<(Instant, Places)>, ProxyError> {
         let local = Rc::clone(&exchange.local);
@@ -261,7 +260,7 @@ impl Worker {
                 // Refused after having been charged: dropping the places gives them back.
                 let held = self
                     .holds
-                    .enter(peer.address.ip(), caps)
+                    .enter(exchange.client, caps)
                     .ok_or(ProxyError::TooManyHeld)?;
                 Ok(Some((
                     asked + Duration::from_micros(delay),
@@ -277,17 +276,21 @@ impl Worker {
         until: Instant,
         places: Places,
         peer: &Peer,
-        exchange: &Exchange,
+        exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
-        let _counted = exchange.counted_as_held();
-        match hold::hold(until, peer, &self.drain).await {
-            Ok(()) => {
-                places.used();
-                Ok(())
-            }
-            Err(Cut::ClientGone) => Err(ProxyError::ClientGone),
-            Err(Cut::Draining) => Err(ProxyError::Draining),
-        }
+        let counted = exchange.counted_as_held();
+        let began = Instant::now();
+        let held = hold::hold(until, peer, &self.drain).await;
+        drop(counted);
+        let Err(cut) = held else {
+            places.used();
+            return Ok(());
+        };
+        exchange.cut_after(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        Err(match cut {
+            Cut::ClientGone => ProxyError::ClientGone,
+            Cut::Draining => ProxyError::Draining,
+        })
     }
 
     /// Sends the request upstream and turns the answer round.

@@ -7,8 +7,9 @@ use super::forwarded::{self, Origin};
 use super::request::Target;
 use super::{hop, request_id};
 use crate::listen::Peer;
+use crate::upstream::Server;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use hyper::body::Body as _;
 use std::mem;
 
@@ -63,12 +64,13 @@ pub fn head(
         hop::mark_websocket(fields);
     }
     let address = peer.address.ip();
+    let trusted = exchange.local.snapshot.trust.believes(address);
     let origin = Origin {
         peer: address,
         client: exchange.client,
-        trusted: exchange.local.snapshot.trust.believes(address),
+        trusted,
         host: target.authority(),
-        scheme: "http",
+        scheme: if trusted { target.scheme() } else { "http" },
     };
     forwarded::announce(fields, &origin, &mut peer.introduced.borrow_mut());
     forwarded::add_via(fields, parts.version);
@@ -78,6 +80,16 @@ pub fn head(
         && fields.get(header::HOST) != Some(host)
     {
         fields.insert(header::HOST, host.clone());
+    }
+    if target.authority().is_none()
+        && let Some(service) = exchange.service()
+    {
+        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own will do.
+        let upstream = &exchange.local.snapshot.upstreams[service.upstream];
+        let own = upstream.servers.first().map(Server::authority);
+        if let Some(Ok(own)) = own.map(HeaderValue::try_from) {
+            fields.insert(header::HOST, own);
+        }
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
     Ok(Head {

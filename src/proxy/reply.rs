@@ -119,6 +119,12 @@ fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Vec
     if let Some(wait) = error.retry_after() {
         let _ = write!(body, r#","retry_after_ms":{}"#, wait.div_ceil(1000).max(1));
     }
+    if let ProxyError::Limited {
+        wait: Wait::Never, ..
+    } = error
+    {
+        body.extend_from_slice(br#","retry_after_ms":null"#);
+    }
     let _ = write!(body, r#","request_id":"{request_id}"}}"#);
     body.push(b'\n');
     body

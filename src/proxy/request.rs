@@ -24,6 +24,7 @@ const LONGEST_HOST: usize = 260;
 pub struct Target {
     authority: Option<HeaderValue>,
     asterisk: bool,
+    https: bool,
 }
 
 /// Why a request is answered without being looked at further.
@@ -147,6 +148,7 @@ impl Target {
         Ok(Self {
             authority,
             asterisk,
+            https: uri.scheme_str() == Some("https"),
         })
     }
 
@@ -163,6 +165,12 @@ impl Target {
     #[must_use]
     pub fn authority(&self) -> Option<&HeaderValue> {
         self.authority.as_ref()
+    }
+
+    /// The scheme the client says it used; only a trusted peer's word on it means anything.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.https { "https" } else { "http" }
     }
 
     /// `OPTIONS *`: asks about the server it reaches, so we answer it ourselves (RFC 9110 section 9.3.7).
@@ -316,7 +324,9 @@ fn check_authority(
     host: Option<&HeaderValue>,
 ) -> Result<HeaderValue, BadRequest> {
     let text = authority.as_str();
-    if uri.scheme_str().is_some_and(|scheme| scheme != "http") {
+    // In HTTP/2 `https` is what a proxy passes on that has ended TLS in front of us.
+    let ended = version == Version::HTTP_2 && uri.scheme_str() == Some("https");
+    if !ended && uri.scheme_str().is_some_and(|scheme| scheme != "http") {
         return Err(BadRequest::ForeignScheme);
     }
     if text.contains('@') {

@@ -11,10 +11,14 @@ pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use settings::{OnDown, RedisTarget, Secret, Settings, Source};
 
+use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{self, Operation, Outcome, StoreMetrics};
 use redis::RedisStore;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Tells of a counter that cannot be read: it stays so until somebody removes it.
+static SPOILT: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -58,6 +62,11 @@ impl Store {
         let Err(error) = answer else {
             return answer.map(|decided| (Some(decided), DecidedBy::Redis));
         };
+        if let StoreError::Answer { .. } = error
+            && let Some(more) = SPOILT.pass()
+        {
+            tracing::warn!("{error}; delete that key in Redis{more}");
+        }
         match on_down {
             OnDown::Local => {
                 metrics.fallback(metrics::DecidedBy::Local);

@@ -32,6 +32,17 @@ pub enum Server {
     Demo,
 }
 
+impl Server {
+    /// What a request without a host is sent to it as.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let url = self.to_string();
+        url.strip_prefix("http://")
+            .unwrap_or("localhost")
+            .to_owned()
+    }
+}
+
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
