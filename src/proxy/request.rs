@@ -38,7 +38,8 @@ pub enum BadRequest {
     BadHost,
     /// `:authority` and `Host` name different hosts (RFC 9113 section 8.3.1).
     HostsDisagree,
-    /// A scheme other than `http`: a request for `https` has no business on a clear connection (RFC 9110 section 7.4).
+    /// A scheme other than `http`, or `https` in HTTP/1.1, where it has no business on a clear connection (RFC 9110
+    /// section 7.4).
     ForeignScheme,
     /// `user@host` (RFC 9110 section 4.2.4).
     UserInfo,

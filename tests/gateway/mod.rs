@@ -10,6 +10,7 @@ mod forwarding;
 mod framing;
 mod limiting;
 mod place;
+mod regressions;
 mod reloading;
 mod sharing;
 mod targets;

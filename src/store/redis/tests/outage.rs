@@ -45,7 +45,8 @@ async fn down_at_once(store: &RedisStore, limit: &Arc<Limit>) {
     for _ in 0..100 {
         let (took, answer) = decide(store, limit).await;
         assert_eq!(answer, Err(StoreError::Down));
-        assert!(took < Duration::from_millis(5), "{took:?}");
+        // Far below the deadline that nobody is to pay; the rest is left to a busy machine.
+        assert!(took < Duration::from_millis(20), "{took:?}");
     }
 }
 

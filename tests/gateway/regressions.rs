@@ -1,0 +1,58 @@
+//! One test for each bug that was found from outside, named by what went wrong.
+
+use crate::support::{File, Gateway, Upstream, get, request};
+
+const WITH_TRAILERS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+                             4\r\nbody\r\n0\r\nX-Sum: 42\r\n\r\n";
+
+/// It was logged as if the client had left, and its upstream connection was thrown away.
+#[tokio::test]
+async fn an_answer_with_trailers_is_an_answer_to_its_end() {
+    let upstream = Upstream::answering(WITH_TRAILERS).await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let answer = gateway
+        .get_with("/", &[("TE", "trailers"), ("Connection", "TE")])
+        .await
+        .expect(200);
+    assert_eq!(gateway.line_of(&answer).await["reason"], "ok");
+}
+
+/// It left as HTTP/1.1 without a Host, which servers refuse.
+#[tokio::test]
+async fn http_1_0_without_a_host_is_forwarded_with_one() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    client.send("GET / HTTP/1.0\r\n\r\n").await;
+    client.answer().await.expect(200);
+    let seen = upstream.requests();
+    assert!(seen[0].head.line.ends_with("HTTP/1.1"));
+    let host = seen[0].head.fields.get("host").expect("a host");
+    assert!(host.starts_with("127.0.0.1:"), "{host}");
+}
+
+/// It was answered as if the client had been too slow.
+#[tokio::test]
+async fn a_malformed_chunk_is_a_bad_request() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    let chunked = request("POST", "/", &[("Transfer-Encoding", "chunked")]);
+    let answer = client.ask(chunked + "ZZ\r\n").await.expect(400);
+    assert_eq!(gateway.line_of(&answer).await["reason"], "bad_request");
+}
+
+/// It stayed at nought whatever was forwarded.
+#[tokio::test]
+async fn the_gateways_own_time_is_measured() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    client.ask(get("/")).await.expect(200);
+    let text = gateway.metrics().await;
+    let counted = text
+        .lines()
+        .find(|line| line.starts_with("tollgate_overhead_seconds_count"))
+        .expect("the metric is there");
+    assert!(counted.ends_with(" 1"), "{counted}");
+}
