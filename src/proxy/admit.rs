@@ -139,12 +139,15 @@ impl Admission {
         }
     }
 
-    /// The places this admission takes in queues.
+    /// The places this admission takes in queues; none when nothing has to wait.
     #[must_use]
     pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Charge> {
         let Some(decided) = &self.decided else {
             return Vec::new();
         };
+        if !matches!(decided.decision.ruling, Ruling::Admit { delay: 1.. }) {
+            return Vec::new();
+        }
         let checks = plan.checks(service);
         let queued = checks
             .iter()

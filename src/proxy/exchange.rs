@@ -141,9 +141,10 @@ impl Exchange {
         Some(self.local.route(self.route?, &self.worker.metrics).limits[position].hold())
     }
 
-    /// Its hold was cut after `micros`.
-    pub fn cut_after(&mut self, micros: u64) {
-        self.delayed = micros;
+    /// It was held so long: less than it was told when others left, or when the hold was cut.
+    pub fn held_for(&mut self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.delayed = self.delayed.min(micros);
     }
 
     /// The upstream has answered.

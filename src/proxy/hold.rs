@@ -1,11 +1,13 @@
 //! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
 
+use super::line::{Lines, Spot};
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
 use crate::store::{Charge, DecidedBy, Store};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -89,50 +91,87 @@ impl Drop for Held {
 pub struct Places {
     store: Store,
     by: DecidedBy,
+    /// Where it stands, when it has one place only. With several it stands in no line: its wait is the longest of
+    /// theirs, and moving up in one would not shorten it.
+    spot: Option<(Rc<Lines>, Rc<Spot>)>,
     places: Vec<Charge>,
+    until: Instant,
     /// Its place in the gateway's own count of held requests.
-    _held: Option<Held>,
+    held: Option<Held>,
 }
 
 impl Places {
-    /// Holds `places` until [`Places::used`].
+    /// Holds `places`, due at `until`, until [`Places::used`].
     #[must_use]
-    pub fn new(store: Store, by: DecidedBy, places: Vec<Charge>) -> Self {
+    pub fn new(
+        store: Store,
+        lines: &Rc<Lines>,
+        by: DecidedBy,
+        mut places: Vec<Charge>,
+        until: Instant,
+    ) -> Self {
+        let alone = if places.len() == 1 {
+            places.pop()
+        } else {
+            None
+        };
+        let spot = alone.map(|charge| (Rc::clone(lines), lines.join(until, charge, by)));
         Self {
             store,
             by,
+            spot,
             places,
-            _held: None,
+            until,
+            held: None,
         }
     }
 
     /// Holds the gateway's own place as well.
     #[must_use]
     pub fn with(mut self, held: Held) -> Self {
-        self._held = Some(held);
+        self.held = Some(held);
         self
     }
 
     /// The request goes on: nothing is given back.
     pub fn used(mut self) {
         self.places.clear();
+        if let Some((lines, spot)) = self.spot.take() {
+            lines.used(&spot);
+        }
+    }
+
+    fn until(&self) -> Instant {
+        self.spot
+            .as_ref()
+            .map_or(self.until, |(_, spot)| spot.until())
+    }
+
+    async fn moved(&self) {
+        match &self.spot {
+            Some((_, spot)) => spot.moved().await,
+            None => std::future::pending().await,
+        }
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
+        if let Some((lines, spot)) = self.spot.take() {
+            self.places.push(lines.leave(&spot));
+        }
         for place in self.places.drain(..) {
             self.store.refund(place, self.by);
         }
     }
 }
 
-/// Holds a request until `until`, its body unread.
+/// Holds a request until its turn, its body unread.
 ///
 /// # Errors
 /// When the client leaves, or draining would cut it before it could be forwarded.
-pub async fn hold(until: Instant, peer: &Peer, drain: &Drain) -> Result<(), Cut> {
-    let worth_watching = until.saturating_duration_since(Instant::now()) > WORTH_WATCHING;
+pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<(), Cut> {
+    let worth_watching = places.until().saturating_duration_since(Instant::now()) > WORTH_WATCHING;
     let gone = async {
         if worth_watching {
             peer.watch.gone().await
@@ -143,13 +182,22 @@ pub async fn hold(until: Instant, peer: &Peer, drain: &Drain) -> Result<(), Cut>
     let cut_by_drain = async {
         drain.begun().await;
         match drain.deadline() {
-            Some(deadline) if until + FORWARDING > deadline => {}
+            Some(deadline) if places.until() + FORWARDING > deadline => {}
             _ => std::future::pending().await,
+        }
+    };
+    let turn = async {
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(places.until()) => return,
+                () = places.moved() => {}
+            }
         }
     };
     tokio::select! {
         biased;
-        () = sleep_until(until) => Ok(()),
+        () = turn => Ok(()),
         () = gone => Err(Cut::ClientGone),
         () = cut_by_drain => Err(Cut::Draining),
     }

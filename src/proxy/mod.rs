@@ -9,6 +9,7 @@ pub mod forward;
 pub mod forwarded;
 pub mod hold;
 pub mod hop;
+pub mod line;
 pub mod local;
 pub mod onward;
 pub mod patience;
@@ -44,6 +45,7 @@ use http::request::Parts;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use line::Lines;
 use local::Local;
 use request::{BadRequest, Target};
 use std::cell::RefCell;
@@ -61,6 +63,7 @@ pub struct Worker {
     store: Store,
     pools: Pools<RequestBody>,
     holds: Arc<Holds>,
+    lines: Rc<Lines>,
     drain: Drain,
     idle: Duration,
     metrics: WorkerMetrics,
@@ -130,6 +133,7 @@ impl Worker {
             store,
             pools: Pools::default(),
             holds,
+            lines: Rc::default(),
             drain,
             idle,
             metrics,
@@ -185,8 +189,8 @@ impl Worker {
                 return Err(refused);
             }
         };
-        if let Some((until, places)) = held {
-            self.hold(until, places, peer, exchange).await?;
+        if let Some(places) = held {
+            self.hold(places, peer, exchange).await?;
         }
         self.forward(&target, &mut parts, incoming, peer, exchange)
             .await
@@ -218,12 +222,12 @@ impl Worker {
         Ok(Uri::from(onward))
     }
 
-    /// Asks all limits at once. Returns until when to hold the request, if at all, and the places it then has.
+    /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
     async fn admit(
         &self,
         parts: &Parts,
         exchange: &mut Exchange,
-    ) -> Result<Option<(Instant, Places)>, ProxyError> {
+    ) -> Result<Option<Places>, ProxyError> {
         let local = Rc::clone(&exchange.local);
         let Some(service) = exchange.service() else {
             return Ok(None);
@@ -242,51 +246,38 @@ impl Worker {
         }
         let admission = admit::ask(&self.store, &plan, service).await?;
         let asked = Instant::now();
-        let delay = admission.delay(&plan, service);
-        let places = match delay {
-            Ok(1..) => admission.places(&plan, service),
-            _ => Vec::new(),
-        };
-        let places = Places::new(self.store.clone(), admission.by, places);
+        let places = admission.places(&plan, service);
+        let (by, delay) = (admission.by, admission.delay(&plan, service));
         exchange.decided(plan, admission);
-        match delay? {
-            0 => {
-                places.used();
-                Ok(None)
-            }
-            delay => {
-                exchange.delayed(delay);
-                let caps = local.snapshot.holds;
-                // Refused after having been charged: dropping the places gives them back.
-                let held = self
-                    .holds
-                    .enter(exchange.client, caps)
-                    .ok_or(ProxyError::TooManyHeld)?;
-                Ok(Some((
-                    asked + Duration::from_micros(delay),
-                    places.with(held),
-                )))
-            }
+        let delay = delay?;
+        if delay == 0 {
+            return Ok(None);
         }
+        exchange.delayed(delay);
+        let until = asked + Duration::from_micros(delay);
+        let places = Places::new(self.store.clone(), &self.lines, by, places, until);
+        let caps = local.snapshot.holds;
+        // Refused after having been charged: dropping the places gives them back.
+        let held = self.holds.enter(exchange.client, caps);
+        Ok(Some(places.with(held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
     /// Waits out a leaky bucket, the body unread.
     async fn hold(
         &self,
-        until: Instant,
         places: Places,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
         let counted = exchange.counted_as_held();
         let began = Instant::now();
-        let held = hold::hold(until, peer, &self.drain).await;
+        let held = hold::hold(&places, peer, &self.drain).await;
         drop(counted);
+        exchange.held_for(began.elapsed());
         let Err(cut) = held else {
             places.used();
             return Ok(());
         };
-        exchange.cut_after(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         Err(match cut {
             Cut::ClientGone => ProxyError::ClientGone,
             Cut::Draining => ProxyError::Draining,

@@ -1,6 +1,7 @@
 //! One test for each bug that was found from outside, named by what went wrong.
 
 use crate::support::{File, Gateway, Upstream, get, request};
+use std::time::{Duration, Instant};
 
 const WITH_TRAILERS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
                              4\r\nbody\r\n0\r\nX-Sum: 42\r\n\r\n";
@@ -55,4 +56,40 @@ async fn the_gateways_own_time_is_measured() {
         .find(|line| line.starts_with("tollgate_overhead_seconds_count"))
         .expect("the metric is there");
     assert!(counted.ends_with(" 1"), "{counted}");
+}
+
+/// A place in the middle of a queue stayed taken: nobody was held, and newcomers were refused.
+#[tokio::test]
+async fn those_behind_a_leaver_move_up_and_its_place_is_free() {
+    let upstream = Upstream::echo().await;
+    let limit = "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/s\"\nqueue = 3";
+    let file = File::to(&upstream, &["smooth"]).limit("smooth", limit);
+    let gateway = Gateway::start(&file.server("workers = 1")).await;
+    let start = Instant::now();
+    gateway.get("/first").await.expect(200);
+    let (mut ahead, mut leaver, mut behind) = (
+        gateway.connect().await,
+        gateway.connect().await,
+        gateway.connect().await,
+    );
+    for (held, client) in [&mut ahead, &mut leaver, &mut behind]
+        .into_iter()
+        .enumerate()
+    {
+        client.send(get("/held")).await;
+        gateway.holds(held + 1).await;
+    }
+    gateway.get("/no-room").await.expect(429);
+    drop(leaver);
+    gateway.holds(2).await;
+    let mut late = gateway.connect().await;
+    late.send(get("/late")).await;
+    ahead.answer().await.expect(200);
+    behind.answer().await.expect(200);
+    let moved_up = start.elapsed();
+    assert!(
+        moved_up < Duration::from_millis(2500),
+        "{moved_up:?} instead of two seconds"
+    );
+    late.answer().await.expect(200);
 }
