@@ -4,7 +4,8 @@ use super::exchange::{Ending, Exchange};
 use super::patience::{Lost, Patience};
 use super::trailers;
 use crate::listen::socket::{IdleTimer, SocketWatch};
-use crate::upstream::pool::{Connection, Pool};
+use crate::upstream::connection::Connection;
+use crate::upstream::pool::Pool;
 use bytes::Bytes;
 use http::header;
 use http::request::Parts;
@@ -63,8 +64,8 @@ fn broken_by(error: &hyper::Error) -> Broken {
 pub struct Upload {
     /// Bytes relayed so far.
     pub bytes: Cell<u64>,
-    /// hyper has begun to read it: the request can no longer be sent again.
-    pub started: Cell<bool>,
+    /// Nothing more of it will come.
+    pub done: Cell<bool>,
     /// Why it ended early, not by the upstream's doing.
     pub broken: Cell<Option<Broken>>,
 }
@@ -139,13 +140,14 @@ impl Sending {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.upload.started.set(true);
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.idle.poll_late(cx));
             self.upload.broken.set(Some(Broken::Stopped));
             return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
         };
         self.idle.reset();
+        let ended = self.incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
+        self.upload.done.set(ended);
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -185,8 +187,16 @@ struct Download {
     incoming: Incoming,
     patience: Patience,
     allowed: Duration,
-    /// Goes back to its pool when the body has ended well.
-    connection: Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>,
+    /// Brings the body; goes back to its pool as soon as all of it has been read.
+    connection: Lent,
+}
+
+type Lent = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
+
+fn release_free(lent: &mut Lent) {
+    if let Some((connection, pool)) = lent.take_if(|(connection, _)| connection.is_free()) {
+        pool.put(connection);
+    }
 }
 
 impl fmt::Debug for Body {
@@ -215,16 +225,16 @@ impl Body {
         allowed: Duration,
         client: &SocketWatch,
         connection: Connection<RequestBody>,
-        pool: &Rc<Pool<RequestBody>>,
+        pool: Rc<Pool<RequestBody>>,
     ) -> Self {
+        let mut connection = Some((connection, pool));
+        release_free(&mut connection);
         if incoming.is_end_stream() {
-            pool.put(connection);
             return Self {
                 kind: Kind::Own(None),
                 exchange: None,
             };
         }
-        let connection = Some((connection, Rc::clone(pool)));
         let download = Download {
             incoming,
             patience: Patience::new(allowed, client.clone()),
@@ -262,7 +272,12 @@ impl Download {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+        let polled = match &mut self.connection {
+            Some((connection, _)) => connection.poll_frame(&mut self.incoming, cx),
+            None => Pin::new(&mut self.incoming).poll_frame(cx),
+        };
+        release_free(&mut self.connection);
+        let Poll::Ready(frame) = polled else {
             let error = match ready!(self.patience.poll_lost(cx)) {
                 Lost::Idle => BodyError::Idle(self.allowed),
                 Lost::ClientGone => BodyError::ClientGone,
@@ -271,12 +286,6 @@ impl Download {
         };
         self.patience.resumed();
         Poll::Ready(frame.map(|frame| frame.map(filter_trailers).map_err(BodyError::from)))
-    }
-
-    fn release(&mut self) {
-        if let Some((connection, pool)) = self.connection.take() {
-            pool.put(connection);
-        }
     }
 }
 
@@ -305,17 +314,13 @@ impl http_body::Body for Body {
                 }
                 // Nothing follows trailers, and hyper does not ask again after writing them.
                 if part.is_trailers() || download.incoming.is_end_stream() {
-                    download.release();
                     this.end(Ending::Complete);
                 }
             }
             Some(Err(BodyError::ClientGone)) => this.end(Ending::ClientGone),
             Some(Err(BodyError::Idle(_))) => this.end(Ending::UpstreamStalled),
             Some(Err(_)) => this.end(Ending::UpstreamFailed),
-            None => {
-                download.release();
-                this.end(Ending::Complete);
-            }
+            None => this.end(Ending::Complete),
         }
         Poll::Ready(frame)
     }

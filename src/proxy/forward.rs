@@ -7,7 +7,8 @@ use super::onward::Head;
 use super::patience::QUICK;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
-use crate::upstream::pool::{ConnectError, Connection, Pool};
+use crate::upstream::connection::Connection;
+use crate::upstream::pool::{ConnectError, Pool};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use std::future::Future;
@@ -18,6 +19,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// Servers of one upstream that are tried for one request while none takes a connection.
 const MOST_SERVERS: usize = 3;
+/// A head with more fields is not sent again.
+const MOST_FIELDS: usize = 256;
 /// An answer under way, with the connection it comes on.
 #[derive(Debug)]
 pub struct Answer {
@@ -68,13 +71,19 @@ pub async fn send(
     head: Head,
     body: RequestBody,
     upload: Option<&Upload>,
+    tunnel: bool,
 ) -> Result<Answer, ProxyError> {
-    let (mut connection, pool) = match idle(servers) {
-        Some(idle) => idle,
+    let turn = servers.turn();
+    // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
+    let idle = if tunnel { None } else { turn.take() };
+    let (mut connection, pool) = match idle {
+        Some(idle) => (idle, Rc::clone(turn)),
         None => Box::pin(connect(servers)).await?,
     };
-    // A body that has not been started is still whole; only then can the same request go out twice.
-    let spare = (connection.reused && matches!(body, RequestBody::Empty)).then(|| head.clone());
+    if tunnel {
+        connection.set_apart();
+    }
+    let bodiless = matches!(body, RequestBody::Empty);
     let unanswered = match connection.send(head.request(body)).await {
         Ok(response) => {
             return Ok(Answer {
@@ -85,12 +94,29 @@ pub async fn send(
         }
         Err(unanswered) => unanswered,
     };
-    let again = match (unanswered.unsent, spare) {
-        (Some(request), _) if connection.reused => request,
-        (None, Some(head)) if !unanswered.error.is_parse() => head.request(RequestBody::Empty),
-        _ => return Err(blame(unanswered.error, upload)),
+    let again = match unanswered.unsent {
+        _ if !connection.reused => None,
+        None if bodiless && !unanswered.error.is_parse() => {
+            connection.into_unanswered().as_deref().and_then(recorded)
+        }
+        unsent => unsent,
+    };
+    let Some(again) = again else {
+        return Err(blame(unanswered.error, upload));
     };
     Box::pin(send_again(pool, servers.connect_timeout, again, upload)).await
+}
+
+/// The bodiless request that these bytes are.
+fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut head = httparse::Request::new(&mut fields);
+    head.parse(bytes).ok()?;
+    let mut request = Request::builder().method(head.method?).uri(head.path?);
+    for field in head.headers {
+        request = request.header(field.name, field.value);
+    }
+    request.body(RequestBody::Empty).ok()
 }
 
 async fn send_again(
@@ -123,12 +149,6 @@ fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
 }
 
 type Obtained = (Connection<RequestBody>, Rc<Pool<RequestBody>>);
-
-/// An idle connection to the server whose turn it is.
-fn idle(servers: &Servers) -> Option<Obtained> {
-    let pool = servers.turn();
-    Some((pool.take()?, Rc::clone(pool)))
-}
 
 /// A new connection to the server whose turn it was, or to the next that takes one: nothing has been sent yet.
 async fn connect(servers: &Servers) -> Result<Obtained, ProxyError> {

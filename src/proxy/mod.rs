@@ -308,7 +308,13 @@ impl Worker {
         exchange.upload.clone_from(&upload);
 
         let started = Instant::now();
-        let sending = pin!(forward::send(servers, head, body, upload.as_deref()));
+        let sending = pin!(forward::send(
+            servers,
+            head,
+            body,
+            upload.as_deref(),
+            down.is_some()
+        ));
         let answer = match forward::within(sending, allowed, peer).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -331,17 +337,22 @@ impl Worker {
             }
             (Switch::None, _) => {
                 exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
-                Ok(Outcome::Answered(self.turn_round(answer, peer)))
+                let uploading = exchange.is_uploading();
+                Ok(Outcome::Answered(self.turn_round(answer, uploading, peer)))
             }
         }
     }
 
-    fn turn_round(&self, answer: Answered, peer: &Peer) -> Response<Body> {
+    fn turn_round(&self, answer: Answered, uploading: bool, peer: &Peer) -> Response<Body> {
         let Answered {
             response,
-            connection,
+            mut connection,
             pool,
         } = answer;
+        if uploading {
+            // What the client sends goes on while it does not read what it is sent.
+            connection.set_apart();
+        }
         let (mut parts, incoming) = response.into_parts();
         hop::strip_response(&mut parts.headers);
         let mut response = Response::new(Body::upstream(
@@ -349,7 +360,7 @@ impl Worker {
             self.idle,
             &peer.watch,
             connection,
-            &pool,
+            pool,
         ));
         *response.status_mut() = parts.status;
         *response.headers_mut() = parts.headers;

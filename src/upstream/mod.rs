@@ -1,7 +1,10 @@
 //! Upstreams: named sets of servers to forward to.
 
+pub mod connection;
 pub mod demo;
+mod driver;
 pub mod pool;
+mod recorder;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,0 +1,178 @@
+//! The stream under an upstream connection. It remembers the head that was written last until a byte of the answer comes:
+//! what a server has not begun to answer may be sent once more, and copying bytes is far cheaper than a second head.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A longer head is not remembered, and so not sent again.
+const MOST: usize = 64 * 1024;
+const END: &[u8] = b"\r\n\r\n";
+
+/// A TCP stream and the last head written to it.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    tcp: TcpStream,
+    head: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Something was read: what is written next begins a head.
+    Answered,
+    /// A head is being written.
+    Writing,
+    /// It is out, and nothing has been read since.
+    Written,
+    /// It is too long to be remembered.
+    TooLong,
+}
+
+impl Recorder {
+    /// Takes a fresh connection.
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self {
+            tcp,
+            head: Vec::new(),
+            state: State::Answered,
+        }
+    }
+
+    /// The head that was written whole and to which nothing came back.
+    pub(super) fn into_unanswered(self) -> Option<Vec<u8>> {
+        (self.state == State::Written).then_some(self.head)
+    }
+
+    fn wrote(&mut self, mut written: &[u8]) {
+        match self.state {
+            State::Written | State::TooLong => return,
+            State::Writing => {}
+            State::Answered => {
+                self.head.clear();
+                self.state = State::Writing;
+            }
+        }
+        // Where the end may begin: it may have been cut in two by the writes.
+        let from = self.head.len().saturating_sub(END.len() - 1);
+        if written.len() > MOST - self.head.len() {
+            written = &written[..MOST - self.head.len()];
+            self.state = State::TooLong;
+        }
+        self.head.extend_from_slice(written);
+        if self.head.ends_with(END) {
+            self.state = State::Written;
+        } else if let Some(at) = find(&self.head[from..], END) {
+            self.head.truncate(from + at + END.len());
+            self.state = State::Written;
+        } else if self.state == State::TooLong {
+            self.head = Vec::new();
+        }
+    }
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|part| part == wanted)
+}
+
+impl AsyncRead for Recorder {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.state = State::Answered;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Recorder {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.tcp).poll_write(cx, buf))?;
+        self.wrote(&buf[..count]);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs))?;
+        let mut left = count;
+        for buf in bufs {
+            let part = left.min(buf.len());
+            self.wrote(&buf[..part]);
+            left -= part;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn recorder() -> Recorder {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        Recorder::new(TcpStream::connect(address).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn remembers_a_head_cut_at_every_byte() {
+        let whole = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nbody";
+        for cut in 1..whole.len() {
+            let mut recorder = recorder().await;
+            recorder.wrote(&whole[..cut]);
+            recorder.wrote(&whole[cut..]);
+            let head = recorder.into_unanswered().unwrap();
+            assert_eq!(head, &whole[..whole.len() - 4], "cut at {cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn forgets_what_is_unfinished_or_too_long() {
+        let mut unfinished = recorder().await;
+        unfinished.wrote(b"GET / HTTP/1.1\r\nhost: a\r\n");
+        assert_eq!(unfinished.into_unanswered(), None);
+
+        let mut long = recorder().await;
+        long.wrote(&[b'a'; MOST - 2]);
+        long.wrote(END);
+        long.wrote(END);
+        assert_eq!(long.into_unanswered(), None);
+    }
+
+    #[tokio::test]
+    async fn begins_anew_after_an_answer() {
+        let mut recorder = recorder().await;
+        recorder.wrote(b"GET /1 HTTP/1.1\r\n\r\n");
+        recorder.state = State::Answered;
+        recorder.wrote(b"GET /2 HTTP/1.1\r\n\r\n");
+        let head = recorder.into_unanswered().unwrap();
+        assert_eq!(head, b"GET /2 HTTP/1.1\r\n\r\n");
+    }
+}
