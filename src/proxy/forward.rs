@@ -32,16 +32,16 @@ pub struct Answer {
     pub pool: Rc<Pool<RequestBody>>,
 }
 
-/// Runs `exchange` for `allowed` at most, and only while the client stays. Taken by reference, because it is large.
+/// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. Taken by reference, because it is large.
 ///
 /// # Errors
 /// 504 when it takes too long; nothing that anyone reads when the client leaves.
 pub async fn within<T>(
     mut exchange: Pin<&mut impl Future<Output = Result<T, ProxyError>>>,
+    start: Instant,
     allowed: Duration,
     peer: &Peer,
 ) -> Result<T, ProxyError> {
-    let start = Instant::now();
     tokio::select! {
         biased;
         outcome = exchange.as_mut() => return outcome,

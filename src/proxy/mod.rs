@@ -315,7 +315,7 @@ impl Worker {
             upload.as_deref(),
             down.is_some()
         ));
-        let answer = match forward::within(sending, allowed, peer).await {
+        let answer = match forward::within(sending, started, allowed, peer).await {
             Ok(answer) => answer,
             Err(error) => {
                 if let Some(failure) = forward::failure(&error) {
@@ -325,18 +325,19 @@ impl Worker {
             }
         };
         let status = answer.response.status();
-        servers.metrics.answered(status.as_u16(), started.elapsed());
+        let took = started.elapsed();
+        servers.metrics.answered(status.as_u16(), took);
         match (
             hop::switch(down.is_some(), status, answer.response.headers()),
             down,
         ) {
             (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
             (Switch::WebSocket, Some(down)) => {
-                exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
+                exchange.answered(&answer.pool, took, status.as_u16());
                 Ok(Outcome::Joined(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
-                exchange.answered(&answer.pool, started.elapsed(), status.as_u16());
+                exchange.answered(&answer.pool, took, status.as_u16());
                 let uploading = exchange.is_uploading();
                 Ok(Outcome::Answered(self.turn_round(answer, uploading, peer)))
             }

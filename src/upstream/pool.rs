@@ -12,11 +12,11 @@ use std::error::Error as StdError;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-/// Idle connections are kept this long: below the shortest common keep-alive of servers (5 s), so that the server is
-/// not the one to close.
-const IDLE: Duration = Duration::from_secs(4);
+/// Idle connections are kept this many sweeps, of which there is one a second: below the shortest common keep-alive of
+/// servers (5 s), so that the server is not the one to close.
+const IDLE_SWEEPS: u8 = 4;
 /// Idle connections kept for one server by one worker.
 const MOST_IDLE: usize = 512;
 
@@ -36,7 +36,8 @@ pub struct Pool<B: Body + 'static> {
 #[derive(Debug)]
 struct Idle<B: Body + 'static> {
     connection: Connection<B>,
-    since: Instant,
+    /// How many sweeps it has rested through.
+    sweeps: u8,
 }
 
 /// Why there is no connection.
@@ -94,7 +95,7 @@ where
         Rc::clone(pool)
     }
 
-    /// Lets go of idle connections that are old, and of pools that nobody uses any more.
+    /// Lets go of idle connections that are old, and of pools that nobody uses any more. To be called once a second.
     pub fn sweep(&self) {
         self.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
@@ -118,20 +119,11 @@ where
     /// An idle connection, the freshest one.
     #[must_use]
     pub fn take(&self) -> Option<Connection<B>> {
-        let mut idle = self.idle.borrow_mut();
-        let now = Instant::now();
-        while let Some(mut last) = idle.pop() {
-            if now.duration_since(last.since) >= IDLE {
-                // The others below it are older still.
-                idle.clear();
-                return None;
-            }
-            if last.connection.is_usable() {
-                last.connection.reused = true;
-                return Some(last.connection);
-            }
-        }
-        None
+        // One that its server has closed meanwhile is found out by sending: nothing goes out on it, and the request comes
+        // back whole.
+        let Idle { mut connection, .. } = self.idle.borrow_mut().pop()?;
+        connection.reused = true;
+        Some(connection)
     }
 
     /// A new connection, within `deadline`.
@@ -168,15 +160,15 @@ where
         if idle.len() < MOST_IDLE {
             idle.push(Idle {
                 connection,
-                since: Instant::now(),
+                sweeps: 0,
             });
         }
     }
 
     fn sweep(&self) {
-        let now = Instant::now();
         self.idle.borrow_mut().retain_mut(|idle| {
-            now.duration_since(idle.since) < IDLE && idle.connection.is_usable()
+            idle.sweeps += 1;
+            idle.sweeps < IDLE_SWEEPS && idle.connection.is_usable()
         });
     }
 

@@ -108,6 +108,10 @@ impl AsyncWrite for Recorder {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [whole] = bufs {
+            // A head without a body: nothing to gather, and the plain system call is cheaper.
+            return self.poll_write(cx, whole);
+        }
         let count = ready!(Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs))?;
         let mut left = count;
         for buf in bufs {
