@@ -24,7 +24,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most bytes in a head. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
 const MOST_HEAD: usize = 64 * 1024;
-/// How long a peer without a request under way may take to say goodbye.
+/// How long a peer without a request under way may take to say goodbye, at most a quarter of the idle time it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most requests at once on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 128;
@@ -235,19 +235,22 @@ async fn serve_http2<A: Answer>(
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let mut draining = drain.listen();
+    let farewell = FAREWELL.min(settings.idle / 4);
     tokio::select! {
         _ = connection.as_mut() => return,
         () = poll_fn(|cx| draining.poll_begun(cx)) => {}
         // hyper's keep-alive finds dead peers; a live one that asks for nothing is ours to end.
-        () = open.idle_for(settings.idle) => {}
+        () = open.idle_for(settings.idle - farewell) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let patience = if open.is_idle() {
+    if open.is_idle() {
         // Nothing is under way: only the peer's farewell is waited for.
-        FAREWELL
-    } else {
-        drain_patience(drain.token(), settings.idle)
-    };
+        let ended = timeout(farewell, connection.as_mut()).await;
+        if ended.is_ok() || open.is_idle() {
+            return;
+        }
+    }
+    let patience = drain_patience(drain.token(), settings.idle);
     let _ = timeout(patience, connection).await;
 }
 

@@ -312,6 +312,7 @@ impl Exchange {
             Ending::UpstreamFailed if self.client_broke_off() => Reason::ClientGone,
             Ending::UpstreamFailed => Reason::UpstreamReset,
             Ending::UpstreamStalled => Reason::UpstreamTimeout,
+            Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
             Ending::ClientGone => Reason::ClientGone,
         }
     }
@@ -341,8 +342,12 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if self.status == 0 {
-            // Nothing was answered because nobody was there to read it.
-            self.status = ProxyError::ClientGone.status().as_u16();
+            // Nothing was answered because nobody was there to read it, or to write it.
+            let end = match self.worker.drain.is_over() {
+                true => ProxyError::Draining,
+                false => ProxyError::ClientGone,
+            };
+            self.status = end.status().as_u16();
         }
         let worker = Rc::clone(&self.worker);
         let took = self.started.elapsed();

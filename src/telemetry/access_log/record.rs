@@ -105,6 +105,8 @@ pub enum Reason {
     TooLarge,
     /// The gateway is shutting down.
     Draining,
+    /// It was not finished when the time for shutting down was over.
+    DrainCut,
     /// A fault of the gateway.
     Internal,
 }
@@ -132,6 +134,7 @@ impl Reason {
             Self::BadRequest => "bad_request",
             Self::TooLarge => "too_large",
             Self::Draining => "draining",
+            Self::DrainCut => "drain_cut",
             Self::Internal => "internal",
         }
     }
@@ -157,6 +160,7 @@ impl Reason {
             Self::BadRequest => "not a valid request",
             Self::TooLarge => "too large",
             Self::Draining => "shutting down",
+            Self::DrainCut => "cut by the shutdown",
             Self::Internal => "a fault of the gateway",
         }
     }
