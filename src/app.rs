@@ -7,7 +7,7 @@ use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled};
-use crate::listen::accept::{Seat, accept};
+use crate::listen::accept::{Seat, accept, most_connections};
 use crate::listen::socket;
 use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
@@ -15,7 +15,7 @@ use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
 use crate::snapshot::Snapshot;
 use crate::store::MemoryStore;
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, max_open_files};
 use crate::upstream;
 use crate::upstream::{Server, demo};
 use arc_swap::ArcSwap;
@@ -114,16 +114,12 @@ impl Gateway {
         let workers = start_workers(&boot, &shared, &log)?;
 
         let seats: Vec<Seat> = workers.iter().map(WorkerThread::seat).collect();
+        let most = most_taken(boot.listen.max_connections);
         let mut addresses = Vec::new();
         for listener in listeners {
             addresses.push(listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(accept(
-                listener,
-                seats.clone(),
-                boot.listen.max_connections,
-                drain.clone(),
-            ));
+            tokio::spawn(accept(listener, seats.clone(), most, drain.clone()));
         }
         let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness)?;
@@ -159,16 +155,32 @@ impl Gateway {
         tokio::select! {
             () = finished(&self.workers) => tracing::info!("stopped: everything was finished"),
             () = tokio::time::sleep_until(deadline) => {
-                tracing::warn!("stopped: {} connections were cut", open_connections(&self.workers));
+                match open_connections(&self.workers) {
+                    1 => tracing::warn!("stopped: 1 connection was cut"),
+                    cut => tracing::warn!("stopped: {cut} connections were cut"),
+                }
             }
             () = second_stop(&mut self.signals) => tracing::warn!("stopped at once, as asked"),
         }
+        self.switch.cut();
         for worker in self.workers {
             worker.end();
         }
         self.log.shutdown(LAST_LINES);
         Ok(())
     }
+}
+
+/// The bound on connections, told where it is not the file's.
+fn most_taken(asked: usize) -> usize {
+    let files = max_open_files();
+    let most = most_connections(asked, files);
+    if let Some(files) = files.filter(|_| most < asked) {
+        tracing::info!(
+            "the system allows {files} open files: at most {most} connections are held at once, not {asked}; raise it with `ulimit -n`"
+        );
+    }
+    most
 }
 
 /// Resolves when the last connection has ended.

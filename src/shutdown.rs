@@ -7,29 +7,42 @@ use tokio::time::Instant;
 
 /// Pulled once; everyone who holds a [`Drain`] hears it.
 #[derive(Debug)]
-pub struct DrainSwitch(watch::Sender<Option<Instant>>);
+pub struct DrainSwitch(watch::Sender<State>);
 
 /// The promise to finish what was begun, until a deadline.
 #[derive(Debug, Clone)]
-pub struct Drain(watch::Receiver<Option<Instant>>);
+pub struct Drain(watch::Receiver<State>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct State {
+    /// Set when draining begins.
+    deadline: Option<Instant>,
+    /// What is left is being cut.
+    is_over: bool,
+}
 
 /// A switch and the token that hears it.
 #[must_use]
 pub fn drain() -> (DrainSwitch, Drain) {
-    let (switch, drain) = watch::channel(None);
+    let (switch, drain) = watch::channel(State::default());
     (DrainSwitch(switch), Drain(drain))
 }
 
 impl DrainSwitch {
     /// Begins draining; what is not finished after `grace` is cut.
     pub fn pull(&self, grace: Duration) {
-        self.0.send_if_modified(|deadline| {
-            let first = deadline.is_none();
+        self.0.send_if_modified(|state| {
+            let first = state.deadline.is_none();
             if first {
-                *deadline = Some(Instant::now() + grace);
+                state.deadline = Some(Instant::now() + grace);
             }
             first
         });
+    }
+
+    /// Tells that what is not finished now is cut.
+    pub fn cut(&self) {
+        self.0.send_modify(|state| state.is_over = true);
     }
 }
 
@@ -37,14 +50,24 @@ impl Drain {
     /// When draining must be over; nothing while it has not begun.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        *self.0.borrow()
+        self.0.borrow().deadline
+    }
+
+    /// Draining has ended, and what was not finished is being cut.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.borrow().is_over
     }
 
     /// Resolves when draining begins. Safe to drop and call again.
     pub async fn begun(&self) {
         let mut drain = self.0.clone();
         // A switch that is gone without having been pulled never drains.
-        if drain.wait_for(Option::is_some).await.is_err() {
+        if drain
+            .wait_for(|state| state.deadline.is_some())
+            .await
+            .is_err()
+        {
             std::future::pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Accepts and serves admin connections: few, and none for long.
+//! Accepts and serves admin connections: few, none for long, and never so many silent ones that nobody else is heard.
 
 use super::AdminState;
 use super::answer::{Answer, answer};
@@ -11,12 +11,13 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections served at once; further ones wait to be accepted.
+/// Connections served at once; a further one takes the place of the oldest that has asked nothing, or else of the oldest.
 const CONNECTIONS: usize = 100;
 
 /// How long a client may take.
@@ -56,20 +57,26 @@ pub(super) async fn serve_within(
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut guests = Guests::default();
     loop {
         let stream = tokio::select! {
             () = &mut shutdown => break,
-            stream = accept(&listener, &room) => stream,
+            stream = accept(&listener) => stream,
             // Takes ended connections out of the set.
             Some(_) = connections.join_next() => continue,
         };
-        if let Some((stream, place)) = stream {
-            let (state, ended) = (state.clone(), ended.clone());
-            connections.spawn(async move {
-                connection(patience, stream, state, ended).await;
-                drop(place);
-            });
+        if let Some(stream) = stream {
+            guests.make_room();
+            let asked = Arc::new(AtomicBool::new(false));
+            let serving = connection(
+                patience,
+                stream,
+                state.clone(),
+                Arc::clone(&asked),
+                ended.clone(),
+            );
+            let serving = connections.spawn(serving);
+            guests.0.push(Guest { serving, asked });
         }
     }
     drop(listener);
@@ -77,14 +84,34 @@ pub(super) async fn serve_within(
     while connections.join_next().await.is_some() {}
 }
 
-type Place = tokio::sync::OwnedSemaphorePermit;
+/// Those who are connected, the oldest first.
+#[derive(Default)]
+struct Guests(Vec<Guest>);
 
-/// A connection and its place, or nothing after a pause when accepting failed.
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<(TcpStream, Place)> {
+struct Guest {
+    serving: AbortHandle,
+    /// It has sent a whole request.
+    asked: Arc<AtomicBool>,
+}
+
+impl Guests {
+    /// Sees to it that one more may come.
+    fn make_room(&mut self) {
+        self.0.retain(|guest| !guest.serving.is_finished());
+        if self.0.len() < CONNECTIONS {
+            return;
+        }
+        let silent = |guest: &Guest| !guest.asked.load(Ordering::Relaxed);
+        let oldest = self.0.iter().position(silent).unwrap_or(0);
+        self.0.remove(oldest).serving.abort();
+    }
+}
+
+/// A connection, or nothing after a pause when accepting failed.
+async fn accept(listener: &TcpListener) -> Option<TcpStream> {
     static FAILED: Throttle = Throttle::every(Duration::from_secs(10));
-    let place = Arc::clone(room).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, _)) => Some(stream),
         Err(error) => {
             if let Some(more) = FAILED.pass() {
                 tracing::warn!("admin: a connection was not accepted: {error}{more}");
@@ -99,9 +126,11 @@ async fn connection(
     patience: Patience,
     stream: TcpStream,
     state: AdminState,
+    asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let state = state.clone();
         async move { Ok::<Answer, Infallible>(answer(state, request).await) }
     });

@@ -13,6 +13,9 @@ use tokio::sync::mpsc;
 /// Pause after the system has no file descriptor left: long enough not to spin, short enough not to be noticed.
 const EXHAUSTED: Duration = Duration::from_millis(20);
 
+/// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being read.
+const OTHER_FILES: u64 = 128;
+
 /// Tells that the system gives no connections.
 static REFUSED: Throttle = Throttle::every(Duration::from_secs(1));
 
@@ -51,6 +54,15 @@ impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// How many connections to hold at once: as many as `asked`, if the system's `files` suffice for as many upstream
+/// connections beside them. Running out of files would fail requests that are under way.
+#[must_use]
+pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
+    let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
+    let room = half.map_or(asked, |half| usize::try_from(half).unwrap_or(usize::MAX));
+    asked.min(room).max(1)
 }
 
 /// Accepts until draining begins. Beyond `most` connections new ones are closed at once, which costs the least.
@@ -111,4 +123,18 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionReset | Interrupted
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_are_left_for_upstreams() {
+        assert_eq!(most_connections(100_000, None), 100_000);
+        assert_eq!(most_connections(100_000, Some(1_048_576)), 100_000);
+        assert_eq!(most_connections(100_000, Some(1024)), 448);
+        assert_eq!(most_connections(20, Some(1024)), 20);
+        assert_eq!(most_connections(20, Some(100)), 1);
+    }
 }

@@ -1,32 +1,30 @@
 //! Drives one connection: tells HTTP/1.1 from HTTP/2, each with its deadlines, and ends it gracefully.
 
+use super::calls::{Calls, Open};
 use super::drain::LocalDrain;
-use super::socket::Stream;
+use super::socket::{Beside, Stream};
 use super::{Peer, Settings};
 use crate::shutdown::Drain;
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
-use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::cell::Cell;
-use std::convert::Infallible;
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most bytes in a head. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
 const MOST_HEAD: usize = 64 * 1024;
-/// How long a peer without a request under way may take to say goodbye.
+/// How long a peer without a request under way may take to say goodbye, at most a quarter of the idle time it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most requests at once on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 128;
@@ -42,6 +40,18 @@ pub trait Answer: 'static {
         request: Request<Incoming>,
         peer: Rc<Peer>,
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
+
+    /// Hears of a head that was no request and has been answered without being asked about.
+    fn refused(&self, head: &RefusedHead<'_>, peer: &Peer);
+}
+
+/// A head that hyper has refused.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedHead<'a> {
+    /// The status it was answered with.
+    pub status: StatusCode,
+    /// Its first line, or as much as has come and is worth keeping of it.
+    pub line: &'a [u8],
 }
 
 /// Spawns on the worker's own thread.
@@ -116,35 +126,87 @@ async fn serve_http1<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
+    let (beside, open) = (stream.follow(), Open::new());
     let service = Calls {
-        answer,
-        peer,
-        open: None,
+        answer: Rc::clone(&answer),
+        peer: Rc::clone(&peer),
+        open: Rc::clone(&open),
+        drain: drain.clone(),
+        beside: Some(beside.clone()),
     };
+    // Without hyper's deadline for heads, which is a timer set anew for each request, and without its way of looking for
+    // a client that leaves, which is a read.
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // Runs from the end of one response to the end of the next head, so it ends idle keep-alive too.
-        .header_read_timeout(settings.idle)
+        .half_close(true)
         .max_header_size(MOST_HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = pin!(connection);
+    let mut idle = pin!(sleep_until(open.since() + settings.idle));
+    let mut seen = 0;
     let mut listening = Some(drain.listen());
-    poll_fn(|cx| {
-        if connection.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(());
-        }
+    let ended = poll_fn(|cx| {
         if let Some(draining) = &mut listening
             && draining.poll_begun(cx).is_ready()
         {
             listening = None;
-            connection.as_mut().graceful_shutdown();
             // The app's deadline ends what does not end by itself.
-            return connection.as_mut().poll(cx).map(drop);
+            connection.as_mut().graceful_shutdown();
         }
-        Poll::Pending
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(ended.err());
+        }
+        if !open.is_idle() {
+            return beside.poll_left(cx).map(|()| None);
+        }
+        poll_idle(
+            cx,
+            idle.as_mut(),
+            &mut seen,
+            (&open, &beside),
+            settings.idle,
+        )
+        .map(|()| None)
     })
     .await;
+    if let Some(status) = ended.as_ref().and_then(answered_by_hyper) {
+        let line = &beside.first_line();
+        answer.refused(&RefusedHead { status, line }, &peer);
+    }
+}
+
+/// Ready when nothing has been asked for too long: between two requests, or inside a head. A body that still comes after
+/// its answer may come, as long as it does come.
+///
+/// Asked only where nothing is under way: the timer, once set, is moved when it fires and not with each request.
+fn poll_idle(
+    cx: &mut Context<'_>,
+    mut timer: Pin<&mut Sleep>,
+    seen: &mut u64,
+    (open, beside): (&Open, &Beside),
+    allowed: Duration,
+) -> Poll<()> {
+    loop {
+        ready!(timer.as_mut().poll(cx));
+        let now = Instant::now();
+        let until = match beside.in_body() {
+            Some(bytes) if bytes != std::mem::replace(seen, bytes) => now + allowed,
+            _ => open.since() + allowed,
+        };
+        if until <= now {
+            return Poll::Ready(());
+        }
+        timer.as_mut().reset(until);
+    }
+}
+
+/// The status with which hyper has answered what it could not read, if it was that.
+fn answered_by_hyper(error: &hyper::Error) -> Option<StatusCode> {
+    if error.is_parse_too_large() {
+        // Never 414: a URI too long for hyper is in a head that is too large for us.
+        return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    }
+    (error.is_parse() && !error.is_parse_version_h2()).then_some(StatusCode::BAD_REQUEST)
 }
 
 async fn serve_http2<A: Answer>(
@@ -154,14 +216,13 @@ async fn serve_http2<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
-    let open = Rc::new(OpenStreams {
-        count: Cell::new(0),
-        since: Cell::new(Instant::now()),
-    });
+    let open = Open::new();
     let service = Calls {
         answer,
         peer,
-        open: Some(Rc::clone(&open)),
+        open: Rc::clone(&open),
+        drain: drain.clone(),
+        beside: None,
     };
     let connection = http2::Builder::new(Local)
         .timer(TokioTimer::new())
@@ -174,19 +235,22 @@ async fn serve_http2<A: Answer>(
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let mut draining = drain.listen();
+    let farewell = FAREWELL.min(settings.idle / 4);
     tokio::select! {
         _ = connection.as_mut() => return,
         () = poll_fn(|cx| draining.poll_begun(cx)) => {}
         // hyper's keep-alive finds dead peers; a live one that asks for nothing is ours to end.
-        () = open.idle_for(settings.idle) => {}
+        () = open.idle_for(settings.idle - farewell) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let patience = if open.count.get() == 0 {
+    if open.is_idle() {
         // Nothing is under way: only the peer's farewell is waited for.
-        FAREWELL
-    } else {
-        drain_patience(drain.token(), settings.idle)
-    };
+        let ended = timeout(farewell, connection.as_mut()).await;
+        if ended.is_ok() || open.is_idle() {
+            return;
+        }
+    }
+    let patience = drain_patience(drain.token(), settings.idle);
     let _ = timeout(patience, connection).await;
 }
 
@@ -195,93 +259,4 @@ fn drain_patience(drain: &Drain, idle: Duration) -> Duration {
     drain.deadline().map_or(idle, |deadline| {
         deadline.saturating_duration_since(Instant::now())
     })
-}
-
-/// Requests under way on an HTTP/2 connection, and since when there is none.
-struct OpenStreams {
-    count: Cell<u32>,
-    since: Cell<Instant>,
-}
-
-impl OpenStreams {
-    async fn idle_for(&self, allowed: Duration) {
-        loop {
-            let (count, since) = (self.count.get(), self.since.get());
-            let until = if count == 0 {
-                since + allowed
-            } else {
-                Instant::now() + allowed
-            };
-            sleep_until(until).await;
-            if self.count.get() == 0 && Instant::now() >= self.since.get() + allowed {
-                return;
-            }
-        }
-    }
-}
-
-/// One request under way.
-struct OpenStream(Rc<OpenStreams>);
-
-impl OpenStream {
-    fn new(open: &Rc<OpenStreams>) -> Self {
-        open.count.set(open.count.get() + 1);
-        Self(Rc::clone(open))
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.count.set(self.0.count.get().saturating_sub(1));
-        self.0.since.set(Instant::now());
-    }
-}
-
-/// A response body that keeps its stream counted as open until its end.
-struct Tracked<B> {
-    body: B,
-    _open: Option<OpenStream>,
-}
-
-impl<B: Body + Unpin> Body for Tracked<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
-}
-
-struct Calls<A> {
-    answer: Rc<A>,
-    peer: Rc<Peer>,
-    open: Option<Rc<OpenStreams>>,
-}
-
-impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
-    type Response = Response<Tracked<A::Body>>;
-    type Error = Infallible;
-    // Boxed, because hyper keeps room for the future as long as the connection lives: an idle one must stay small.
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
-        let open = self.open.as_ref().map(OpenStream::new);
-        // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
-        Box::pin(async move {
-            let response = answer.answer(request, peer).await;
-            Ok(response.map(|body| Tracked { body, _open: open }))
-        })
-    }
 }

@@ -1,9 +1,14 @@
 //! Listeners: bound sockets, the connections on them, and who is on the other end.
 
 pub mod accept;
+mod calls;
+mod chunks;
 pub mod connection;
 pub mod drain;
+mod heads;
 pub mod socket;
+
+pub use heads::Finding;
 
 use crate::telemetry::metrics::Connected;
 use accept::OpenGuard;

@@ -1,5 +1,6 @@
 //! Sockets: binding them, and the stream under a connection, which can be watched while hyper is not reading.
 
+use super::heads::{Finding, Heads};
 use bytes::{Buf, Bytes};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::future::Future;
@@ -46,11 +47,22 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// The stream of one connection, with a bound on how long it may refuse to take bytes.
 #[derive(Debug)]
 pub struct Stream {
-    /// Shared with the [`SocketWatch`]; locked for the length of one call, by one thread.
-    tcp: Arc<Mutex<TcpStream>>,
+    socket: Shared,
     /// What was read to tell the protocol.
     read_ahead: Bytes,
     stall: Stall,
+}
+
+/// Shared with those who look on; locked for the length of one call, by one thread.
+type Shared = Arc<Mutex<Watched>>;
+
+#[derive(Debug)]
+struct Watched {
+    tcp: TcpStream,
+    /// In HTTP/1.1.
+    heads: Option<Heads>,
+    /// There are bytes that hyper has not read yet.
+    is_unread: bool,
 }
 
 /// The deadline of a write that makes no progress: a peer that never reads must not hold a response for ever.
@@ -62,7 +74,11 @@ struct Stall {
 
 /// Sees a client leave although hyper is not reading from its socket.
 #[derive(Debug, Clone)]
-pub struct SocketWatch(Weak<Mutex<TcpStream>>);
+pub struct SocketWatch(Weak<Mutex<Watched>>);
+
+/// Sees what hyper does not tell of an HTTP/1.1 connection. Keeps the socket open.
+#[derive(Debug, Clone)]
+pub(super) struct Beside(Shared);
 
 impl Stream {
     /// Takes over an accepted connection.
@@ -74,8 +90,13 @@ impl Stream {
         tcp.set_nodelay(true)?;
         socket2::SockRef::from(&tcp)
             .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        let socket = Watched {
+            tcp: TcpStream::from_std(tcp)?,
+            heads: None,
+            is_unread: false,
+        };
         Ok(Self {
-            tcp: Arc::new(Mutex::new(TcpStream::from_std(tcp)?)),
+            socket: Arc::new(Mutex::new(socket)),
             read_ahead: Bytes::new(),
             stall: Stall {
                 allowed: idle,
@@ -87,35 +108,49 @@ impl Stream {
     /// Something that sees the client leave.
     #[must_use]
     pub fn watch(&self) -> SocketWatch {
-        SocketWatch(Arc::downgrade(&self.tcp))
+        SocketWatch(Arc::downgrade(&self.socket))
     }
 
     /// Gives bytes back that were read to tell the protocol.
     pub fn unread(&mut self, bytes: Bytes) {
         self.read_ahead = bytes;
     }
+
+    /// Follows the heads of HTTP/1.1 from here on.
+    pub(super) fn follow(&self) -> Beside {
+        lock(&self.socket).heads = Some(Heads::new());
+        Beside(Arc::clone(&self.socket))
+    }
 }
 
-fn lock(tcp: &Mutex<TcpStream>) -> MutexGuard<'_, TcpStream> {
-    tcp.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(socket: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    socket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AsyncRead for Stream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.read_ahead.is_empty() {
-            let count = self.read_ahead.len().min(buf.remaining());
-            buf.put_slice(&self.read_ahead[..count]);
-            self.read_ahead.advance(count);
-            if self.read_ahead.is_empty() {
-                self.read_ahead = Bytes::new();
+        let this = &mut *self.get_mut();
+        let mut socket = lock(&this.socket);
+        let known = buf.filled().len();
+        if this.read_ahead.is_empty() {
+            socket.is_unread = false;
+            ready!(Pin::new(&mut socket.tcp).poll_read(cx, buf))?;
+        } else {
+            let count = this.read_ahead.len().min(buf.remaining());
+            buf.put_slice(&this.read_ahead[..count]);
+            this.read_ahead.advance(count);
+            if this.read_ahead.is_empty() {
+                this.read_ahead = Bytes::new();
             }
-            return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut *lock(&self.tcp)).poll_read(cx, buf)
+        if let Some(heads) = &mut socket.heads {
+            heads.over(&buf.filled()[known..]);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -125,7 +160,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut *lock(&self.tcp)).poll_write(cx, buf);
+        let written = Pin::new(&mut lock(&self.socket).tcp).poll_write(cx, buf);
         self.stall.bound(cx, written)
     }
 
@@ -143,9 +178,9 @@ impl AsyncWrite for Stream {
                 joined[end..end + buf.len()].copy_from_slice(buf);
                 end += buf.len();
             }
-            Pin::new(&mut *lock(&self.tcp)).poll_write(cx, &joined[..end])
+            Pin::new(&mut lock(&self.socket).tcp).poll_write(cx, &joined[..end])
         } else {
-            Pin::new(&mut *lock(&self.tcp)).poll_write_vectored(cx, bufs)
+            Pin::new(&mut lock(&self.socket).tcp).poll_write_vectored(cx, bufs)
         };
         self.stall.bound(cx, written)
     }
@@ -155,11 +190,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *lock(&self.tcp)).poll_flush(cx)
+        Pin::new(&mut lock(&self.socket).tcp).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *lock(&self.tcp)).poll_shutdown(cx)
+        Pin::new(&mut lock(&self.socket).tcp).poll_shutdown(cx)
     }
 }
 
@@ -209,9 +244,52 @@ impl SocketWatch {
     }
 
     fn register(&self) -> Option<TcpStream> {
-        let tcp = self.0.upgrade()?;
-        let copy = lock(&tcp).as_fd().try_clone_to_owned().ok()?;
+        let socket = self.0.upgrade()?;
+        let copy = lock(&socket).tcp.as_fd().try_clone_to_owned().ok()?;
         TcpStream::from_std(std::net::TcpStream::from(copy)).ok()
+    }
+}
+
+impl Beside {
+    /// What is wrong with the head of the `nth` request, counted from 1.
+    pub(super) fn found(&self, nth: u64) -> Option<Finding> {
+        lock(&self.0).heads.as_ref()?.found(nth)
+    }
+
+    /// The connection is about to become a tunnel.
+    pub(super) fn unfollow(&self) {
+        lock(&self.0).heads = None;
+    }
+
+    /// The first line of the latest head, or its beginning.
+    pub(super) fn first_line(&self) -> Vec<u8> {
+        let socket = lock(&self.0);
+        let line = socket.heads.as_ref().map(Heads::line);
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// Bytes that have come, while a request's body is on its way.
+    pub(super) fn in_body(&self) -> Option<u64> {
+        lock(&self.0).heads.as_ref()?.in_body()
+    }
+
+    /// Ready when the client has left in the middle of a request, unless unread bytes hide it.
+    ///
+    /// hyper would look by reading, into 8 KiB that it gets for each request only for that.
+    pub(super) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let socket = &mut *lock(&self.0);
+        let in_body = socket.heads.as_ref().and_then(Heads::in_body).is_some();
+        if in_body || socket.is_unread {
+            return Poll::Pending;
+        }
+        let mut byte = [0];
+        match ready!(socket.tcp.poll_peek(cx, &mut ReadBuf::new(&mut byte))) {
+            Ok(0) | Err(_) => Poll::Ready(()),
+            Ok(_) => {
+                socket.is_unread = true;
+                Poll::Pending
+            }
+        }
     }
 }
 

@@ -319,6 +319,7 @@ impl Exchange {
             Ending::UpstreamFailed if self.client_broke_off() => Reason::ClientGone,
             Ending::UpstreamFailed => Reason::UpstreamReset,
             Ending::UpstreamStalled => Reason::UpstreamTimeout,
+            Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
             Ending::ClientGone => Reason::ClientGone,
         }
     }
@@ -348,8 +349,12 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if self.status == 0 {
-            // Nothing was answered because nobody was there to read it.
-            self.status = ProxyError::ClientGone.status().as_u16();
+            // Nothing was answered because nobody was there to read it, or to write it.
+            let end = match self.worker.drain.is_over() {
+                true => ProxyError::Draining,
+                false => ProxyError::ClientGone,
+            };
+            self.status = end.status().as_u16();
         }
         let worker = Rc::clone(&self.worker);
         let took = self.started.elapsed();
@@ -376,10 +381,10 @@ impl Drop for Exchange {
             request_id: self.id.as_bytes(),
             client: Some(self.client),
             peer: Some(self.peer),
-            method: self.method.as_str(),
+            method: Some(self.method.as_str()),
             host: self.host.as_ref().map(HeaderValue::as_bytes),
-            path: self.uri.path().as_bytes(),
-            proto: self.version,
+            path: Some(self.uri.path().as_bytes()),
+            proto: Some(self.version),
             status: self.status,
             reason: self.final_reason(),
             route: service.map(|service| &*service.name),

@@ -13,6 +13,7 @@ pub mod line;
 pub mod local;
 pub mod onward;
 pub mod patience;
+mod refused;
 pub mod reply;
 pub mod request;
 pub mod request_id;
@@ -23,8 +24,8 @@ pub use body::Body;
 pub use hold::Holds;
 
 use crate::key::Caller;
-use crate::listen::Peer;
-use crate::listen::connection::Answer;
+use crate::listen::connection::{Answer, RefusedHead};
+use crate::listen::{Finding, Peer};
 use crate::route::{host_key, path};
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
@@ -102,6 +103,10 @@ impl Answer for Worker {
         };
         exchange.stamp(&mut response);
         exchange.ride(response)
+    }
+
+    fn refused(&self, head: &RefusedHead<'_>, peer: &Peer) {
+        refused::note(self, head, peer);
     }
 }
 
@@ -198,6 +203,9 @@ impl Worker {
 
     /// Is it a request that may be forwarded, and to whom is it addressed?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
+        if let Some(&found) = parts.extensions.get::<Finding>() {
+            return Err(BadRequest::from(found).into());
+        }
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
         request::tidy(&mut parts.headers);
         exchange.host = target.authority().cloned();

@@ -1,10 +1,10 @@
 //! What a request's head must be before anything is decided or forwarded, and whom it addresses.
 //!
 //! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last line,
-//! `Transfer-Encoding`. What it settles before we look: a `Content-Length` beside a `Transfer-Encoding` is dropped and
-//! the connection closes after the answer (one of the two ways of RFC 9112 section 6.1), differing and malformed lengths
-//! are refused, and the http crate cuts a `#fragment` off.
+//! `Transfer-Encoding`. Differing and malformed lengths it refuses. What it settles before we look, a `Content-Length`
+//! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`Finding`] of `listen`.
 
+use crate::listen::Finding;
 use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
@@ -59,6 +59,8 @@ pub enum BadRequest {
     BadLength,
     /// Both framings at once: the smuggler's tool (RFC 9112 section 11.2).
     LengthAndCoding,
+    /// `#` in the target (RFC 9112 section 3.2.1).
+    Fragment,
     /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
     ConnectionField,
     /// The path.
@@ -94,6 +96,7 @@ impl BadRequest {
             Self::BadCoding => "Transfer-Encoding must be chunked, once",
             Self::BadLength => "Content-Length is not one number",
             Self::LengthAndCoding => "Content-Length and Transfer-Encoding exclude each other",
+            Self::Fragment => "the target has a fragment",
             Self::ConnectionField => "HTTP/2 has no connection fields",
             Self::Path(bad) => bad.reason(),
         }
@@ -107,6 +110,15 @@ impl fmt::Display for BadRequest {
 }
 
 impl std::error::Error for BadRequest {}
+
+impl From<Finding> for BadRequest {
+    fn from(finding: Finding) -> Self {
+        match finding {
+            Finding::LengthAndCoding => Self::LengthAndCoding,
+            Finding::Fragment => Self::Fragment,
+        }
+    }
+}
 
 impl From<BadPath> for BadRequest {
     fn from(bad: BadPath) -> Self {

@@ -19,6 +19,7 @@ mod text;
 mod worker;
 
 pub use label::{DecidedBy, Decision, Failure, NO_ROUTE, Operation, Outcome, Source};
+pub use process::max_open_files;
 pub use store::StoreMetrics;
 pub use text::TextFormat;
 pub use worker::{

@@ -1,6 +1,6 @@
 //! Peers that take their time: nobody may hold a connection by saying nothing, half of it, or by not listening.
 
-use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get};
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request};
 use std::time::{Duration, Instant};
 
 /// Short enough to be seen in a test.
@@ -96,6 +96,51 @@ async fn an_http2_connection_that_says_nothing_more_is_closed() {
         client.closed()
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_silent_http2_connection_lives_one_idle_time() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &[]).server("idle = \"2s\"");
+    let gateway = Gateway::start(&file).await;
+    let life = life_after(&gateway, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    assert!(
+        life >= Duration::from_millis(1900) && life < Duration::from_millis(2700),
+        "{life:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_upload_may_go_on_behind_its_answer_as_long_as_it_does() {
+    let (telling, told) = tokio::sync::oneshot::channel();
+    let telling = std::sync::Mutex::new(Some(telling));
+    let upstream = Upstream::playing(move |mut connection| {
+        let telling = telling.lock().unwrap().take().expect("one connection");
+        async move {
+            connection.request().await.unwrap();
+            connection
+                .wire
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                .await;
+            telling.send(connection.wire.exactly(10).await).unwrap();
+            connection.wire.ended(PATIENCE).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let mut client = gateway.connect().await;
+    let length = [("Content-Length", "20")];
+    client.send(request("POST", "/", &length)).await;
+    client.send("x").await;
+    client.answer().await.expect(200);
+    // Longer than the idle time in all.
+    let mut beat = tokio::time::interval(Duration::from_millis(200));
+    for _ in 1..10 {
+        beat.tick().await;
+        client.send("x").await;
+    }
+    assert_eq!(told.await.unwrap().unwrap(), "xxxxxxxxxx");
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Stopping: what was begun is finished, nothing new is taken, and there is an end to waiting.
 
 use crate::support::{
-    Connection, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2,
+    Connection, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2, request,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -226,6 +226,7 @@ async fn a_hold_that_cannot_end_in_time_is_told_to_come_back() {
     gateway.signal("TERM");
     let answer = client.answer().await.expect(503);
     assert!(answer.number("retry-after") >= 1);
+    assert_eq!(answer.field("connection"), "close");
     assert_eq!(answer.field("content-type"), "application/problem+json");
     assert_eq!(upstream.seen(), 1);
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
@@ -251,4 +252,48 @@ async fn every_line_of_the_access_log_is_written_before_the_end() {
     }
     gateway.stop().await;
     assert_eq!(gateway.access.lines().len(), 200);
+}
+
+#[tokio::test]
+async fn what_is_cut_is_told_as_cut() {
+    let upstream = Upstream::silent().await;
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server("drain = \"300ms\"")).await;
+    let mut client = gateway.connect().await;
+    client.send(get("/slow")).await;
+    upstream.sees(1).await;
+    gateway.stop().await;
+    let line = gateway.line_where("path", "/slow").await;
+    assert_eq!(line["reason"], "drain_cut", "{line}");
+    assert_eq!(line["status"], 503, "{line}");
+    let said = gateway.said.text();
+    assert!(said.contains("1 connection was cut"), "{said}");
+}
+
+#[tokio::test]
+async fn a_tunnel_that_is_cut_is_counted() {
+    let upstream = Upstream::playing(|mut connection: Connection| async move {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
+        connection.wire.ended(PATIENCE).await;
+    })
+    .await;
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server("drain = \"300ms\"")).await;
+    let upgrade = request(
+        "GET",
+        "/tunnel",
+        &[("Connection", "upgrade"), ("Upgrade", "websocket")],
+    );
+    let (mut one, mut two) = (gateway.connect().await, gateway.connect().await);
+    for client in [&mut one, &mut two] {
+        client.send(&upgrade).await;
+        assert_eq!(client.head().await.status(), 101);
+    }
+    gateway.stop().await;
+    let line = gateway.line_where("path", "/tunnel").await;
+    assert_eq!(line["reason"], "drain_cut", "{line}");
+    let said = gateway.said.text();
+    assert!(said.contains("2 connections were cut"), "{said}");
 }

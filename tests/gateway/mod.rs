@@ -8,6 +8,7 @@ mod draining;
 mod failing;
 mod forwarding;
 mod framing;
+mod heads;
 mod limiting;
 mod place;
 mod regressions;

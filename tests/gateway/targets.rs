@@ -120,18 +120,6 @@ async fn the_host_of_an_absolute_target_wins() {
 }
 
 #[tokio::test]
-async fn a_fragment_is_never_forwarded() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    let answer = gateway.get("/a#b").await;
-    if answer.status == 200 {
-        assert_eq!(answer.echoed().line, "GET /a HTTP/1.1");
-    } else {
-        assert_eq!(answer.status, 400);
-    }
-}
-
-#[tokio::test]
 async fn a_star_with_options_is_for_the_gateway_itself() {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;

@@ -75,7 +75,7 @@ pub static SERVER: Table = Table {
                 most: WHOLE,
             },
             default: Value("100000"),
-            about: "Connections held at once; beyond it a new one is closed.",
+            about: "Connections held at once; beyond it a new one is closed. Never more than half of the open files that the system allows (`ulimit -n`), less 64, so that as many upstream connections fit beside them.",
             example: "20000",
             live: false,
         },

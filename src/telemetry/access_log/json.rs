@@ -11,13 +11,13 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessRecord<
     stamp.rfc3339(out, record.ts);
     out.extend(br#"","client":"#);
     address(out, record.client);
-    out.extend(br#","method":""#);
-    json(out, record.method.as_bytes());
-    out.extend(br#"","host":"#);
+    out.extend(br#","method":"#);
+    text(out, record.method.map(str::as_bytes));
+    out.extend(br#","host":"#);
     text(out, record.host);
-    out.extend(br#","path":""#);
-    json(out, record.path);
-    out.extend(br#"","request_id":""#);
+    out.extend(br#","path":"#);
+    text(out, record.path);
+    out.extend(br#","request_id":""#);
     json(out, record.request_id);
     out.extend(br#"","status":"#);
     number(out, u64::from(record.status));
@@ -36,9 +36,12 @@ pub(super) fn write(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessRecord<
     number(out, record.bytes_out);
     out.extend(br#","peer":"#);
     address(out, record.peer);
-    out.extend(br#","proto":""#);
-    out.extend(protocol(record.proto).as_bytes());
-    out.extend(br#"","user_agent":"#);
+    out.extend(br#","proto":"#);
+    text(
+        out,
+        record.proto.map(|version| protocol(version).as_bytes()),
+    );
+    out.extend(br#","user_agent":"#);
     text(out, record.user_agent);
 }
 
@@ -135,10 +138,13 @@ mod tests {
     fn what_is_not_there_is_null() {
         let mut record = AccessRecord::sample();
         record.client = None;
+        (record.method, record.path, record.proto) = (None, None, None);
         record.route = None;
         record.charges = &[];
         let line = parsed(&record);
-        assert_eq!(line["client"], Value::Null);
+        for name in ["client", "method", "path", "proto"] {
+            assert_eq!(line[name], Value::Null, "{name}");
+        }
         assert_eq!(line["route"], Value::Null);
         assert_eq!(line["keys"], json!({}));
     }
@@ -150,8 +156,8 @@ mod tests {
             let mut record = AccessRecord::sample();
             let charges = [Charge { limit: &name, key: &long, cost: u64::MAX }];
             let short = Some(bytes.as_slice());
-            (record.path, record.host, record.user_agent) = (&long, short, short);
-            (record.request_id, record.method, record.charges) = (&bytes, &name, &charges);
+            (record.path, record.host, record.user_agent) = (Some(&long[..]), short, short);
+            (record.request_id, record.method, record.charges) = (&bytes, Some(name.as_str()), &charges);
             let line = parsed(&record);
             prop_assert_eq!(line.as_object().map(|line| line.len()), Some(24));
             if more == 0 && bytes.len() <= super::super::escape::LONGEST {

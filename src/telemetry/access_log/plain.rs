@@ -16,9 +16,9 @@ pub(super) fn short(
     out.push(b' ');
     client(out, record);
     out.push(b' ');
-    terminal(out, record.method.as_bytes());
+    terminal(out, record.method.unwrap_or("-").as_bytes());
     out.push(b' ');
-    terminal(out, record.path);
+    terminal(out, record.path.unwrap_or(b"-"));
     out.push(b' ');
     status(out, record.status, is_coloured);
     out.push(b' ');
@@ -83,11 +83,13 @@ pub(super) fn combined(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessReco
     out.extend(b" - - [");
     stamp.apache(out, record.ts);
     out.extend(b"] \"");
-    apache(out, record.method.as_bytes());
-    out.push(b' ');
-    apache(out, record.path);
-    out.push(b' ');
-    out.extend(protocol(record.proto).as_bytes());
+    apache(out, record.method.unwrap_or("-").as_bytes());
+    if let (Some(path), Some(version)) = (record.path, record.proto) {
+        out.push(b' ');
+        apache(out, path);
+        out.push(b' ');
+        out.extend(protocol(version).as_bytes());
+    }
     out.extend(b"\" ");
     number(out, u64::from(record.status));
     out.push(b' ');
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn a_path_cannot_paint_on_the_terminal() {
         let mut record = AccessRecord::sample();
-        record.path = b"/\x1b[2J\n\x07";
+        record.path = Some(b"/\x1b[2J\n\x07");
         let line = short_line(&record, false);
         assert!(!line.contains(|c: char| c.is_control()), "{line}");
     }

@@ -15,14 +15,14 @@ pub struct AccessRecord<'a> {
     pub client: Option<IpAddr>,
     /// Who is at the other end of the connection.
     pub peer: Option<IpAddr>,
-    /// Its method.
-    pub method: &'a str,
+    /// Its method; `None` where what came was no request, as for path and version.
+    pub method: Option<&'a str>,
     /// The host it named.
     pub host: Option<&'a [u8]>,
     /// The path as sent, without the query: queries carry secrets.
-    pub path: &'a [u8],
+    pub path: Option<&'a [u8]>,
     /// Its version of HTTP.
-    pub proto: http::Version,
+    pub proto: Option<http::Version>,
     /// The status of the answer; 499 when the client left before one.
     pub status: u16,
     /// Why it got that status.
@@ -105,6 +105,8 @@ pub enum Reason {
     TooLarge,
     /// The gateway is shutting down.
     Draining,
+    /// It was not finished when the time for shutting down was over.
+    DrainCut,
     /// A fault of the gateway.
     Internal,
 }
@@ -132,6 +134,7 @@ impl Reason {
             Self::BadRequest => "bad_request",
             Self::TooLarge => "too_large",
             Self::Draining => "draining",
+            Self::DrainCut => "drain_cut",
             Self::Internal => "internal",
         }
     }
@@ -157,6 +160,7 @@ impl Reason {
             Self::BadRequest => "not a valid request",
             Self::TooLarge => "too large",
             Self::Draining => "shutting down",
+            Self::DrainCut => "cut by the shutdown",
             Self::Internal => "a fault of the gateway",
         }
     }
@@ -180,10 +184,10 @@ impl AccessRecord<'_> {
             request_id: b"01930b7e",
             client: Some(IpAddr::from([203, 0, 113, 9])),
             peer: Some(IpAddr::from([10, 0, 0, 4])),
-            method: "GET",
+            method: Some("GET"),
             host: Some(b"api.example.com"),
-            path: b"/v1/orders/42",
-            proto: http::Version::HTTP_11,
+            path: Some(b"/v1/orders/42"),
+            proto: Some(http::Version::HTTP_11),
             status: 200,
             reason: Reason::Ok,
             route: Some("orders"),

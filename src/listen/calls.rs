@@ -1,0 +1,166 @@
+//! The service under hyper: hands each request on with what was found in its head, and knows how many are under way.
+
+use super::Peer;
+use super::connection::Answer;
+use super::drain::LocalDrain;
+use super::heads::Finding;
+use super::socket::Beside;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::{Body, Incoming};
+use hyper::service::Service;
+use hyper::upgrade::OnUpgrade;
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Answers the requests of one connection.
+pub(super) struct Calls<A> {
+    pub(super) answer: Rc<A>,
+    pub(super) peer: Rc<Peer>,
+    pub(super) open: Rc<Open>,
+    pub(super) drain: LocalDrain,
+    /// In HTTP/1.1.
+    pub(super) beside: Option<Beside>,
+}
+
+/// Requests of a connection under way, and since when there is none.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// Requests there have been.
+    begun: Cell<u64>,
+    count: Cell<u32>,
+    since: Cell<Instant>,
+}
+
+impl Open {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            begun: Cell::new(0),
+            count: Cell::new(0),
+            since: Cell::new(Instant::now()),
+        })
+    }
+
+    /// Nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.count.get() == 0
+    }
+
+    /// When the last request ended, or the connection began.
+    pub(super) fn since(&self) -> Instant {
+        self.since.get()
+    }
+
+    /// Resolves when nothing has been under way for so long.
+    pub(super) async fn idle_for(&self, allowed: Duration) {
+        loop {
+            let since = if self.is_idle() {
+                self.since.get()
+            } else {
+                Instant::now()
+            };
+            sleep_until(since + allowed).await;
+            if self.is_idle() && Instant::now() >= self.since.get() + allowed {
+                return;
+            }
+        }
+    }
+}
+
+/// One request under way.
+struct OpenStream(Rc<Open>);
+
+impl OpenStream {
+    fn new(open: &Rc<Open>) -> Self {
+        open.begun.set(open.begun.get() + 1);
+        open.count.set(open.count.get() + 1);
+        Self(Rc::clone(open))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        self.0.since.set(Instant::now());
+    }
+}
+
+/// A response body that keeps its stream counted as open until its end.
+pub(super) struct Tracked<B> {
+    body: B,
+    _open: OpenStream,
+}
+
+impl<B: Body + Unpin> Body for Tracked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
+    type Response = Response<Tracked<A::Body>>;
+    type Error = Infallible;
+    // Boxed, because hyper keeps room for the future as long as the connection lives: an idle one must stay small.
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
+        let open = OpenStream::new(&self.open);
+        let found = self.found();
+        if let Some(found) = found {
+            request.extensions_mut().insert(found);
+        }
+        let http1 = self.beside.is_some();
+        let upgrading = self
+            .beside
+            .as_ref()
+            .filter(|_| request.extensions().get::<OnUpgrade>().is_some())
+            .cloned();
+        let drain = self.drain.clone();
+        // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
+        Box::pin(async move {
+            let mut response = answer.answer(request, peer).await;
+            if http1 && (found.is_some() || is_last(&drain, response.status())) {
+                let fields = response.headers_mut();
+                fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            if let Some(beside) = upgrading
+                && response.status() == StatusCode::SWITCHING_PROTOCOLS
+            {
+                beside.unfollow();
+            }
+            Ok(response.map(|body| Tracked { body, _open: open }))
+        })
+    }
+}
+
+impl<A> Calls<A> {
+    /// What is wrong with the head of the latest request. In HTTP/1.1 they come one after the other, as their heads do.
+    fn found(&self) -> Option<Finding> {
+        self.beside.as_ref()?.found(self.open.begun.get())
+    }
+}
+
+/// A refusal for the draining that has just begun: hyper hears of it later and would promise to go on.
+fn is_last(drain: &LocalDrain, status: StatusCode) -> bool {
+    status == StatusCode::SERVICE_UNAVAILABLE && drain.token().deadline().is_some()
+}

@@ -1,0 +1,266 @@
+//! Follows the heads of an HTTP/1.1 connection in the bytes that hyper reads, for what hyper keeps from us.
+//!
+//! hyper drops a `Content-Length` beside a `Transfer-Encoding`, and the http crate cuts a `#fragment` off: both make a
+//! request that was refused elsewhere look harmless here. And what hyper refuses by itself is told to nobody. So this
+//! runs beside the parser, byte for byte in step with it: where it is stricter or laxer than hyper, hyper has the word,
+//! because what hyper refuses is the connection's last request, and where this loses its way it finds nothing more.
+
+use super::chunks::{Chunks, Step};
+use memchr::memchr;
+
+/// Most of a first line that is kept: enough to recognise a request in the log.
+const KEPT: usize = 1024;
+
+/// What is wrong with a head although hyper takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
+    LengthAndCoding,
+    /// `#` in the target (RFC 9112, section 3.2.1).
+    Fragment,
+}
+
+/// The place in the bytes of one connection.
+#[derive(Debug)]
+pub(super) struct Heads {
+    at: At,
+    head: Head,
+    /// Heads that have ended.
+    ended: u64,
+    /// The first finding, and which head it is about.
+    found: Option<(u64, Finding)>,
+    /// The first line of the latest head, as far as it is kept.
+    line: Vec<u8>,
+    /// The beginning of a line that may matter and was cut by the end of a read.
+    cut: Vec<u8>,
+    /// Bytes followed so far.
+    seen: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Before a head.
+    Before,
+    /// In its first line.
+    First,
+    /// At the start of a field line, of which `cut` may hold a part.
+    Field,
+    /// In a field line that does not matter.
+    Other,
+    /// In a body, with so much to come.
+    Body(u64),
+    /// In a body of chunks.
+    Chunks(Chunks),
+    /// Where nothing is looked for any more.
+    Lost,
+}
+
+/// What is known of the head being read.
+#[derive(Debug, Default)]
+struct Head {
+    length: Option<u64>,
+    /// A length that hyper refuses, unless a coding makes it look away.
+    odd_length: bool,
+    coded: bool,
+    /// The method is over.
+    in_target: bool,
+    fragment: bool,
+}
+
+impl Heads {
+    /// At the start of a connection.
+    pub(super) fn new() -> Self {
+        Self {
+            at: At::Before,
+            head: Head::default(),
+            ended: 0,
+            found: None,
+            line: Vec::new(),
+            cut: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    /// What was found in the head that ended as the `nth`, counted from 1.
+    pub(super) fn found(&self, nth: u64) -> Option<Finding> {
+        self.found
+            .and_then(|(of, finding)| (of == nth).then_some(finding))
+    }
+
+    /// The beginning of the first line of the latest head.
+    pub(super) fn line(&self) -> &[u8] {
+        let line = &self.line;
+        line.strip_suffix(b"\r").unwrap_or(line)
+    }
+
+    /// Bytes followed so far, while a body is on its way.
+    pub(super) fn in_body(&self) -> Option<u64> {
+        matches!(self.at, At::Body(_) | At::Chunks(_)).then_some(self.seen)
+    }
+
+    /// Follows the connection over what was read from it.
+    pub(super) fn over(&mut self, mut bytes: &[u8]) {
+        self.seen += bytes.len() as u64;
+        while !bytes.is_empty() {
+            bytes = match self.at {
+                At::Lost => return,
+                At::Before => self.before(bytes),
+                At::First => self.first(bytes),
+                At::Field => self.field(bytes),
+                At::Other => self.other(bytes),
+                At::Body(left) => self.body(left, bytes),
+                At::Chunks(place) => self.chunks(place, bytes),
+            };
+        }
+    }
+
+    /// Empty lines before a head are passed over, as hyper does (RFC 9112, section 2.2).
+    fn before<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(start) = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')) else {
+            return &[];
+        };
+        self.head = Head::default();
+        self.line.clear();
+        self.at = At::First;
+        &bytes[start..]
+    }
+
+    fn first<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let end = memchr(b'\n', bytes);
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        let kept = part.len().min(KEPT.saturating_sub(self.line.len()));
+        self.line.extend_from_slice(&part[..kept]);
+        // A method may hold the sign too.
+        let behind = if self.head.in_target {
+            Some(part)
+        } else {
+            memchr(b' ', part).map(|blank| &part[blank..])
+        };
+        if let Some(target) = behind {
+            self.head.in_target = true;
+            self.head.fragment |= memchr(b'#', target).is_some();
+        }
+        let Some(end) = end else {
+            return &[];
+        };
+        self.at = At::Field;
+        &bytes[end + 1..]
+    }
+
+    fn field<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(end) = memchr(b'\n', bytes) else {
+            let first = *self.cut.first().unwrap_or(&bytes[0]);
+            // The fields that matter, and what may be the empty line.
+            if matters(first) || first == b'\r' {
+                self.cut.extend_from_slice(bytes);
+            } else {
+                self.at = At::Other;
+            }
+            return &[];
+        };
+        if self.cut.is_empty() {
+            self.line_of_head(&bytes[..end]);
+        } else {
+            let mut line = std::mem::take(&mut self.cut);
+            line.extend_from_slice(&bytes[..end]);
+            self.line_of_head(&line);
+        }
+        &bytes[end + 1..]
+    }
+
+    fn other<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(end) = memchr(b'\n', bytes) else {
+            return &[];
+        };
+        self.at = At::Field;
+        &bytes[end + 1..]
+    }
+
+    fn body<'a>(&mut self, left: u64, bytes: &'a [u8]) -> &'a [u8] {
+        let passed = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let left = left - passed as u64;
+        self.at = if left == 0 {
+            At::Before
+        } else {
+            At::Body(left)
+        };
+        &bytes[passed..]
+    }
+
+    fn chunks<'a>(&mut self, place: Chunks, bytes: &'a [u8]) -> &'a [u8] {
+        let (at, rest) = match place.over(bytes) {
+            Step::Within(place) => (At::Chunks(place), &[][..]),
+            Step::Ended(with) => (At::Before, &bytes[with..]),
+            Step::Broken => (At::Lost, &[][..]),
+        };
+        self.at = at;
+        rest
+    }
+
+    /// A whole line below the first one.
+    fn line_of_head(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(first) = line.first() else {
+            return self.end_of_head();
+        };
+        if !matters(*first) {
+            return;
+        }
+        if let Some(value) = value_of(line, b"content-length") {
+            self.head.length_is(value);
+        } else if value_of(line, b"transfer-encoding").is_some() {
+            self.head.coded = true;
+        }
+    }
+
+    fn end_of_head(&mut self) {
+        self.ended += 1;
+        let head = &self.head;
+        let has_length = head.length.is_some() || head.odd_length;
+        let finding = if head.coded && has_length {
+            Some(Finding::LengthAndCoding)
+        } else if head.fragment {
+            Some(Finding::Fragment)
+        } else {
+            None
+        };
+        self.found = finding.map(|finding| (self.ended, finding));
+        self.at = if finding.is_some() || head.odd_length {
+            At::Lost
+        } else if head.coded {
+            At::Chunks(Chunks::Start)
+        } else {
+            match head.length {
+                Some(length) if length > 0 => At::Body(length),
+                _ => At::Before,
+            }
+        };
+    }
+}
+
+impl Head {
+    fn length_is(&mut self, value: &[u8]) {
+        let number = std::str::from_utf8(value)
+            .ok()
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok());
+        self.odd_length |=
+            number.is_none() || self.length.is_some_and(|known| Some(known) != number);
+        self.length = number;
+    }
+}
+
+/// Could a line that begins so be one of the two that matter?
+fn matters(first: u8) -> bool {
+    matches!(first | 0x20, b'c' | b't')
+}
+
+/// The value, without the blanks around it, of a line with that name.
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (own, rest) = line.split_at_checked(name.len())?;
+    let value = rest.strip_prefix(b":")?;
+    own.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! What is wrong with a head must be seen however it arrives, answered, and told; what only looks wrong must pass.
+
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request};
+
+const LENGTH: (&str, &str) = ("Content-Length", "4");
+const CHUNKS: (&str, &str) = ("Transfer-Encoding", "chunked");
+/// Text that would be refused as a head, and is none.
+const LURE: &str = "GET /#lure HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
+
+async fn gateway() -> (Upstream, Gateway) {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    (upstream, gateway)
+}
+
+/// The next answer is a 400 with everything that belongs to one, and the connection's last.
+async fn assert_refused(gateway: &Gateway, client: &mut Wire, detail: &str) {
+    let answer = client.answer().await.expect(400);
+    assert_eq!(answer.field("content-type"), "application/problem+json");
+    assert_eq!(answer.field("connection"), "close");
+    assert!(answer.text().contains(detail), "{}", answer.text());
+    assert_eq!(gateway.line_of(&answer).await["reason"], "bad_request");
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
+}
+
+const BOTH: &str = "exclude each other";
+const FRAGMENT: &str = "fragment";
+
+#[tokio::test]
+async fn a_length_beside_chunks_is_refused() {
+    let (upstream, gateway) = gateway().await;
+    for fields in [
+        [LENGTH, CHUNKS],
+        [CHUNKS, LENGTH],
+        [("CONTENT-LENGTH", "4"), ("transfer-encoding", "Chunked")],
+        [("tRANSFER-eNCODING", "chunked"), ("content-length", "0")],
+    ] {
+        let mut client = gateway.connect().await;
+        let post = request("POST", "/", &fields);
+        client
+            .send(format!("{post}0\r\n\r\n{}", get("/next")))
+            .await;
+        assert_refused(&gateway, &mut client, BOTH).await;
+    }
+    assert_eq!(upstream.seen(), 0);
+}
+
+#[tokio::test]
+async fn it_is_refused_wherever_it_is_cut() {
+    let (upstream, gateway) = gateway().await;
+    for fields in [[LENGTH, CHUNKS], [CHUNKS, LENGTH]] {
+        let post = request("POST", "/", &fields);
+        for cut in 1..post.len() {
+            let mut client = gateway.connect().await;
+            client.send(&post[..cut]).await;
+            tokio::task::yield_now().await;
+            client.send(&post[cut..]).await;
+            assert_eq!(client.answer().await.status, 400, "cut at {cut}");
+        }
+    }
+    let mut client = gateway.connect().await;
+    for byte in request("POST", "/", &[CHUNKS, LENGTH]).bytes() {
+        client.send([byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_refused(&gateway, &mut client, BOTH).await;
+    assert_eq!(upstream.seen(), 0);
+}
+
+#[tokio::test]
+async fn it_is_refused_behind_other_requests() {
+    let (upstream, gateway) = gateway().await;
+    let bad = request("POST", "/bad", &[LENGTH, CHUNKS]) + "0\r\n\r\n";
+    for (before, answers) in [
+        (get("/good"), 1),
+        (get("/good").repeat(3), 3),
+        (request("POST", "/good", &[LENGTH]) + "body", 1),
+        (
+            request("POST", "/good", &[CHUNKS]) + "4\r\nbody\r\n0\r\nSum: 1\r\n\r\n",
+            1,
+        ),
+        (format!("\r\n{}", get("/good")), 1),
+    ] {
+        let mut client = gateway.connect().await;
+        client
+            .send(format!("{before}{bad}{}", get("/behind")))
+            .await;
+        for _ in 0..answers {
+            client.answer().await.expect(200);
+        }
+        assert_refused(&gateway, &mut client, BOTH).await;
+    }
+    let passed = upstream.requests();
+    assert!(passed.iter().all(|seen| seen.head.target() == "/good"));
+}
+
+#[tokio::test]
+async fn what_only_looks_like_a_head_passes() {
+    let (_upstream, gateway) = gateway().await;
+    let mut client = gateway.connect().await;
+    let length = LURE.len();
+    let sized = request("POST", "/", &[("Content-Length", &length.to_string())]);
+    let chunked = request("POST", "/", &[CHUNKS]);
+    let bodies = [
+        format!("{sized}{LURE}"),
+        format!("{chunked}{length:x}\r\n{LURE}\r\n0\r\n\r\n"),
+    ];
+    for whole in &bodies {
+        let echoed = client.ask(whole).await.expect(200).echoed();
+        assert_eq!(echoed.body, LURE);
+    }
+    for whole in &bodies {
+        let body = whole.len() - LURE.len() - 8;
+        for cut in (body..whole.len()).step_by(7) {
+            client.send(&whole[..cut]).await;
+            tokio::task::yield_now().await;
+            let echoed = client.ask(&whole[cut..]).await.expect(200).echoed();
+            assert_eq!(echoed.body, LURE, "cut at {cut}");
+        }
+    }
+    client.ask(get("/")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_fragment_is_refused() {
+    let (upstream, gateway) = gateway().await;
+    for target in ["/a#b", "/#", "/a?b#c", "http://gateway.test/a#b"] {
+        let mut client = gateway.connect().await;
+        client.send(get(target) + &get("/behind")).await;
+        assert_refused(&gateway, &mut client, FRAGMENT).await;
+    }
+    let mut client = gateway.connect().await;
+    client.send(get("/good") + &get("/bad#b")).await;
+    client.answer().await.expect(200);
+    assert_refused(&gateway, &mut client, FRAGMENT).await;
+    assert_eq!(upstream.seen(), 1);
+    gateway.get("/a%23b").await.expect(200);
+    gateway
+        .get_with("/", &[("Cookie", "#"), ("X-Sign", "a #b")])
+        .await
+        .expect(200);
+}
+
+#[tokio::test]
+async fn chunks_in_http_1_0_are_refused() {
+    let (upstream, gateway) = gateway().await;
+    let mut client = gateway.connect().await;
+    client
+        .send("POST / HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        .await;
+    client.answer().await.expect(400);
+    assert_eq!(upstream.seen(), 0);
+}
+
+#[tokio::test]
+async fn a_tunnel_is_not_looked_into() {
+    let upstream = Upstream::playing(|mut connection| async move {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
+        let sent = connection.wire.exactly(LURE.len()).await.unwrap();
+        connection.wire.send(sent).await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    client
+        .send(request(
+            "GET",
+            "/",
+            &[("Connection", "upgrade"), ("Upgrade", "websocket")],
+        ))
+        .await;
+    assert_eq!(client.head().await.status(), 101);
+    client.send(LURE).await;
+    assert_eq!(client.exactly(LURE.len()).await.unwrap(), LURE);
+}
+
+/// A head that never becomes a request, its status and reason, and the method and path that the log can name.
+type Unread = (
+    String,
+    u16,
+    &'static str,
+    Option<(&'static str, &'static str)>,
+);
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_too() {
+    let (upstream, gateway) = gateway().await;
+    let many: String = (0..200).map(|n| format!("X-{n}: 1\r\n")).collect();
+    let field = |field: &str| format!("GET /a?secret HTTP/1.1\r\nHost: a.test\r\n{field}\r\n\r\n");
+    let named = Some(("GET", "/a"));
+    let cases: Vec<Unread> = vec![
+        (field("X-One: 1\r\n folded"), 400, "bad_request", named),
+        (field("no colon"), 400, "bad_request", named),
+        (field("Content-Length: -1"), 400, "bad_request", named),
+        (field("Transfer-Encoding: gzip"), 400, "bad_request", named),
+        (field(&many), 431, "too_large", named),
+        (
+            field(&format!("X: {}", "x".repeat(70_000))),
+            431,
+            "too_large",
+            named,
+        ),
+        ("nonsense\r\n\r\n".into(), 400, "bad_request", None),
+        ("GET / HTTP/3.0\r\n\r\n".into(), 400, "bad_request", None),
+    ];
+    for (number, (bytes, status, reason, named)) in cases.iter().enumerate() {
+        let mut client = gateway.connect().await;
+        // The second request of its connection, so that the first one's line is not taken for it.
+        client.ask(get("/first")).await.expect(200);
+        let _ = client.try_send(bytes).await;
+        if let Ok(answer) = client.try_answer().await {
+            assert_eq!(answer.status, *status, "{bytes:.80}");
+        }
+        let line = gateway
+            .access
+            .line(2 * number + 1, "the line", |_| true)
+            .await;
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["status"], *status, "{line}");
+        assert_eq!(line["reason"], *reason, "{line}");
+        assert_eq!(line["client"], "127.0.0.1", "{line}");
+        assert_eq!(
+            line["method"].as_str(),
+            named.map(|(method, _)| method),
+            "{line}"
+        );
+        assert_eq!(line["path"].as_str(), named.map(|(_, path)| path), "{line}");
+        assert!(line["request_id"].is_string(), "{line}");
+    }
+    assert_eq!(upstream.seen(), cases.len());
+    eventually(PATIENCE, "all are counted", async || {
+        let metrics = gateway.metrics().await;
+        let counted = |code: &str| -> u32 {
+            let samples = metrics.lines().filter(|line| {
+                line.starts_with("tollgate_http_requests_total")
+                    && line.contains("route=\"none\"")
+                    && line.contains(&format!("code=\"{code}\""))
+            });
+            samples
+                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u32>().ok())
+                .sum()
+        };
+        counted("400") == 6 && counted("431") == 2
+    })
+    .await;
+}
