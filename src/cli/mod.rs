@@ -3,7 +3,8 @@
 pub mod check;
 mod run;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Error, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 ///
 /// Without a command it runs: `tollgate` is `tollgate run`.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(name = "tollgate", version, after_help = EXAMPLES)]
 struct Line {
     #[command(subcommand)]
     command: Option<Command>,
@@ -37,7 +38,7 @@ enum Command {
 }
 
 /// How to run.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct RunArgs {
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "limit", "listen", "redis"])]
@@ -82,20 +83,82 @@ const USAGE: u8 = 2;
 
 /// Runs one command line.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let line = match Line::try_parse_from(args) {
-        Ok(line) => line,
+    let command = match Line::try_parse_from(args).and_then(Line::chosen) {
+        Ok(command) => command,
         Err(error) => {
             // Help goes to standard output, complaints to standard error; either may be closed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { GOOD });
         }
     };
-    let code = match line.command {
-        None => run::run(line.run),
-        Some(Command::Run(args)) => run::run(args),
-        Some(Command::Check(args)) => check_command(args),
-    };
-    ExitCode::from(code)
+    ExitCode::from(match command {
+        Command::Run(args) => run::run(args),
+        Command::Check(args) => check_command(args),
+    })
+}
+
+impl Line {
+    /// What is to be done; `--config` may stand in front of the command as well as behind it.
+    fn chosen(self) -> Result<Command, Error> {
+        let Some(command) = self.command else {
+            return Ok(Command::Run(self.run));
+        };
+        let RunArgs { config, .. } = &self.run;
+        let flags = self.run.flags();
+        if let Some(flag) = flags.first() {
+            return Err(conflict(&format!(
+                "{flag} is for `tollgate run`, and stands behind it: `tollgate run {flag} ...`"
+            )));
+        }
+        let Some(front) = config else {
+            return Ok(command);
+        };
+        let (named, flags) = match &command {
+            Command::Run(args) => (args.config.as_deref(), args.flags()),
+            Command::Check(args) => (args.file.as_deref().or(args.config.as_deref()), Vec::new()),
+        };
+        if let Some(named) = named {
+            return Err(conflict(&format!(
+                "two files are named, {} and {}; name one",
+                front.display(),
+                named.display()
+            )));
+        }
+        if let Some(flag) = flags.first() {
+            return Err(conflict(&format!(
+                "--config {} and {flag} cannot be used together",
+                front.display()
+            )));
+        }
+        let config = Some(front.clone());
+        Ok(match command {
+            Command::Run(_) => Command::Run(RunArgs {
+                config,
+                ..RunArgs::default()
+            }),
+            Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
+        })
+    }
+}
+
+impl RunArgs {
+    /// The flags that are written and stand for a file.
+    fn flags(&self) -> Vec<&'static str> {
+        [
+            ("--to", &self.to),
+            ("--limit", &self.limit),
+            ("--listen", &self.listen),
+            ("--redis", &self.redis),
+        ]
+        .into_iter()
+        .filter(|(_, value)| value.is_some())
+        .map(|(flag, _)| flag)
+        .collect()
+    }
+}
+
+fn conflict(text: &str) -> Error {
+    <Line as CommandFactory>::command().error(ErrorKind::ArgumentConflict, text)
 }
 
 fn check_command(args: CheckArgs) -> u8 {

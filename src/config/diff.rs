@@ -160,6 +160,10 @@ fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     );
 }
 
+/// Another kind or another key counts elsewhere in the store. Where that has been the limit's before, and not long ago,
+/// its counters are still there.
+const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
+
 fn limit_change(old: &Limit, new: &Limit) -> Option<String> {
     let mut parts = Vec::new();
     let mut push = |what: &str, a: String, b: String| {
@@ -199,14 +203,7 @@ fn limit_change(old: &Limit, new: &Limit) -> Option<String> {
         return None;
     }
     let kept = old.rule.kind() == new.rule.kind() && old.by.parts == new.by.parts;
-    parts.push(
-        if kept {
-            "counters kept"
-        } else {
-            "counters start afresh"
-        }
-        .into(),
-    );
+    parts.push(if kept { "counters kept" } else { AFRESH }.into());
     Some(parts.join(", "))
 }
 
@@ -411,7 +408,9 @@ mod tests {
         );
         assert_eq!(
             changes(&new),
-            ["limits.a: algorithm token-bucket to fixed-window, counters start afresh"]
+            [
+                "limits.a: algorithm token-bucket to fixed-window, counters start afresh, or go on where this limit counted so before"
+            ]
         );
     }
 

@@ -6,6 +6,7 @@ mod fields;
 mod limit;
 mod server;
 mod store;
+mod strange;
 mod syntax;
 mod target;
 
@@ -16,11 +17,11 @@ pub(super) use target::{Route, Upstream};
 
 use super::diagnostic::{Code, Diagnostic};
 use super::source::{At, Source, Span};
-use super::suggest::{all_of, nearest};
-use super::value::quoted;
 use super::vocabulary::{self, TABLES};
 use fields::Fields;
-use toml::de::{DeTable, DeValue};
+use std::collections::HashSet;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 /// A key of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +31,8 @@ pub(super) enum Given<T> {
     No,
     /// Written, and a mistake that has been reported.
     Bad,
+    /// A list with such mistakes in it, without them.
+    Partly(At<T>),
     /// Written.
     Yes(At<T>),
 }
@@ -39,7 +42,7 @@ impl<T> Given<T> {
     pub(super) fn at(&self) -> Option<&At<T>> {
         match self {
             Self::Yes(at) => Some(at),
-            Self::No | Self::Bad => None,
+            Self::No | Self::Bad | Self::Partly(_) => None,
         }
     }
 
@@ -50,7 +53,7 @@ impl<T> Given<T> {
 
     /// Is it a mistake that has been reported?
     pub(super) fn is_bad(&self) -> bool {
-        matches!(self, Self::Bad)
+        matches!(self, Self::Bad | Self::Partly(_))
     }
 
     /// Is there nothing at all?
@@ -70,9 +73,12 @@ impl<T: Copy> Given<T> {
 pub(super) type List<T> = Given<Vec<At<T>>>;
 
 impl<T> List<T> {
-    /// Its entries.
+    /// Its entries, as far as they can be read.
     pub(super) fn entries(&self) -> &[At<T>] {
-        self.get().map_or(&[], Vec::as_slice)
+        match self {
+            Self::Yes(at) | Self::Partly(at) => &at.value,
+            Self::No | Self::Bad => &[],
+        }
     }
 }
 
@@ -87,10 +93,40 @@ pub(super) struct Document {
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) routes: Vec<Route>,
-    /// Parts of the file could not be read, or stand under a misspelt name, so what seems absent may be there.
-    pub(super) torn: bool,
+    /// Stretches of the file that could not be read, so what seems absent may be there.
+    pub(super) torn: Vec<Span>,
+    /// Names that are meant to be defined, by table, and where that has gone wrong, which has been noted. Without a
+    /// name it is the whole table.
+    pub(super) lost: HashSet<(&'static str, Option<String>)>,
     /// Nothing at all is written.
     pub(super) empty: bool,
+}
+
+impl Document {
+    /// Is this mistake only the echo of a stretch that could not be read, and that has been reported?
+    pub(super) fn is_echo(&self, source: &Source, diagnostic: &Diagnostic) -> bool {
+        if self.torn.is_empty() || matches!(diagnostic.code, Code::Syntax | Code::Duplicate) {
+            return false;
+        }
+        let Some(place) = &diagnostic.primary else {
+            return false;
+        };
+        let start = place.span.start;
+        let body = match diagnostic.code {
+            Code::MissingKey | Code::MissingChoice => {
+                start..syntax::next_table(source.text(), start)
+            }
+            _ => start..start,
+        };
+        let mut torn = self.torn.iter();
+        torn.any(|torn| torn.contains(&start) || body.contains(&torn.start))
+    }
+
+    /// May `name` of `table` be meant somewhere that could not be read? Then it is no second mistake that it is not
+    /// defined.
+    pub(super) fn may_define(&self, table: &'static str, name: &str) -> bool {
+        self.lost.contains(&(table, None)) || self.lost.contains(&(table, Some(name.to_owned())))
+    }
 }
 
 /// After so many mistakes the rest of the file is not looked at: nobody reads more, and each takes time.
@@ -99,10 +135,8 @@ const ENOUGH: usize = 1_000;
 /// Reads `source` and adds every mistake of form to `found`.
 pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
     let (root, errors) = DeTable::parse_recoverable(source.text());
-    let unreadable = syntax::report(source, root.get_ref(), &errors, found);
-    let slips = found.len();
     let mut document = Document {
-        torn: !unreadable.is_empty(),
+        torn: syntax::report(source, root.get_ref(), &errors, found),
         empty: root.get_ref().is_empty(),
         ..Document::default()
     };
@@ -113,8 +147,11 @@ pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
         let (name, span) = (key.get_ref().as_ref(), key.span());
         match TABLES.iter().find(|table| table.name == name) {
             None => {
-                document.torn |= nearest(name, TABLES.iter().map(|table| table.name)).is_some();
-                found.push(unknown_table(name, &span, value.get_ref()));
+                let meant = strange::meant(name, value.get_ref());
+                found.push(strange::table(name, &span, value.get_ref(), meant));
+                if let Some(meant) = meant {
+                    misnamed(source, &mut document, meant, key, value, found);
+                }
             }
             Some(vocabulary) => {
                 let value = (value.get_ref(), value.span());
@@ -122,19 +159,29 @@ pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
             }
         }
     }
-    let echo = |diagnostic: &Diagnostic| {
-        let start = diagnostic
-            .primary
-            .as_ref()
-            .map_or(usize::MAX, |label| label.span.start);
-        unreadable.iter().any(|torn| torn.contains(&start))
-    };
-    let mut seen = 0;
-    found.retain(|diagnostic| {
-        seen += 1;
-        seen <= slips || !echo(diagnostic)
-    });
     document
+}
+
+/// A table under a misspelt name: what is wrong inside is told in the same run, and what it defines is defined.
+fn misnamed(
+    source: &Source,
+    document: &mut Document,
+    meant: &'static vocabulary::Table,
+    key: &Spanned<DeString<'_>>,
+    value: &Spanned<DeValue<'_>>,
+    found: &mut Vec<Diagnostic>,
+) {
+    if !matches!(value.get_ref(), DeValue::Table(_)) {
+        document.lost.insert((meant.name, None));
+        return;
+    }
+    let mut apart = Document::default();
+    let value = (value.get_ref(), value.span());
+    section(source, &mut apart, meant, &key.span(), value, found);
+    document.lost.extend(apart.lost);
+    document.limits.extend(apart.limits);
+    document.upstreams.extend(apart.upstreams);
+    document.routes.extend(apart.routes);
 }
 
 /// One table of the top level.
@@ -147,7 +194,13 @@ fn section(
     found: &mut Vec<Diagnostic>,
 ) {
     let DeValue::Table(table) = value else {
-        found.push(not_a_table(vocabulary, vocabulary.name, value, &span));
+        document.lost.insert((vocabulary.name, None));
+        found.push(strange::not_a_table(
+            vocabulary,
+            vocabulary.name,
+            value,
+            &span,
+        ));
         return;
     };
     if vocabulary.named {
@@ -157,10 +210,11 @@ fn section(
             }
             let at = At::new(name.get_ref().to_string(), name.span());
             let DeValue::Table(fields) = entry.get_ref() else {
-                found.push(misplaced(vocabulary, &at, entry.get_ref()));
+                found.push(strange::misplaced(vocabulary, &at, entry.get_ref()));
+                document.lost.insert((vocabulary.name, Some(at.value)));
                 continue;
             };
-            check_name(vocabulary, &at, found);
+            strange::check_name(vocabulary, &at, found);
             let place = heading(source, &entry.span(), &at.span);
             let fields = Fields::new(vocabulary, &at.value, place, fields, found);
             match vocabulary.name {
@@ -193,98 +247,4 @@ fn heading(source: &Source, value: &Span, key: &Span) -> Span {
     } else {
         key.clone()
     }
-}
-
-/// Names go into response fields, metrics and Redis keys.
-fn check_name(vocabulary: &vocabulary::Table, name: &At<String>, found: &mut Vec<Diagnostic>) {
-    let good = (1..=64).contains(&name.value.len())
-        && name
-            .value
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if !good {
-        found.push(
-            Diagnostic::error(
-                Code::BadName,
-                format!(
-                    "{} cannot be the name of {}",
-                    quoted(&name.value),
-                    vocabulary.noun
-                ),
-            )
-            .at(
-                &name.span,
-                "letters, digits, `_` and `-`, at most 64 of them",
-            )
-            .note("names appear in response fields, metrics and Redis keys"),
-        );
-    }
-}
-
-fn unknown_table(name: &str, span: &Span, value: &DeValue<'_>) -> Diagnostic {
-    let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
-    let what = if matches!(value, DeValue::Table(_)) {
-        "table"
-    } else {
-        "key"
-    };
-    if ["groups", "include", "defaults"].contains(&name) {
-        return Diagnostic::error(
-            Code::NotAvailable,
-            format!("`{name}` is not available in this version"),
-        )
-        .at(span, "");
-    }
-    let owner = TABLES
-        .iter()
-        .find(|table| what == "key" && table.key(name).is_some());
-    let help = match (owner, nearest(name, names.iter().copied())) {
-        (Some(owner), _) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
-        (_, Some(near)) => format!("did you mean `{near}`?"),
-        _ => format!("the tables are {}", all_of(&names)),
-    };
-    Diagnostic::error(Code::UnknownKey, format!("unknown {what} {}", quoted(name)))
-        .at(span, "")
-        .help(help)
-}
-
-/// `limits = 3`, `limits = []`, `[[limits]]`.
-fn not_a_table(
-    vocabulary: &vocabulary::Table,
-    name: &str,
-    value: &DeValue<'_>,
-    span: &Span,
-) -> Diagnostic {
-    Diagnostic::error(
-        Code::WrongType,
-        format!(
-            "{} is a table, not {}",
-            quoted(name),
-            fields::describe(value)
-        ),
-    )
-    .at(span, "")
-    .help(format!(
-        "write `{}`, and its keys below it",
-        vocabulary.title("NAME")
-    ))
-}
-
-/// `[limits] rate = ...`: a key where a name belongs.
-fn misplaced(vocabulary: &vocabulary::Table, name: &At<String>, value: &DeValue<'_>) -> Diagnostic {
-    if vocabulary.key(&name.value).is_none() {
-        return not_a_table(vocabulary, &name.value, value, &name.span);
-    }
-    Diagnostic::error(
-        Code::WrongType,
-        format!("`{}` stands in `[{}]` itself", name.value, vocabulary.name),
-    )
-    .at(
-        &name.span,
-        format!(
-            "which {} is this about?",
-            vocabulary.name.trim_end_matches('s')
-        ),
-    )
-    .help(format!("give it a name: `{}`", vocabulary.title("NAME")))
 }

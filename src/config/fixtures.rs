@@ -67,6 +67,43 @@ fn every_invalid_file_yields_its_report() {
     );
 }
 
+/// Messages and pages show examples of keys; none of them is wrong itself.
+#[test]
+fn every_example_of_a_key_can_be_read() {
+    use super::vocabulary::TABLES;
+    for table in TABLES {
+        for key in table.keys {
+            let text = format!("{}\n{} = {}\n", table.title("x"), key.name, key.example);
+            let Err(report) = parse("gateway.toml", &text) else {
+                continue;
+            };
+            let place = text.find('\n').unwrap() + 1..text.len();
+            let names = [
+                Code::UnknownLimit,
+                Code::UnknownUpstream,
+                Code::Unreadable,
+                Code::Conflict,
+            ];
+            let wrong = report.diagnostics.iter().find(|one| {
+                let here = one
+                    .primary
+                    .as_ref()
+                    .is_some_and(|at| place.contains(&at.span.start));
+                here && !names.contains(&one.code)
+            });
+            assert!(wrong.is_none(), "{text}{wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn the_smallest_file_that_is_shown_is_good() {
+    let report = parse("gateway.toml", "").unwrap_err();
+    let help = report.diagnostics[0].help.as_deref().unwrap();
+    let (_, smallest) = help.split_once('\n').unwrap();
+    assert!(parse("gateway.toml", smallest).is_ok(), "{smallest}");
+}
+
 #[test]
 fn every_code_has_a_fixture() {
     let seen: BTreeSet<Code> = files("invalid")

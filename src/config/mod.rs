@@ -106,7 +106,8 @@ pub fn decode(path: &Path, bytes: Vec<u8>) -> Result<Compiled, Report> {
             let good = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
             let diagnostic = Diagnostic::error(Code::Unreadable, "the file is not UTF-8 text")
-                .at(&(good..good), "the first byte that is not");
+                .at(&(good..good), "the first byte that is not")
+                .help("save it with the encoding UTF-8");
             Err(Report::new(
                 Arc::new(Source::new(name, text)),
                 vec![diagnostic],
@@ -136,8 +137,9 @@ pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
         return Err(Report::new(source, vec![binary]));
     }
     let document = document::read(&source, &mut found);
-    let checked = validate::check(&document, &mut found);
+    let checked = validate::check(&document, &source, &mut found);
     let boot = boot::read(&document, folder(name), &mut found);
+    found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     let report = Report::new(Arc::clone(&source), found);
     if report.errors() > 0 {
         return Err(report);

@@ -120,7 +120,7 @@ mod tests {
         let text = report.human(Colour::Off);
         assert_eq!(report.errors(), 3, "{text}");
         assert!(text.contains("--limit 10"), "{text}");
-        assert!(text.contains("write a time: `\"10/s\"`"), "{text}");
+        assert!(text.contains("write `\"10/s\"`"), "{text}");
         assert!(!text.contains("secret"), "{text}");
     }
 }

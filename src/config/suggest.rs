@@ -1,9 +1,10 @@
 //! The nearest known name to a misspelt one.
 
-/// The known name that `word` most likely means: at most a third of its letters apart, one at least.
+/// The known name that `word` most likely means: at most a third of its letters apart, one at least, but not all of them.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
-    let reach = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    let reach = (length / 3).max(1).min(length.saturating_sub(1));
     known
         .into_iter()
         .map(|name| (strsim::osa_distance(&word, &fold(name)), name))
@@ -58,6 +59,8 @@ mod tests {
         assert_eq!(nearest("max-wait", known), Some("max_wait"));
         assert_eq!(nearest("Rate", known), Some("rate"));
         assert_eq!(nearest("quota", known), None);
+        assert_eq!(nearest("m", ["l"]), None);
+        assert_eq!(nearest("L", ["l"]), Some("l"));
         assert_eq!(nearest(&"x".repeat(100_000), known), None);
     }
 }

@@ -1,18 +1,17 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
+mod names;
 mod routes;
 
 use super::boot::admin_address;
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, List, Password};
-use super::source::{At, Span};
-use super::suggest::{all_of, nearest};
+use super::limits;
+use super::source::{self, At};
 use super::value::quoted;
-use super::{limits, value};
 use crate::limit::Limit;
 use crate::route::{Rule, Table};
 use crate::store::Source;
-use std::collections::HashSet;
 use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -29,7 +28,11 @@ pub(super) struct Checked {
 }
 
 /// Holds `document` against the rules.
-pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) -> Checked {
+pub(super) fn check(
+    document: &Document,
+    source: &source::Source,
+    found: &mut Vec<Diagnostic>,
+) -> Checked {
     if emptiness(document, found) {
         return Checked::default();
     }
@@ -49,7 +52,7 @@ pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) -> Checked
         );
         repeated_limit(&upstream.limits, &title, found);
     }
-    names(document, found);
+    names::check(document, source, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,
@@ -66,7 +69,7 @@ fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
         \n\
         [routes.api]\n\
         upstream = \"api\"";
-    if document.torn || !document.routes.is_empty() {
+    if !document.torn.is_empty() || !document.routes.is_empty() {
         return false;
     }
     let nothing = found.is_empty() && document.empty;
@@ -175,183 +178,6 @@ fn store(document: &Document, found: &mut Vec<Diagnostic>) {
                 .at(span, "whoever reads the file knows it")
                 .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
         );
-    }
-}
-
-/// Every name that is used is defined, and the other way round.
-fn names(document: &Document, found: &mut Vec<Diagnostic>) {
-    let limits: Vec<&At<String>> = document.limits.iter().map(|limit| &limit.name).collect();
-    let upstreams: Vec<&At<String>> = document
-        .upstreams
-        .iter()
-        .map(|upstream| &upstream.name)
-        .collect();
-    let mut used: HashSet<&str> = HashSet::new();
-    let mut led_to: HashSet<&str> = HashSet::new();
-    let known: HashSet<&str> = limits.iter().map(|name| name.value.as_str()).collect();
-    let targets: HashSet<&str> = upstreams.iter().map(|name| name.value.as_str()).collect();
-    let users = document
-        .routes
-        .iter()
-        .map(|route| {
-            (
-                format!("route {}", quoted(&route.name.value)),
-                &route.limits,
-            )
-        })
-        .chain(document.upstreams.iter().map(|upstream| {
-            (
-                format!("upstream {}", quoted(&upstream.name.value)),
-                &upstream.limits,
-            )
-        }));
-    let mut unread = document.torn;
-    for (user, list) in users {
-        unread |= list.is_bad();
-        for name in list.entries() {
-            used.insert(&name.value);
-            if !known.contains(name.value.as_str()) && !document.torn {
-                let near = near(name, &limits, found);
-                used.extend(near.map(|near| near.value.as_str()));
-                found.push(undefined(
-                    Code::UnknownLimit,
-                    &format!("{user} is held to limit"),
-                    "limits",
-                    name,
-                    near,
-                    &limits,
-                ));
-            }
-        }
-    }
-    for route in &document.routes {
-        unread |= route.upstream.is_bad() || route.upstream.is_absent();
-        let Some(name) = route.upstream.at() else {
-            continue;
-        };
-        led_to.insert(&name.value);
-        if !document.torn && !targets.contains(name.value.as_str()) {
-            let near = near(name, &upstreams, found);
-            led_to.extend(near.map(|near| near.value.as_str()));
-            let user = format!(
-                "route {} sends requests to upstream",
-                quoted(&route.name.value)
-            );
-            found.push(undefined(
-                Code::UnknownUpstream,
-                &user,
-                "upstreams",
-                name,
-                near,
-                &upstreams,
-            ));
-        }
-    }
-    if unread || document.routes.is_empty() {
-        return;
-    }
-    for limit in document
-        .limits
-        .iter()
-        .filter(|limit| !used.contains(limit.name.value.as_str()))
-    {
-        let message = format!("limit {} limits nothing", quoted(&limit.name.value));
-        found.push(
-            unused(
-                Code::UnusedLimit,
-                message,
-                &limit.place,
-                "no route and no upstream names it",
-            )
-            .help(format!(
-                "add it to the `limits` of a route: `limits = [\"{}\"]`",
-                limit.name.value
-            )),
-        );
-    }
-    for upstream in document
-        .upstreams
-        .iter()
-        .filter(|upstream| !led_to.contains(upstream.name.value.as_str()))
-    {
-        let message = format!("upstream {} gets no requests", quoted(&upstream.name.value));
-        found.push(unused(
-            Code::UnusedUpstream,
-            message,
-            &upstream.place,
-            "no route leads here",
-        ));
-    }
-}
-
-fn unused(code: Code, message: String, place: &Span, label: &str) -> Diagnostic {
-    Diagnostic::warning(code, message).at(place, label)
-}
-
-/// The definition that was probably meant. Not sought once there are more mistakes than anybody reads: it takes time.
-fn near<'a>(
-    name: &At<String>,
-    defined: &[&'a At<String>],
-    found: &[Diagnostic],
-) -> Option<&'a At<String>> {
-    const ENOUGH: usize = 100;
-    if found.len() > ENOUGH {
-        return None;
-    }
-    let near = nearest(
-        &name.value,
-        defined.iter().map(|defined| defined.value.as_str()),
-    )?;
-    defined
-        .iter()
-        .find(|defined| defined.value == near)
-        .copied()
-}
-
-fn undefined(
-    code: Code,
-    user: &str,
-    table: &str,
-    name: &At<String>,
-    near: Option<&At<String>>,
-    defined: &[&At<String>],
-) -> Diagnostic {
-    const MOST: usize = 8;
-    let diagnostic = Diagnostic::error(
-        code,
-        format!("{user} {}, which does not exist", quoted(&name.value)),
-    )
-    .at(
-        &name.span,
-        format!(
-            "there is no `[{table}.{}]`",
-            value::quoted(&name.value).trim_matches('`')
-        ),
-    );
-    match near {
-        Some(near) => diagnostic
-            .and(
-                &near.span,
-                format!("{} is defined here", quoted(&near.value)),
-            )
-            .help(format!("did you mean {}?", quoted(&near.value))),
-        None if defined.is_empty() => diagnostic.help(format!("define it: `[{table}.NAME]`")),
-        None => {
-            let names: Vec<&str> = defined
-                .iter()
-                .take(MOST)
-                .map(|name| name.value.as_str())
-                .collect();
-            let more = if defined.len() > MOST {
-                " and more"
-            } else {
-                ""
-            };
-            diagnostic.help(match names.as_slice() {
-                [only] => format!("there is only {}", quoted(only)),
-                names => format!("there are {}{more}", all_of(names)),
-            })
-        }
     }
 }
 

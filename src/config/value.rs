@@ -3,6 +3,8 @@
 
 mod key;
 mod net;
+#[cfg(test)]
+mod offers;
 mod path;
 mod server;
 mod time;
@@ -25,8 +27,10 @@ pub(super) struct Wrong {
     message: String,
     /// Words beside the caret.
     label: String,
-    /// What to write instead.
+    /// What to do instead.
     help: Option<String>,
+    /// What to write instead, in full.
+    offers: Vec<String>,
 }
 
 impl Wrong {
@@ -36,7 +40,22 @@ impl Wrong {
             message: message.into(),
             label: label.into(),
             help: None,
+            offers: Vec::new(),
         }
+    }
+
+    /// What to write instead of the whole text. Only what can be read itself is shown, see [`Wrong::kept`]; where nothing
+    /// is left, the help is.
+    fn offer<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
+        self.offers = texts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Without offers that would be wrong again, or would have to be escaped.
+    fn kept<T>(mut self, read: impl Fn(&str) -> Result<T, Self>) -> Self {
+        let plain = |text: &str| !text.contains(['"', '\\']) && !text.contains(char::is_control);
+        self.offers.retain(|text| plain(text) && read(text).is_ok());
+        self
     }
 
     fn help(mut self, text: impl Into<String>) -> Self {
@@ -44,17 +63,40 @@ impl Wrong {
         self
     }
 
+    /// What to write or do instead, in words.
+    pub(super) fn shown_help(&self) -> Option<String> {
+        if self.offers.is_empty() {
+            return self.help.clone();
+        }
+        let offers: Vec<String> = self
+            .offers
+            .iter()
+            .map(|text| format!("\"{text}\""))
+            .collect();
+        let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
+        Some(format!("write {}", super::suggest::one_of(&offers)))
+    }
+
     /// The same, with its place.
     pub(super) fn at(self, span: &Span) -> Diagnostic {
+        let help = self.shown_help();
         Diagnostic::error(self.code, self.message)
             .at(span, self.label)
-            .help_if(self.help)
+            .help_if(help)
     }
+}
+
+/// Reads with `read`; what its message offers has been read too.
+fn mended<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Result<T, Wrong> {
+    read(text).map_err(|wrong| wrong.kept(&read))
 }
 
 /// A text of the file inside a message: in backticks, cut when it is long.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 60;
+    if text.is_empty() {
+        return "`\"\"`".into();
+    }
     if text.chars().count() > MOST {
         let head: String = text.chars().take(MOST).collect();
         format!("`{}...`", head.escape_debug())

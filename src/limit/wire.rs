@@ -100,14 +100,21 @@ fn put_span<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, span: Span) 
     put(bytes, u64::from(span.part));
 }
 
-/// Exact: every number written here is below 2^53 (`rate::MAX_SPAN`).
-#[allow(clippy::cast_precision_loss)]
+/// As scripts write numbers.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "every number written here is below 2^53, `rate::MAX_SPAN`"
+)]
 fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
     bytes.extend_from_slice(&(value as f64).to_be_bytes());
 }
 
 /// A double that is a whole number below 2^53, or nothing.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "only what is whole, not negative and below 2^53 is cast"
+)]
 fn whole(bytes: &[u8], at: usize) -> Option<u64> {
     let value = f64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
     ((0.0..9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0)

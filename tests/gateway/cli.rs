@@ -101,6 +101,61 @@ async fn wrong_usage_is_two() {
 }
 
 #[tokio::test]
+async fn the_file_may_be_named_in_front_of_the_command() {
+    let upstream = Upstream::echo().await;
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.toml");
+    std::fs::write(&other, File::to(&upstream, &[]).text()).unwrap();
+    let other = other.to_str().unwrap().to_owned();
+    for arguments in [
+        &["--config", &other, "check"][..],
+        &["check", "--config", &other],
+        &["check", &other],
+    ] {
+        let done = tollgate(folder.path(), arguments).await;
+        assert_eq!(done.code, Some(0), "{arguments:?}: {done:?}");
+    }
+    let gateway = Gateway::launch(folder, &["--config", &other, "run"]).await;
+    gateway.get("/").await.expect(200);
+}
+
+#[tokio::test]
+async fn what_contradicts_itself_on_the_command_line_is_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, said) in [
+        (
+            &["--config", "a.toml", "check", "b.toml"][..],
+            "two files are named, a.toml and b.toml",
+        ),
+        (
+            &["--config", "a.toml", "check", "--config", "b.toml"],
+            "two files are named, a.toml and b.toml",
+        ),
+        (&["check", "b.toml", "--config", "a.toml"], "--config"),
+        (
+            &["--config", "a.toml", "run", "--config", "b.toml"],
+            "two files are named, a.toml and b.toml",
+        ),
+        (
+            &["--config", "a.toml", "run", "--to", "127.0.0.1:1"],
+            "--config a.toml and --to",
+        ),
+        (
+            &["--to", "127.0.0.1:1", "check"],
+            "--to is for `tollgate run`",
+        ),
+        (
+            &["--to", "127.0.0.1:1", "run"],
+            "--to is for `tollgate run`",
+        ),
+    ] {
+        let done = tollgate(folder.path(), arguments).await;
+        assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
+        assert!(done.stderr.contains(said), "{arguments:?}: {done:?}");
+    }
+}
+
+#[tokio::test]
 async fn help_and_version_are_results() {
     let folder = tempfile::tempdir().unwrap();
     for argument in ["--help", "--version"] {
@@ -227,6 +282,26 @@ async fn the_file_of_the_repository_admits_and_then_refuses() {
     assert_eq!(gateway.exit(PATIENCE).await, Some(0));
 }
 
+/// Every page of the repository.
+fn pages() -> Vec<PathBuf> {
+    let mut folders = vec![repository().to_path_buf()];
+    let mut pages = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let (path, name) = (entry.path(), entry.file_name());
+            let is_ours = name != "target" && !name.to_string_lossy().starts_with('.');
+            if entry.file_type().unwrap().is_dir() && is_ours {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
 fn files_in(folder: &str, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(repository().join(folder)) else {
         return Vec::new();
@@ -250,25 +325,36 @@ async fn every_file_that_we_ship_is_good() {
     }
 }
 
-/// The TOML blocks of a page that are whole files: they say where to send traffic.
-fn whole_files(page: &str) -> Vec<String> {
-    page.split("```toml\n")
-        .skip(1)
-        .filter_map(|rest| rest.split_once("\n```"))
-        .map(|(block, _)| block.to_owned())
-        .filter(|block| block.contains("[routes.") && block.contains("[upstreams."))
-        .collect()
+/// The TOML blocks of a page; one that does not say where to send traffic is an excerpt, and is made a whole file.
+fn blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(fence) = lines.find(|line| line.trim_start().starts_with("```")) {
+        let block: Vec<&str> = lines
+            .by_ref()
+            .take_while(|line| line.trim() != "```")
+            .collect();
+        if fence.trim_start().starts_with("```toml") {
+            blocks.push(block.join("\n") + "\n");
+        }
+    }
+    for block in &mut blocks {
+        if !block.contains("[routes.") {
+            *block += "[upstreams.x]\nservers = \"demo:\"\n[routes.x]\nupstream = \"x\"\n";
+        }
+    }
+    blocks
 }
 
 #[tokio::test]
 async fn every_file_that_we_print_is_good() {
-    let mut pages = files_in("docs", "md");
-    pages.extend(files_in("deploy", "md"));
-    pages.push(repository().join("README.md"));
-    for page in pages {
-        for block in whole_files(&std::fs::read_to_string(&page).unwrap()) {
+    let mut seen = 0;
+    for page in pages() {
+        for block in blocks(&std::fs::read_to_string(&page).unwrap()) {
             let done = check(&block).await;
             assert_eq!(done.code, Some(0), "{}:\n{block}\n{done:?}", page.display());
+            seen += 1;
         }
     }
+    assert!(seen > 0, "no page has a file");
 }

@@ -45,7 +45,7 @@ impl Load {
         load
     }
 
-    /// Lets the load run on for a while.
+    /// Lets the load run on for a while: how long it lasts is no event of anybody's.
     pub(crate) async fn run(&self, time: Duration) {
         tokio::time::sleep(time).await;
     }

@@ -3,11 +3,12 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
-use super::super::value::{Wrong, duration, quoted};
-use super::super::vocabulary::{Default, Shape, Table};
+use super::super::value::{Wrong, address, duration, quoted, rate};
+use super::super::vocabulary::{Default, Shape, TABLES, Table};
 use super::{Given, List};
 use std::time::Duration;
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 /// One table being read.
 pub(super) struct Fields<'a> {
@@ -17,6 +18,8 @@ pub(super) struct Fields<'a> {
     /// Its header.
     place: Span,
     table: &'a DeTable<'a>,
+    /// Unknown keys, each under the name it probably means.
+    misspelt: Vec<(&'static str, &'a Spanned<DeValue<'a>>)>,
     found: &'a mut Vec<Diagnostic>,
 }
 
@@ -39,25 +42,21 @@ impl<'a> Fields<'a> {
         found: &'a mut Vec<Diagnostic>,
     ) -> Self {
         let title = vocabulary.title(name);
-        let fields = Self {
+        let mut fields = Self {
             vocabulary,
             title,
             place,
             table,
+            misspelt: Vec::new(),
             found,
         };
-        for key in fields.table.keys() {
+        for (key, value) in table {
             if vocabulary.key(key.get_ref()).is_none() && fields.found.len() <= super::ENOUGH {
-                fields
-                    .found
-                    .push(fields.unknown(key.get_ref(), &key.span()));
+                fields.unknown(key, value);
             }
         }
         for key in vocabulary.keys {
-            if key.default == Default::Required
-                && fields.value(key.name).is_none()
-                && !fields.misspelt(key.name)
-            {
+            if key.default == Default::Required && fields.value(key.name).is_none() {
                 let missing = Diagnostic::error(
                     Code::MissingKey,
                     format!("`{}` does not say `{}`", fields.title, key.name),
@@ -85,10 +84,13 @@ impl<'a> Fields<'a> {
         self.found.push(diagnostic);
     }
 
-    /// A key's value as it stands.
+    /// A key's value as it stands; where there is none, that of a misspelling of it: what else is wrong with it is
+    /// told in the same run.
     pub(super) fn value(&self, key: &str) -> Option<(&'a DeValue<'a>, Span)> {
+        let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
             .get(key)
+            .or_else(|| misspelt().map(|(_, value)| *value))
             .map(|value| (value.get_ref(), value.span()))
     }
 
@@ -132,13 +134,14 @@ impl<'a> Fields<'a> {
             };
             match entry {
                 Given::Yes(entry) => entries.push(entry),
-                Given::No | Given::Bad => good = false,
+                Given::No | Given::Partly(_) | Given::Bad => good = false,
             }
         }
+        let entries = At::new(entries, whole);
         if good {
-            Given::Yes(At::new(entries, whole))
+            Given::Yes(entries)
         } else {
-            Given::Bad
+            Given::Partly(entries)
         }
     }
 
@@ -257,9 +260,7 @@ impl<'a> Fields<'a> {
                     format!("`{key}` in `{}` is a number without its unit", self.title),
                 )
                 .at(span, "how long is that?")
-                .help(format!(
-                    "write `{key} = \"{number}s\"` for seconds or `\"{number}ms\"` for milliseconds"
-                ))
+                .help_if(help_of(duration(&number)))
             }
             (Shape::Rate, DeValue::Integer(_) | DeValue::Float(_)) => {
                 let number = number(value);
@@ -268,9 +269,7 @@ impl<'a> Fields<'a> {
                     format!("`{key}` in `{}` is a number without a time", self.title),
                 )
                 .at(span, "in how long?")
-                .help(format!(
-                    "write `{key} = \"{number}/s\"`, `\"{number}/min\"` or `\"{number}/h\"`"
-                ))
+                .help_if(help_of(rate(&number)))
             }
             (Shape::Rate, DeValue::Array(_)) => Diagnostic::error(
                 Code::NotAvailable,
@@ -278,15 +277,17 @@ impl<'a> Fields<'a> {
             )
             .at(span, "one rate is")
             .help("write a limit for each rate, and name them all on the route"),
-            (Shape::Whole { .. }, DeValue::String(text))
-                if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() =>
+            (Shape::Whole { least, most }, DeValue::String(text))
+                if text
+                    .parse::<u64>()
+                    .is_ok_and(|number| (least..=most).contains(&number)) =>
             {
                 self.type_error(key, shape, value, span)
                     .help(format!("write `{key} = {text}`, without quotes"))
             }
             (Shape::Texts | Shape::Text, DeValue::Integer(_)) if key == "listen" => self
                 .type_error(key, shape, value, span)
-                .help(format!("write `listen = \":{}\"`", number(value))),
+                .help_if(help_of(address(&number(value)))),
             _ => self.type_error(key, shape, value, span),
         };
         self.found.push(diagnostic);
@@ -308,41 +309,39 @@ impl<'a> Fields<'a> {
         .help(format!("for example `{key} = {example}`"))
     }
 
-    /// Is there an unknown key that probably means `key`? Then its absence is not worth a second message.
-    fn misspelt(&self, key: &str) -> bool {
-        let names = || self.vocabulary.keys.iter().map(|key| key.name);
-        self.table
-            .keys()
-            .filter(|written| self.vocabulary.key(written.get_ref()).is_none())
-            .any(|written| nearest(written.get_ref(), names()) == Some(key))
-    }
-
-    fn unknown(&self, name: &str, span: &Span) -> Diagnostic {
+    /// Notes a key that does not exist, and which one it probably means.
+    fn unknown(&mut self, key: &Spanned<DeString<'_>>, value: &'a Spanned<DeValue<'a>>) {
         let Table {
             noun, keys, later, ..
         } = self.vocabulary;
+        let (name, span) = (key.get_ref().as_ref(), key.span());
         if later.contains(&name) {
-            return Diagnostic::error(
+            let diagnostic = Diagnostic::error(
                 Code::NotAvailable,
                 format!(
                     "`{name}` in `{}` is not available in this version",
                     self.title
                 ),
             )
-            .at(span, "");
+            .at(&span, "");
+            return self.found.push(diagnostic);
         }
         let names: Vec<&str> = keys.iter().map(|key| key.name).collect();
         let near = nearest(name, names.iter().copied()).and_then(|near| self.vocabulary.key(near));
-        let help = match near {
-            Some(key) => format!("did you mean `{}`? {}", key.name, key.about),
-            None => format!("{noun} has {}", all_of(&names)),
+        let owner = TABLES.iter().find(|table| table.key(name).is_some());
+        let help = match (near, owner) {
+            (Some(key), _) => format!("did you mean `{}`? {}", key.name, key.about),
+            (None, Some(owner)) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
+            (None, None) => format!("{noun} has {}", all_of(&names)),
         };
-        Diagnostic::error(
+        self.misspelt.extend(near.map(|key| (key.name, value)));
+        let diagnostic = Diagnostic::error(
             Code::UnknownKey,
             format!("unknown key {} in `{}`", quoted(name), self.title),
         )
-        .at(span, format!("not a setting of {noun}"))
-        .help(help)
+        .at(&span, format!("not a setting of {noun}"))
+        .help(help);
+        self.found.push(diagnostic);
     }
 }
 
@@ -350,7 +349,8 @@ impl<'a> Fields<'a> {
 pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a point",
         DeValue::Boolean(_) => "true or false",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
@@ -358,12 +358,18 @@ pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// The digits of a number, for a suggestion.
+/// What the reader of a text would say to this one.
+fn help_of<T>(read: Result<T, Wrong>) -> Option<String> {
+    read.err()?.shown_help()
+}
+
+/// A number as somebody would write it into a text.
 fn number(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => {
             number.as_str().trim_start_matches(['+', '-']).to_owned()
         }
-        _ => "10".to_owned(),
+        DeValue::Float(number) => format!("{}s", number.as_str()),
+        _ => String::new(),
     }
 }

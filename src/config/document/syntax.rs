@@ -34,15 +34,44 @@ pub(super) fn report(
             quiet = end;
         } else {
             found.push(broken(source, &span, message));
-            quiet = next_table(source.text(), span.end);
-            torn.push(span.start..quiet);
+            quiet = end_of_tear(source.text(), &span);
+            torn.push(line_at(source.text(), span.start).0..quiet);
         }
     }
     torn
 }
 
-/// The region a slip can confuse: to the next line that looks like a table header.
-fn next_table(text: &str, from: usize) -> usize {
+/// The region a slip can confuse: its line where the value of a key begins and ends on it, else all up to the next
+/// table.
+fn end_of_tear(text: &str, span: &Span) -> usize {
+    let (start, line) = line_at(text, span.start);
+    let spans_lines = |value: &str| {
+        value.trim_start().starts_with(['[', '{'])
+            || value.contains("\"\"\"")
+            || value.contains("'''")
+    };
+    let joint = line
+        .find(['=', ':'])
+        .filter(|_| !line.trim_start().starts_with(['[', '{']));
+    match joint {
+        Some(joint) if !spans_lines(&line[joint + 1..]) => (start + line.len() + 1).max(span.end),
+        _ => next_table(text, span.end),
+    }
+}
+
+/// The line that holds the byte `at`, and where it begins.
+fn line_at(text: &str, at: usize) -> (usize, &str) {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    // An error may be said to be at the break itself.
+    let start = text[..at].rfind('\n').map_or(0, |before| before + 1);
+    (start, text[start..].lines().next().unwrap_or_default())
+}
+
+/// Where the next line begins that looks like a table header.
+pub(super) fn next_table(text: &str, from: usize) -> usize {
     let rest = text.get(from..).unwrap_or_default();
     match rest.find("\n[") {
         Some(at) => from + at + 1,
@@ -51,13 +80,19 @@ fn next_table(text: &str, from: usize) -> usize {
 }
 
 fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
-    let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let (_, line) = line_at(source.text(), span.start);
+    let help = written_otherwise(line);
+    let (what, expected) = match help {
+        Some(UNQUOTED) => ("a text without quotes", ""),
+        _ => message.split_once(", expected ").unwrap_or((message, "")),
+    };
     let label = match expected {
         "" | "nothing" => String::new(),
         expected => format!("expected {expected}"),
     };
     let help = match what {
-        "string values must be quoted" => Some("put the text between double quotes"),
+        _ if help.is_some() => help,
+        "string values must be quoted" => Some(UNQUOTED),
         what if what.contains("unclosed table") => Some("a table header ends with `]`"),
         what if what.contains("unclosed array") => Some("a list ends with `]`"),
         what if what.contains("between array elements") => Some(
@@ -72,6 +107,35 @@ fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
     Diagnostic::error(Code::Syntax, format!("this is not TOML: {what}"))
         .at(&(span.start.min(end)..end), label)
         .help_if(help.map(str::to_owned))
+}
+
+const UNQUOTED: &str = "a text stands between double quotes, as in `rate = \"10/s\"`";
+
+/// What to say to JSON, YAML and texts without quotes.
+fn written_otherwise(line: &str) -> Option<&'static str> {
+    let line = line.trim();
+    if line.starts_with('{') {
+        return Some(
+            "this is no JSON: tables are written `[limits.NAME]`, and keys as `by = \"ip\"`",
+        );
+    }
+    let key = line.find(|c: char| !c.is_ascii_alphanumeric() && !"_-.\"' ".contains(c))?;
+    let (key, rest) = line.split_at(key);
+    if key.is_empty() {
+        return None;
+    }
+    if rest.starts_with(':') {
+        return Some("tables are written `[limits.NAME]`, and keys as `by = \"ip\"`");
+    }
+    let value = rest.strip_prefix('=')?;
+    if value.starts_with('=') {
+        return Some("one `=` is enough");
+    }
+    let bare = value
+        .trim_start()
+        .starts_with(|c: char| c.is_alphanumeric() || c == '/' || c == ':');
+    let known = ["true", "false", "inf", "nan"].contains(&value.trim());
+    (bare && !known).then_some(UNQUOTED)
 }
 
 /// A key or table that is written twice, and up to where the parser repeats itself about it.

@@ -1,6 +1,6 @@
 //! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `route`, `everyone`.
 
-use super::{Code, Wrong, quoted};
+use super::{Code, Wrong, mended, quoted};
 use crate::key::{Mask, Part, is_secret};
 use http::HeaderName;
 
@@ -8,6 +8,10 @@ const KNOWN: &str = "`ip`, `header:NAME`, `route` or `everyone`";
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, Wrong> {
+    mended(text, read)
+}
+
+fn read(text: &str) -> Result<Option<Part>, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadKey,
@@ -37,15 +41,20 @@ pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, Wrong> {
         )),
         _ => Err(
             match super::super::suggest::nearest(kind, ["ip", "header", "route", "everyone"]) {
-                Some(near) => wrong("no such part of a request").help(match near {
-                    "header" => "did you mean `header:NAME`?".into(),
-                    near => format!("did you mean `{near}`?"),
-                }),
+                Some(near) => wrong("no such part of a request")
+                    .help(match near {
+                        "header" => "write `\"header:x-api-key\"`, or another field".into(),
+                        near => format!("did you mean `{near}`?"),
+                    })
+                    .offer(
+                        rest.map(|rest| format!("header{rest}"))
+                            .filter(|_| near == "header"),
+                    ),
                 None if HeaderName::from_bytes(text.as_bytes())
                     .is_ok_and(|_| text.contains('-')) =>
                 {
-                    wrong("no such part of a request")
-                        .help(format!("a request field is written `\"header:{text}\"`"))
+                    wrong("no such part of a request; a request field is written `header:NAME`")
+                        .offer([format!("header:{text}")])
                 }
                 None => wrong("no such part of a request"),
             },

@@ -1,6 +1,6 @@
 //! Addresses to listen on, networks, hosts and methods.
 
-use super::{Code, Wrong, quoted};
+use super::{Code, Wrong, mended, quoted};
 use crate::route::HostPattern;
 use http::Method;
 use ipnet::IpNet;
@@ -9,6 +9,10 @@ use std::sync::Arc;
 
 /// Reads `host:port` or `:port`. Names are not looked up: what a name means may differ from one start to the next.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
+    mended(text, read_address)
+}
+
+fn read_address(text: &str) -> Result<SocketAddr, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadAddress,
@@ -26,7 +30,7 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
     }
     if let Some((scheme, rest)) = text.split_once("://") {
         return Err(wrong(&format!("`{scheme}://` is not part of an address"))
-            .help(format!("write `\"{}\"`", rest.trim_end_matches('/'))));
+            .offer([rest.trim_end_matches('/')]));
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
@@ -36,12 +40,10 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
         .filter(|_| text.parse::<IpAddr>().is_err())
     else {
         return Err(match (text.parse::<u16>(), text.parse::<IpAddr>()) {
-            (Ok(_), _) => {
-                wrong("a port needs a colon in front").help(format!("write `\":{text}\"`"))
-            }
-            (_, Ok(IpAddr::V6(_))) => wrong("an IPv6 address needs brackets, and then its port")
-                .help("write `\"[::1]:8080\"`"),
-            _ => wrong("no port").help(format!("write `\"{text}:8080\"`")),
+            (Ok(_), _) => wrong("a port needs a colon in front").offer([format!(":{text}")]),
+            (_, Ok(IpAddr::V6(v6))) => wrong("an IPv6 address needs brackets, and then its port")
+                .offer([in_brackets(text).unwrap_or_else(|| format!("[{v6}]:8080"))]),
+            _ => wrong("no port").offer([format!("{text}:8080")]),
         });
     };
     let port: u16 = port
@@ -51,8 +53,7 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
         "" | "*" => Ipv4Addr::UNSPECIFIED.into(),
         "localhost" => Ipv4Addr::LOCALHOST.into(),
         _ if host.contains(':') && host.parse::<Ipv6Addr>().is_ok() => {
-            return Err(wrong("an IPv6 address needs brackets")
-                .help(format!("write `\"[{host}]:{port}\"`")));
+            return Err(wrong("an IPv6 address needs brackets").offer([format!("[{host}]:{port}")]));
         }
         _ => {
             return Err(wrong("a name; an address is needed").help(format!(
@@ -63,8 +64,18 @@ pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
     Ok(SocketAddr::new(host, port))
 }
 
+/// `::1:8080`, which may be an address alone, but more likely has a port.
+fn in_brackets(text: &str) -> Option<String> {
+    let (host, port) = text.rsplit_once(':')?;
+    (port.len() >= 2 && host.parse::<Ipv6Addr>().is_ok()).then(|| format!("[{host}]:{port}"))
+}
+
 /// Reads an address or address/bits.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, Wrong> {
+    mended(text, read_network)
+}
+
+fn read_network(text: &str) -> Result<IpNet, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadNetwork,
@@ -92,7 +103,7 @@ pub(in crate::config) fn network(text: &str) -> Result<IpNet, Wrong> {
         let bits = v6.prefix_len().saturating_sub(96);
         return Err(
             wrong("IPv4 in IPv6 clothes; peers are compared without them")
-                .help(format!("write `\"{v4}/{bits}\"`")),
+                .offer([format!("{v4}/{bits}")]),
         );
     }
     Ok(network)
@@ -100,6 +111,10 @@ pub(in crate::config) fn network(text: &str) -> Result<IpNet, Wrong> {
 
 /// Reads a host to match: exact, or `*.` in front.
 pub(in crate::config) fn host(text: &str) -> Result<HostPattern, Wrong> {
+    mended(text, read_host)
+}
+
+fn read_host(text: &str) -> Result<HostPattern, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadHost,
@@ -109,9 +124,7 @@ pub(in crate::config) fn host(text: &str) -> Result<HostPattern, Wrong> {
     };
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or(rest);
-        return Err(
-            wrong("a host alone, without scheme and path").help(format!("write `\"{host}\"`"))
-        );
+        return Err(wrong("a host alone, without scheme and path").offer([host]));
     }
     if text == "*" {
         return Err(
@@ -130,15 +143,13 @@ pub(in crate::config) fn host(text: &str) -> Result<HostPattern, Wrong> {
         };
     }
     if let Ok(v6) = text.parse::<Ipv6Addr>() {
-        return Err(wrong("an IPv6 address needs brackets").help(format!("write `\"[{v6}]\"`")));
+        return Err(wrong("an IPv6 address needs brackets").offer([format!("[{v6}]")]));
     }
     if let Some((host, _)) = text.split_once('/') {
-        return Err(wrong("a path is not part of a host")
-            .help(format!("write `host = \"{host}\"` and a `path`")));
+        return Err(wrong("a path is not part of a host: it is written as `path`").offer([host]));
     }
     if let Some((host, _)) = text.split_once(':') {
-        return Err(wrong("a port is not part of a host: every port matches")
-            .help(format!("write `\"{host}\"`")));
+        return Err(wrong("a port is not part of a host: every port matches").offer([host]));
     }
     let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let (wild, name) = match lower.strip_prefix("*.") {
@@ -172,6 +183,10 @@ pub(in crate::config) fn host(text: &str) -> Result<HostPattern, Wrong> {
 
 /// Reads a method. They are case-sensitive, and all that anybody uses are upper case.
 pub(in crate::config) fn method(text: &str) -> Result<Method, Wrong> {
+    mended(text, read_method)
+}
+
+fn read_method(text: &str) -> Result<Method, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadMethod,
@@ -192,7 +207,7 @@ pub(in crate::config) fn method(text: &str) -> Result<Method, Wrong> {
     }
     match Method::from_bytes(text.as_bytes()) {
         Ok(method) if upper == text => Ok(method),
-        Ok(_) => Err(wrong("methods are upper case").help(format!("write `\"{upper}\"`"))),
+        Ok(_) => Err(wrong("methods are upper case").offer([upper])),
         Err(_) => Err(wrong("a single word is needed")
             .help("write `\"GET\"`, or a list: `[\"GET\", \"POST\"]`")),
     }
@@ -228,7 +243,7 @@ mod tests {
             assert!(address(text).is_err(), "{text}");
         }
         assert_eq!(
-            address("8080").unwrap_err().help.unwrap(),
+            address("8080").unwrap_err().shown_help().unwrap(),
             "write `\":8080\"`"
         );
     }

@@ -1,6 +1,6 @@
 //! Path patterns, brought into the normal form that requests are matched in.
 
-use super::{Code, Wrong, quoted};
+use super::{Code, Wrong, mended, quoted};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
 use std::sync::Arc;
@@ -10,21 +10,23 @@ use std::sync::Arc;
 /// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. What can
 /// never be in a normalised request (dot segments, `;parameters`, escaped separators) is refused: it would never match.
 pub(in crate::config) fn path(text: &str) -> Result<PathPattern, Wrong> {
+    mended(text, read)
+}
+
+fn read(text: &str) -> Result<PathPattern, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadPath,
             format!("{} is not a path to match", quoted(text)),
             label,
         )
+        .offer([repaired(text)])
     };
     if !text.starts_with('/') {
-        let text = text.trim_start_matches('*');
         return Err(match text.split_once("://") {
-            Some((_, rest)) => wrong("a path alone, without scheme and host").help(format!(
-                "write `path = \"/{}\"` and a `host`",
-                rest.split_once('/').map_or("", |(_, path)| path)
-            )),
-            None => wrong("a path begins with `/`").help(format!("write `\"/{text}\"`")),
+            Some(_) => wrong("a path alone: its host is written as `host`"),
+            None => wrong("a path begins with `/`")
+                .help("write it as `\"/v1/orders/{id}\"` or `\"/files/{*rest}\"`"),
         });
     }
     if let Some(at) = text.find(['?', '#']) {
@@ -35,8 +37,7 @@ pub(in crate::config) fn path(text: &str) -> Result<PathPattern, Wrong> {
         };
         return Err(wrong(&format!(
             "a {what} is not part of a path: routes do not look at it"
-        ))
-        .help(format!("write `\"{}\"`", &text[..at])));
+        )));
     }
     let mut segments: Vec<Segment> = Vec::new();
     let written: Vec<&str> = text
@@ -44,7 +45,10 @@ pub(in crate::config) fn path(text: &str) -> Result<PathPattern, Wrong> {
         .filter(|segment| !segment.is_empty())
         .collect();
     for (index, segment) in written.iter().enumerate() {
-        let read = read(segment, text)?;
+        let read = one(segment).map_err(|(label, help)| match help {
+            Some(help) => wrong(label).help(help),
+            None => wrong(label),
+        })?;
         if matches!(read, Segment::Rest(_)) && index + 1 < written.len() {
             return Err(wrong(&format!(
                 "`{segment}` takes all that follows, so nothing can follow it"
@@ -71,56 +75,111 @@ fn name_of(segment: &Segment) -> Option<&Arc<str>> {
     }
 }
 
-fn read(segment: &str, path: &str) -> Result<Segment, Wrong> {
-    let wrong = |label: &str| {
-        Wrong::new(
-            Code::BadPath,
-            format!("{} is not a path to match", quoted(path)),
-            label,
-        )
-    };
+/// What is wrong with a segment, and what to do about it.
+type Odd = (&'static str, Option<&'static str>);
+
+fn one(segment: &str) -> Result<Segment, Odd> {
     if segment.contains(['{', '}']) {
-        let inside = segment
-            .strip_prefix('{')
-            .and_then(|rest| rest.strip_suffix('}'));
-        let Some(inside) = inside.filter(|inside| !inside.contains(['{', '}'])) else {
-            return Err(wrong("a parameter is a whole segment, from `/{` to `}`")
-                .help("write `\"/v1/{version}\"`, `\"/files/{*rest}\"`"));
-        };
-        let (rest, name) = match inside.strip_prefix('*') {
-            Some(name) => (true, name),
-            None => (false, inside),
-        };
-        let good = !name.is_empty()
-            && name.len() <= 64
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-        if !good {
-            return Err(
-                wrong("a parameter needs a name of letters, digits, `_` and `-`")
-                    .help("write `{id}`, or `{*rest}` for all that follows"),
-            );
-        }
-        let name = Arc::from(name);
-        return Ok(if rest {
-            Segment::Rest(name)
-        } else {
-            Segment::Parameter(name)
-        });
+        return parameter(segment);
     }
     if segment.contains('*') {
-        return Err(wrong("`*` alone does not stand for anything")
-            .help("write `{name}` for one segment, or `{*rest}` for all that follow"));
+        return Err((
+            "`*` alone does not stand for anything",
+            Some("write `{name}` for one segment, or `{*rest}` for all that follow"),
+        ));
     }
-    if let Some(name) = segment.strip_prefix(':')
-        && !name.is_empty()
-    {
-        return Err(wrong("a parameter is written in braces").help(format!(
-            "write `{{{name}}}`; a literal colon is written `%3A`"
-        )));
+    if segment.len() > 1 && segment.starts_with(':') {
+        return Err((
+            "a parameter is written in braces, and a literal colon as `%3A`",
+            None,
+        ));
     }
-    literal(segment).map(Segment::Literal).map_err(wrong)
+    if segment.starts_with('<') && segment.ends_with('>') {
+        return Err((
+            "a parameter is written in braces, and a literal `<` as `%3C`",
+            None,
+        ));
+    }
+    literal(segment)
+        .map(Segment::Literal)
+        .map_err(|label| (label, None))
+}
+
+/// `{id}` or `{*rest}`.
+fn parameter(segment: &str) -> Result<Segment, Odd> {
+    let inside = segment
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+        .filter(|inside| !inside.contains(['{', '}']))
+        .ok_or((
+            "a parameter is a whole segment, from `/{` to `}`",
+            Some("write the parameter as a segment of its own, as in `\"/v1/{version}\"`"),
+        ))?;
+    let (rest, name) = match inside.strip_prefix('*') {
+        Some(name) => (true, name),
+        None => (false, inside),
+    };
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(in_name) {
+        return Err((
+            "a parameter needs a name of letters, digits, `_` and `-`",
+            Some("write `{id}`, or `{*rest}` for all that follows"),
+        ));
+    }
+    let name = Arc::from(name);
+    Ok(if rest {
+        Segment::Rest(name)
+    } else {
+        Segment::Parameter(name)
+    })
+}
+
+/// Longest name of a parameter.
+const LONGEST_NAME: usize = 64;
+
+fn in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-".contains(c)
+}
+
+/// Is it all one parameter, however it is written? Half of one is nothing to guess about.
+fn is_parameter(segment: &str) -> bool {
+    let braces = |c| segment.matches(c).count();
+    let whole = |c| braces(c) <= usize::from(segment.starts_with(c) || segment.ends_with(c));
+    segment.starts_with([':', '{', '<']) && !segment[1..].contains('{') && whole('}')
+        || segment.ends_with('}') && !segment.contains('{') && whole('}')
+}
+
+/// The pattern that was probably meant. It is a guess: whoever offers it reads it first.
+fn repaired(text: &str) -> String {
+    let after_host = |rest: &str| {
+        rest.find('/')
+            .map_or(String::new(), |at| rest[at..].to_owned())
+    };
+    let path = match text.split_once("://") {
+        Some((_, rest)) => after_host(rest),
+        None => text.to_owned(),
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let segments: Vec<&str> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .collect();
+    let mut out = String::new();
+    for (index, segment) in segments.iter().enumerate() {
+        let bare = segment.trim_matches(['{', '}', '<', '>', ':']);
+        let last = index + 1 == segments.len();
+        out.push('/');
+        match bare {
+            _ if one(segment).is_ok() => out.push_str(segment),
+            "*" | "**" | "" if last => out.push_str("{*rest}"),
+            "*" => out.push_str("{name}"),
+            name if is_parameter(segment) => {
+                let end = name.find(|c| !in_name(c)).unwrap_or(name.len());
+                out.push_str(&format!("{{{}}}", &name[..end]));
+            }
+            _ => out.push_str(&segment.replace(' ', "%20")),
+        }
+    }
+    if out.is_empty() { "/".into() } else { out }
 }
 
 /// A literal segment in normal form, or why no request can ever have it.
@@ -192,6 +251,7 @@ mod tests {
             "/*",
             "/a*",
             "/:id",
+            "/<id>",
             "/.",
             "/a/..",
             "/%2e%2e/a",

@@ -2,7 +2,7 @@
 //!
 //! What is written here may hold a password, so messages never repeat it.
 
-use super::{Code, Wrong};
+use super::{Code, Wrong, mended};
 use crate::store::{RedisTarget, Secret, Source};
 use crate::upstream::Server;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,9 +10,13 @@ use std::sync::Arc;
 
 /// Reads `http://host:port`, `host:port` or `demo:`.
 pub(in crate::config) fn server(text: &str) -> Result<Server, Wrong> {
+    mended(text, read_server)
+}
+
+fn read_server(text: &str) -> Result<Server, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(Code::BadServer, "this is not a server to forward to", label)
-            .help("write `\"http://host:port\"`")
+            .help("write it as `\"http://10.0.0.5:3000\"`")
     };
     if text == "demo:" {
         return Ok(Server::Demo);
@@ -47,15 +51,24 @@ pub(in crate::config) fn server(text: &str) -> Result<Server, Wrong> {
     if let Some(at) = rest.find(['/', '?', '#']) {
         return Err(
             wrong("a path or query has no place here: the request's own is forwarded")
-                .help(format!("write `\"http://{}\"`", &rest[..at])),
+                .offer([format!("http://{}", &rest[..at])]),
         );
     }
-    let (host, port) = host_and_port(rest, port).map_err(wrong)?;
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    let (host, port) = host_and_port(rest, port).map_err(|label| {
+        // A port alone is somebody's own machine.
+        let port = digits.parse::<u16>().ok();
+        wrong(label).offer(port.map(|port| format!("http://127.0.0.1:{port}")))
+    })?;
     Ok(Server::Http { host, port })
 }
 
 /// Reads the store's address. The second part is the password in it, if any.
 pub(in crate::config) fn store(text: &str) -> Result<Source, Wrong> {
+    mended(text, read_store)
+}
+
+fn read_store(text: &str) -> Result<Source, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(Code::BadStore, "this is not the address of a store", label)
             .help("write `\"memory:\"` or `\"redis://host:6379/0\"`")
@@ -75,7 +88,12 @@ pub(in crate::config) fn store(text: &str) -> Result<Source, Wrong> {
         None if text == "memory" => {
             return Err(wrong("the store in this process has a colon").help("write `\"memory:\"`"));
         }
-        None => return Err(wrong("no scheme")),
+        // What may hold a password is not repeated.
+        None if text.contains('@') => return Err(wrong("no scheme")),
+        None => {
+            let place = text.trim_start_matches("redis:");
+            return Err(wrong("no scheme").offer([format!("redis://{place}")]));
+        }
     };
     match scheme {
         "redis" => {}

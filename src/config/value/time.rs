@@ -1,12 +1,15 @@
 //! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
 
-use super::{Code, Wrong, quoted};
+use super::{Code, Wrong, mended, quoted};
 use crate::limit::rate::{MAX_SPAN, Rate};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 /// Microseconds in a second.
 pub(in crate::config) const MICROS: u64 = 1_000_000;
+
+/// What somebody may have meant who wrote none.
+const UNITLESS: [&str; 3] = ["s", "min", "h"];
 
 const UNITS: &str = "us, ms, s, min, h, d or w";
 
@@ -49,6 +52,10 @@ fn micros(unit: &str) -> Option<u64> {
 
 /// Reads `N/[M]UNIT`.
 pub(in crate::config) fn rate(text: &str) -> Result<Rate, Wrong> {
+    mended(text, read_rate)
+}
+
+fn read_rate(text: &str) -> Result<Rate, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadRate,
@@ -81,9 +88,15 @@ pub(in crate::config) fn rate(text: &str) -> Result<Rate, Wrong> {
         } else {
             "the time has no unit"
         };
-        return Err(wrong(label).help(format!(
-            "write a unit: `\"{count}/{number}s\"`, `\"{count}/{number}min\"` or `\"{count}/{number}h\"`"
-        )));
+        return Err(wrong(label).offer(UNITLESS.map(|unit| format!("{count}/{number}{unit}"))));
+    }
+    if !spelling.starts_with(char::is_alphabetic) {
+        let halves = parts(time).map(|micros| format!("{count}/{}", show_span(micros)));
+        return Err(wrong("the time must be a whole number and its unit").offer(halves));
+    }
+    if unit(spelling).is_none() && spelling != "M" && unit(&spelling.to_lowercase()).is_some() {
+        let small = spelling.to_lowercase();
+        return Err(wrong("units are lower case").offer([format!("{count}/{number}{small}")]));
     }
     let number = match whole(number) {
         _ if digits == 0 => 1,
@@ -94,8 +107,8 @@ pub(in crate::config) fn rate(text: &str) -> Result<Rate, Wrong> {
     let length = match unit(spelling) {
         Some("month") => {
             let days = number.saturating_mul(30);
-            return Err(wrong("months differ in length")
-                .help(format!("count over days: `\"{count}/{days}d\"`")));
+            return Err(wrong("months differ in length: count over days")
+                .offer([format!("{count}/{days}d")]));
         }
         Some(unit) => micros(unit),
         None => None,
@@ -128,15 +141,28 @@ fn without_time(text: &str, wrong: Wrong) -> Wrong {
         .filter(|word| !["per", "a", "an", "every", "requests", "req", "r", "in"].contains(word))
         .collect();
     match words.as_slice() {
-        [count] if whole(count).is_ok() => wrong.help(format!(
-            "write a time: `\"{count}/s\"`, `\"{count}/min\"` or `\"{count}/h\"`"
-        )),
-        [count, spelling] if whole(count).is_ok() => match unit(spelling) {
-            Some(unit) if unit != "month" => wrong.help(format!("write `\"{count}/{unit}\"`")),
-            _ => wrong,
-        },
-        _ => wrong,
+        [count] if whole(count).is_ok() => {
+            wrong.offer(UNITLESS.map(|unit| format!("{count}/{unit}")))
+        }
+        [count, spelling] if whole(count).is_ok() && unit(spelling).is_some() => {
+            wrong.offer(unit(spelling).map(|unit| format!("{count}/{unit}")))
+        }
+        _ => wrong.offer(shorthand(&lower).map(|(count, unit)| format!("{count}/{unit}"))),
     }
+}
+
+/// `10rps`, `100rpm`, `10 req s`.
+fn shorthand(text: &str) -> Option<(&str, &'static str)> {
+    let (count, unit) = [
+        ("rps", "s"),
+        ("qps", "s"),
+        ("rpm", "min"),
+        ("rph", "h"),
+        ("rpd", "d"),
+    ]
+    .into_iter()
+    .find_map(|(ending, unit)| Some((text.strip_suffix(ending)?.trim(), unit)))?;
+    whole(count).is_ok().then_some((count, unit))
 }
 
 /// `10r/s`, `1,000/s`, `1_000/s`, `0.5/s`.
@@ -144,7 +170,7 @@ fn count_hint(count: &str, time: &str, wrong: Wrong) -> Wrong {
     let plain: String = count.chars().filter(|c| !"_, ".contains(*c)).collect();
     let plain = plain.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     if whole(plain).is_ok() {
-        return wrong.help(format!("write `\"{plain}/{time}\"`"));
+        return wrong.offer([format!("{plain}/{time}")]);
     }
     if plain.contains('.') && plain.parse::<f64>().is_ok() {
         return wrong.help(
@@ -157,6 +183,7 @@ fn count_hint(count: &str, time: &str, wrong: Wrong) -> Wrong {
 fn unknown_unit(spelling: &str, wrong: Wrong) -> Wrong {
     match spelling {
         "M" => wrong.help("`min` is a minute; a month is written `30d`"),
+        "S" | "H" | "D" | "W" => wrong.help("units are lower case"),
         _ => match super::super::suggest::nearest(
             spelling,
             [
@@ -173,6 +200,10 @@ fn unknown_unit(spelling: &str, wrong: Wrong) -> Wrong {
 
 /// Reads numbers with units, one after the other, that add up.
 pub(in crate::config) fn duration(text: &str) -> Result<Duration, Wrong> {
+    mended(text, read_duration)
+}
+
+fn read_duration(text: &str) -> Result<Duration, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadDuration,
@@ -192,16 +223,20 @@ pub(in crate::config) fn duration(text: &str) -> Result<Duration, Wrong> {
         let after = after.trim_start();
         let letters = after.len() - after.trim_start_matches(|c: char| c.is_alphabetic()).len();
         let (spelling, next) = after.split_at(letters);
+        if let Some(positive) = rest.strip_prefix('-') {
+            return Err(wrong("a time cannot be negative").offer([positive]));
+        }
         if digits == 0 {
             return Err(wrong("a number should stand here"));
         }
-        if after.starts_with('.') {
-            return Err(fraction(rest, wrong("whole numbers only")));
+        if after.starts_with(['.', ',']) {
+            let pointed = rest.replace(',', ".");
+            let micros = parts(&pointed).or_else(|| parts(&format!("{pointed}s")));
+            return Err(wrong("whole numbers only").offer(micros.map(show_span)));
         }
         if spelling.is_empty() {
-            return Err(wrong("a number without its unit").help(format!(
-                "write `\"{number}s\"` for seconds or `\"{number}ms\"` for milliseconds"
-            )));
+            return Err(wrong("a number without its unit")
+                .offer(["s", "ms"].map(|unit| format!("{number}{unit}"))));
         }
         let length = match unit(spelling) {
             Some("month") => {
@@ -224,32 +259,22 @@ pub(in crate::config) fn duration(text: &str) -> Result<Duration, Wrong> {
     Ok(Duration::from_micros(total))
 }
 
-/// `0.5s`, `1.5min`: the same in a smaller unit, where that is whole.
-fn fraction(rest: &str, wrong: Wrong) -> Wrong {
-    let cut = rest
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(rest.len());
-    let (number, spelling) = rest.split_at(cut);
-    let (Some(length), Some((whole_part, parts))) = (
-        unit(spelling.trim()).and_then(micros),
-        number.split_once('.'),
-    ) else {
-        return wrong;
-    };
-    let scale = u32::try_from(parts.len())
-        .ok()
-        .and_then(|digits| 10_u64.checked_pow(digits));
-    let micros = match (whole(whole_part), whole(parts), scale) {
-        (Ok(whole_part), Ok(parts), Some(scale)) => whole_part
-            .checked_mul(length)
-            .zip(parts.checked_mul(length).filter(|part| part % scale == 0))
-            .and_then(|(a, b)| a.checked_add(b / scale)),
-        _ => None,
-    };
-    match micros.filter(|micros| *micros > 0) {
-        Some(micros) => wrong.help(format!("write `\"{}\"`", show_span(micros))),
-        None => wrong,
+/// The microseconds of `0.5s` or `1.5min`, where that is a whole number of them.
+fn parts(text: &str) -> Option<u64> {
+    let cut = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, spelling) = text.split_at(cut);
+    let length = unit(spelling.trim()).and_then(micros)?;
+    let (whole_part, part) = number.split_once('.')?;
+    let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let part = whole(part).ok()?.checked_mul(length)?;
+    if !part.is_multiple_of(scale) {
+        return None;
     }
+    let micros = whole(whole_part)
+        .ok()?
+        .checked_mul(length)?
+        .checked_add(part / scale)?;
+    (micros > 0).then_some(micros)
 }
 
 enum NotWhole {

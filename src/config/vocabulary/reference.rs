@@ -19,8 +19,9 @@ and Redis keys.
 
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
 agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
-SIGHUP asks for a reading at once. New numbers keep a limit's counters, another algorithm, window or `by` starts them
-afresh, and the log says which. Keys marked *restart* are read once, at start; a reload says which of them have changed.
+SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by` has counters of
+its own: they start afresh, or go on where they are still held from when the limit counted so before. The log says which.
+Keys marked *restart* are read once, at start; a reload says which of them have changed.
 ";
 
 /// The text of docs/configuration.md.

@@ -233,7 +233,7 @@ pub static LIMITS: Table = Table {
     name: "limits",
     named: true,
     noun: "a limit",
-    about: "A named rule: by whom to count, how much, what happens beyond. The name is the identity of its counters: new numbers keep them, a new name starts afresh.",
+    about: "A named rule: by whom to count, how much, what happens beyond. The name is the identity of its counters: new numbers keep them, another name has its own.",
     keys: &[
         Key {
             name: "by",

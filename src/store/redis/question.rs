@@ -143,8 +143,11 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     (ticket.cost.units() > 0).then_some(block)
 }
 
-/// Exact: everything handed to a script is below 2^53 (`limit::rate::MAX_SPAN`).
-#[allow(clippy::cast_precision_loss)]
+/// As scripts read numbers.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "everything handed to a script is below 2^53, `limit::rate::MAX_SPAN`"
+)]
 fn double(value: u64) -> [u8; 8] {
     (value as f64).to_be_bytes()
 }

@@ -120,7 +120,11 @@ impl Reader<'_> {
 }
 
 /// A whole number that a double counts exactly.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "only what is whole, not negative and below 2^53 is cast"
+)]
 fn exact(value: f64) -> Result<u64, StoreError> {
     if (0.0..9_007_199_254_740_992.0).contains(&value) && value.fract() == 0.0 {
         Ok(value as u64)

@@ -4,6 +4,7 @@ use super::escape::{address, apache, millis, number, protocol, terminal};
 use super::record::{AccessRecord, Reason};
 use super::stamp::Stamp;
 use std::io::Write;
+use std::time::Duration;
 
 /// `17:48:50.123Z 203.0.113.9 GET /v1/orders/42 429 0.31ms over limit per-key, again in 400ms`
 pub(super) fn short(
@@ -58,22 +59,49 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
             match record.retry_after {
                 Some(wait) => {
                     out.extend(b", again in ");
-                    millis(out, wait);
-                    out.extend(b"ms");
+                    span(out, wait);
                 }
                 None => out.extend(b", never admitted"),
             }
         }
         Reason::LimitDelayed => {
             out.extend(b" held ");
-            millis(out, record.delay);
-            out.extend(b"ms by limit ");
+            span(out, record.delay);
+            out.extend(b" by limit ");
             terminal(out, limit);
         }
         other => {
             out.push(b' ');
             out.extend(other.in_words().as_bytes());
         }
+    }
+}
+
+/// The units of a wait in microseconds, and the finest that is worth saying beside each.
+const UNITS: [(&str, u128, u128); 6] = [
+    ("d", 86_400_000_000, 3_600_000_000),
+    ("h", 3_600_000_000, 60_000_000),
+    ("m", 60_000_000, 1_000_000),
+    ("s", 1_000_000, 1_000),
+    ("ms", 1_000, 1_000),
+    ("us", 1, 1),
+];
+
+/// A wait as people say it, in two units at most: `250ms`, `1h`, `59m 59s`. Rounded up, because who comes back too early
+/// is refused again.
+fn span(out: &mut Vec<u8>, wait: Duration) {
+    let unit = |micros: u128| UNITS.iter().find(|(_, length, _)| *length <= micros);
+    let finest = unit(wait.as_micros()).map_or(1, |(_, _, finest)| *finest);
+    let mut rest = wait.as_micros().div_ceil(finest) * finest;
+    if rest == 0 {
+        out.extend(b"0ms");
+    }
+    let mut blank = "";
+    while let Some((name, length, _)) = unit(rest) {
+        // Writing to a vector does not fail.
+        let _ = write!(out, "{blank}{}{name}", rest / length);
+        rest %= length;
+        blank = " ";
     }
 }
 
@@ -103,7 +131,6 @@ pub(super) fn combined(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessReco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn short_line(record: &AccessRecord<'_>, is_coloured: bool) -> String {
         let mut out = Vec::new();
@@ -125,8 +152,33 @@ mod tests {
         assert!(line.ends_with("\x1b[33m429\x1b[0m 3.15ms over limit per-key, again in 400ms"));
         (record.reason, record.delay) = (Reason::LimitDelayed, Duration::from_millis(20));
         assert!(short_line(&record, false).ends_with(" held 20ms by limit per-key"));
+        record.delay = Duration::from_millis(2_300);
+        assert!(short_line(&record, false).ends_with(" held 2s 300ms by limit per-key"));
         record.reason = Reason::NoRoute;
         assert!(short_line(&record, false).ends_with(" no route matches"));
+    }
+
+    #[test]
+    fn waits_are_said_as_people_say_them() {
+        const MINUTE: u64 = 60_000_000;
+        for (micros, said) in [
+            (0, "0ms"),
+            (7, "7us"),
+            (250_000, "250ms"),
+            (250_001, "251ms"),
+            (999_999, "1s"),
+            (1_500_000, "1s 500ms"),
+            (59 * MINUTE + 59_000_000, "59m 59s"),
+            (3_599_998_386, "1h"),
+            (90 * MINUTE, "1h 30m"),
+            (24 * 60 * MINUTE - 1, "1d"),
+            (25 * 60 * MINUTE, "1d 1h"),
+            (400 * 24 * 60 * MINUTE, "400d"),
+        ] {
+            let mut out = Vec::new();
+            span(&mut out, Duration::from_micros(micros));
+            assert_eq!(String::from_utf8(out).unwrap(), said);
+        }
     }
 
     #[test]

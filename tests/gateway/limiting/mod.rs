@@ -124,7 +124,7 @@ async fn a_bucket_refills_at_its_rate(place: Place) {
     let mut client = gateway.connect().await;
     client.ask(get("/")).await.expect(200);
     let refused = client.ask(get("/")).await.expect(429);
-    // Exactly what it was told to wait is enough.
+    // Time itself is tested: exactly what it was told to wait is enough.
     tokio::time::sleep(Duration::from_millis(refused.number("retry-after-ms"))).await;
     client.ask(get("/")).await.expect(200);
     client.ask(get("/")).await.expect(429);
@@ -148,6 +148,7 @@ async fn a_window_gives_its_count_and_then_waits_for_its_end(place: Place) {
         wait <= Duration::from_secs(1) && wait + passed >= Duration::from_secs(1),
         "{wait:?} after {passed:?}"
     );
+    // Likewise.
     tokio::time::sleep(wait).await;
     assert_eq!(client.ask(get("/")).await.expect(200).remaining("calls"), 1);
 }

@@ -62,6 +62,34 @@ async fn a_bucket_is_not_filled_by_a_change_of_its_number() {
 }
 
 #[tokio::test]
+async fn a_kind_that_comes_back_in_time_goes_on_where_it_was() {
+    let upstream = Upstream::echo().await;
+    let window = counted(
+        &upstream,
+        "calls",
+        "algorithm = \"fixed-window\"\nrate = \"1/h\"",
+    );
+    let bucket = counted(&upstream, "calls", "rate = \"2/h\"");
+    let gateway = Gateway::start(&window).await;
+    gateway.get("/").await.expect(200);
+    gateway.get("/").await.expect(429);
+    gateway.rename_over(&bucket.text());
+    eventually(SOON, "the bucket admits one", async || {
+        gateway.get("/").await.status == 200
+    })
+    .await;
+    gateway
+        .said
+        .line(0, "what becomes of the counters", |line| {
+            line.contains("counters start afresh, or go on where this limit counted so before")
+        })
+        .await;
+    change(&gateway, &window, "q=1;").await;
+    // The window of before is still there, and full.
+    gateway.get("/").await.expect(429);
+}
+
+#[tokio::test]
 async fn a_renamed_limit_starts_afresh() {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&counted(&upstream, "calls", "rate = \"1/h\"")).await;

@@ -1,0 +1,226 @@
+//! Every name that is used is defined, and the other way round.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::Document;
+use super::super::source::{At, Source, Span};
+use super::super::suggest::{all_of, nearest};
+use super::super::value::quoted;
+use std::collections::HashSet;
+
+/// After so many mistakes no more text is searched: nobody reads more, and each takes time.
+const ENOUGH: usize = 100;
+
+/// The names of one table: those that are defined, and those that are used.
+struct Names<'a> {
+    table: &'static str,
+    code: Code,
+    defined: Vec<&'a At<String>>,
+    known: HashSet<&'a str>,
+    used: HashSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn new(table: &'static str, code: Code, defined: impl Iterator<Item = &'a At<String>>) -> Self {
+        let defined: Vec<_> = defined.collect();
+        Self {
+            table,
+            code,
+            known: defined.iter().map(|name| name.value.as_str()).collect(),
+            defined,
+            used: HashSet::new(),
+        }
+    }
+
+    /// `name` is used; `user` says by whom and what for.
+    fn used(
+        &mut self,
+        user: &str,
+        name: &'a At<String>,
+        (document, source): (&Document, &Source),
+        found: &mut Vec<Diagnostic>,
+    ) {
+        self.used.insert(&name.value);
+        let defined = self.known.contains(name.value.as_str())
+            || document.may_define(self.table, &name.value)
+            || (!document.torn.is_empty()
+                && (found.len() > ENOUGH || stands_bare(source.text(), &name.value)));
+        if defined {
+            return;
+        }
+        let near = near(name, &self.defined, found);
+        self.used.extend(near.map(|near| near.value.as_str()));
+        found.push(undefined(
+            self.code,
+            user,
+            self.table,
+            name,
+            near,
+            &self.defined,
+        ));
+    }
+
+    fn is_used(&self, name: &At<String>) -> bool {
+        self.used.contains(name.value.as_str())
+    }
+}
+
+/// Notes what is named and not defined, and what is defined and not named.
+pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
+    let place = (document, source);
+    let mut limits = Names::new(
+        "limits",
+        Code::UnknownLimit,
+        document.limits.iter().map(|limit| &limit.name),
+    );
+    let mut upstreams = Names::new(
+        "upstreams",
+        Code::UnknownUpstream,
+        document.upstreams.iter().map(|upstream| &upstream.name),
+    );
+    let mut unread = !document.torn.is_empty() || !document.lost.is_empty();
+    let routes = document
+        .routes
+        .iter()
+        .map(|route| ("route", &route.name, &route.limits));
+    let targets = document
+        .upstreams
+        .iter()
+        .map(|upstream| ("upstream", &upstream.name, &upstream.limits));
+    for (noun, user, list) in routes.chain(targets) {
+        unread |= list.is_bad();
+        let user = format!("{noun} {} is held to limit", quoted(&user.value));
+        for name in list.entries() {
+            limits.used(&user, name, place, found);
+        }
+    }
+    for route in &document.routes {
+        unread |= route.upstream.is_bad() || route.upstream.is_absent();
+        let user = format!(
+            "route {} sends requests to upstream",
+            quoted(&route.name.value)
+        );
+        if let Some(name) = route.upstream.at() {
+            upstreams.used(&user, name, place, found);
+        }
+    }
+    if !unread && !document.routes.is_empty() {
+        unused(document, &limits, &upstreams, found);
+    }
+}
+
+fn unused(
+    document: &Document,
+    limits: &Names<'_>,
+    upstreams: &Names<'_>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let warning = |code, message: String, place: &Span, label| {
+        Diagnostic::warning(code, message).at(place, label)
+    };
+    for limit in &document.limits {
+        if !limits.is_used(&limit.name) {
+            let message = format!("limit {} limits nothing", quoted(&limit.name.value));
+            let label = "no route and no upstream names it";
+            found.push(
+                warning(Code::UnusedLimit, message, &limit.place, label).help(format!(
+                    "add it to the `limits` of a route: `limits = [\"{}\"]`",
+                    limit.name.value
+                )),
+            );
+        }
+    }
+    for upstream in &document.upstreams {
+        if !upstreams.is_used(&upstream.name) {
+            let message = format!("upstream {} gets no requests", quoted(&upstream.name.value));
+            let label = "no route leads here";
+            found.push(warning(
+                Code::UnusedUpstream,
+                message,
+                &upstream.place,
+                label,
+            ));
+        }
+    }
+}
+
+/// Does the text have `name` anywhere outside quotes, as a definition would? In a file of which parts could not be read
+/// it may be defined there.
+fn stands_bare(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let quote = |c: char| c == '"' || c == '\'';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        let whole = !before.is_some_and(part) && !after.is_some_and(part);
+        whole && !(before.is_some_and(quote) && after.is_some_and(quote))
+    })
+}
+
+/// The definition that was probably meant.
+fn near<'a>(
+    name: &At<String>,
+    defined: &[&'a At<String>],
+    found: &[Diagnostic],
+) -> Option<&'a At<String>> {
+    if found.len() > ENOUGH {
+        return None;
+    }
+    let near = nearest(
+        &name.value,
+        defined.iter().map(|defined| defined.value.as_str()),
+    )?;
+    defined
+        .iter()
+        .find(|defined| defined.value == near)
+        .copied()
+}
+
+fn undefined(
+    code: Code,
+    user: &str,
+    table: &str,
+    name: &At<String>,
+    near: Option<&At<String>>,
+    defined: &[&At<String>],
+) -> Diagnostic {
+    const MOST: usize = 8;
+    let diagnostic = Diagnostic::error(
+        code,
+        format!("{user} {}, which does not exist", quoted(&name.value)),
+    )
+    .at(
+        &name.span,
+        format!(
+            "there is no `[{table}.{}]`",
+            quoted(&name.value).trim_matches('`')
+        ),
+    );
+    match near {
+        Some(near) => diagnostic
+            .and(
+                &near.span,
+                format!("{} is defined here", quoted(&near.value)),
+            )
+            .help(format!("did you mean {}?", quoted(&near.value))),
+        None if defined.is_empty() => diagnostic.help(format!(
+            "define it: `[{table}.{}]`",
+            name.value.escape_debug()
+        )),
+        None => {
+            let names: Vec<&str> = defined
+                .iter()
+                .take(MOST)
+                .map(|name| name.value.as_str())
+                .collect();
+            let more = if defined.len() > MOST {
+                " and more"
+            } else {
+                ""
+            };
+            diagnostic.help(match names.as_slice() {
+                [only] => format!("there is only {}", quoted(only)),
+                names => format!("there are {}{more}", all_of(names)),
+            })
+        }
+    }
+}
