@@ -221,9 +221,9 @@ impl Stall {
 impl SocketWatch {
     /// Resolves when the client has closed or reset its side.
     ///
-    /// hyper notices that only while it reads; a request that is held, or one with a pipelined byte behind it, would
-    /// keep its place for as long as it likes (notes: `reliability`, section 0, trap c). A second registration of the
-    /// same socket hears of the closing whatever lies unread. A client that only half-closes counts as gone.
+    /// The connection sees that only while nothing lies unread before the end; a request with a pipelined byte behind it
+    /// would keep its place for as long as it likes (notes: `reliability`, section 0, trap c). A second registration of
+    /// the same socket hears of the closing whatever lies unread. A client that only half-closes counts as gone.
     pub async fn gone(&self) {
         let Some(watch) = self.register() else {
             // The connection is already over; hyper ends this request by itself.

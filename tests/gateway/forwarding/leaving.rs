@@ -100,6 +100,29 @@ async fn by_closing_with_a_whole_request_behind_the_request() {
 }
 
 #[tokio::test]
+async fn by_closing_only_its_own_side() {
+    for behind in ["", "G", "GET /next HTTP/1.1\r\nHost: gateway.test\r\n\r\n"] {
+        let mut deserted = Deserted::after(NOTHING).await;
+        let mut client = deserted.client().await;
+        client.send(get("/") + behind).await;
+        deserted.upstream.sees(1).await;
+        client.finish_sending().await;
+        deserted.assert_left_since(Instant::now()).await;
+    }
+}
+
+#[tokio::test]
+async fn by_closing_only_its_own_side_behind_a_byte_that_came_later() {
+    let mut deserted = Deserted::after(NOTHING).await;
+    let mut client = deserted.client().await;
+    client.send(get("/")).await;
+    deserted.upstream.sees(1).await;
+    client.send("G").await;
+    client.finish_sending().await;
+    deserted.assert_left_since(Instant::now()).await;
+}
+
+#[tokio::test]
 async fn by_resetting() {
     let mut deserted = Deserted::after(NOTHING).await;
     let mut client = deserted.client().await;
