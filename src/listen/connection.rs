@@ -4,7 +4,6 @@ use super::calls::{Calls, Open};
 use super::drain::LocalDrain;
 use super::socket::{Beside, Stream};
 use super::{Peer, Settings};
-use crate::shutdown::Drain;
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
@@ -191,7 +190,8 @@ fn poll_idle(
         let now = Instant::now();
         let until = match beside.in_body() {
             Some(bytes) if bytes != std::mem::replace(seen, bytes) => now + allowed,
-            _ => open.since() + allowed,
+            // An answer is over for hyper before its last bytes are taken.
+            _ => open.since().max(beside.wrote()) + allowed,
         };
         if until <= now {
             return Poll::Ready(());
@@ -250,13 +250,9 @@ async fn serve_http2<A: Answer>(
             return;
         }
     }
-    let patience = drain_patience(drain.token(), settings.idle);
-    let _ = timeout(patience, connection).await;
-}
-
-/// How long an ending HTTP/2 connection may take: to the drain's deadline, or one idle time.
-fn drain_patience(drain: &Drain, idle: Duration) -> Duration {
-    drain.deadline().map_or(idle, |deadline| {
-        deadline.saturating_duration_since(Instant::now())
-    })
+    // What is under way is finished; while draining, the app's deadline ends what does not end by itself.
+    tokio::select! {
+        _ = connection => {}
+        () = open.idle_for(farewell) => {}
+    }
 }

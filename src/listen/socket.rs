@@ -63,6 +63,8 @@ struct Watched {
     heads: Option<Heads>,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
+    /// When the peer last took bytes.
+    wrote: Instant,
 }
 
 /// The deadline of a write that makes no progress: a peer that never reads must not hold a response for ever.
@@ -94,6 +96,7 @@ impl Stream {
             tcp: TcpStream::from_std(tcp)?,
             heads: None,
             is_unread: false,
+            wrote: Instant::now(),
         };
         Ok(Self {
             socket: Arc::new(Mutex::new(socket)),
@@ -125,6 +128,19 @@ impl Stream {
 
 fn lock(socket: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
     socket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watched {
+    fn poll_write(
+        &mut self,
+        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let written = write(Pin::new(&mut self.tcp));
+        if written.is_ready() {
+            self.wrote = Instant::now();
+        }
+        written
+    }
 }
 
 impl AsyncRead for Stream {
@@ -160,7 +176,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut lock(&self.socket).tcp).poll_write(cx, buf);
+        let written = lock(&self.socket).poll_write(|tcp| tcp.poll_write(cx, buf));
         self.stall.bound(cx, written)
     }
 
@@ -178,9 +194,9 @@ impl AsyncWrite for Stream {
                 joined[end..end + buf.len()].copy_from_slice(buf);
                 end += buf.len();
             }
-            Pin::new(&mut lock(&self.socket).tcp).poll_write(cx, &joined[..end])
+            lock(&self.socket).poll_write(|tcp| tcp.poll_write(cx, &joined[..end]))
         } else {
-            Pin::new(&mut lock(&self.socket).tcp).poll_write_vectored(cx, bufs)
+            lock(&self.socket).poll_write(|tcp| tcp.poll_write_vectored(cx, bufs))
         };
         self.stall.bound(cx, written)
     }
@@ -266,6 +282,11 @@ impl Beside {
         let socket = lock(&self.0);
         let line = socket.heads.as_ref().map(Heads::line);
         line.unwrap_or_default().to_owned()
+    }
+
+    /// When the client last took bytes.
+    pub(super) fn wrote(&self) -> Instant {
+        lock(&self.0).wrote
     }
 
     /// Bytes that have come, while a request's body is on its way.

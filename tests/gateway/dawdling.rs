@@ -144,6 +144,31 @@ async fn an_upload_may_go_on_behind_its_answer_as_long_as_it_does() {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_slowly_gets_all_of_it() {
+    const LENGTH: usize = 3_000_000;
+    const SLOWLY: usize = 10_000;
+    let upstream = Upstream::playing(|mut connection| async move {
+        connection.request().await.unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+        connection.wire.send(head).await;
+        connection.wire.send(vec![b'x'; LENGTH]).await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let mut client = gateway.connect().await;
+    client.shrink_receive_buffer(32 * 1024);
+    client.send(get("/")).await;
+    client.head().await;
+    // What the system does not take for the client is in the gateway's hands, longer than the idle time.
+    let mut beat = tokio::time::interval(Duration::from_millis(50));
+    for _ in 0..60 {
+        beat.tick().await;
+        client.exactly_ignored(SLOWLY).await;
+    }
+    client.exactly_ignored(LENGTH - 60 * SLOWLY).await;
+}
+
+#[tokio::test]
 async fn a_client_that_never_reads_is_not_served_for_ever() {
     let (telling, told) = tokio::sync::oneshot::channel();
     let telling = std::sync::Mutex::new(Some(telling));
@@ -163,7 +188,7 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
     .await;
     let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
     let client = gateway.connect().await;
-    client.shrink_receive_buffer();
+    client.shrink_receive_buffer(4096);
     let mut client = client;
     client.send(get("/")).await;
     tokio::time::timeout(PATIENCE, told)

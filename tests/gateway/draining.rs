@@ -256,17 +256,25 @@ async fn every_line_of_the_access_log_is_written_before_the_end() {
 
 #[tokio::test]
 async fn what_is_cut_is_told_as_cut() {
-    let upstream = Upstream::silent().await;
-    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server("drain = \"300ms\"")).await;
-    let mut client = gateway.connect().await;
-    client.send(get("/slow")).await;
-    upstream.sees(1).await;
-    gateway.stop().await;
-    let line = gateway.line_where("path", "/slow").await;
-    assert_eq!(line["reason"], "drain_cut", "{line}");
-    assert_eq!(line["status"], 503, "{line}");
-    let said = gateway.said.text();
-    assert!(said.contains("1 connection was cut"), "{said}");
+    for http2 in [false, true] {
+        let upstream = Upstream::silent().await;
+        let file = File::to(&upstream, &[]).server("drain = \"300ms\"");
+        let mut gateway = Gateway::start(&file).await;
+        let mut client = gateway.connect().await;
+        if http2 {
+            let client = gateway.h2().await;
+            tokio::spawn(async move { client.send(h2::get("/slow")).await });
+        } else {
+            client.send(get("/slow")).await;
+        }
+        upstream.sees(1).await;
+        gateway.stop().await;
+        let line = gateway.line_where("path", "/slow").await;
+        assert_eq!(line["reason"], "drain_cut", "{line}");
+        assert_eq!(line["status"], 503, "{line}");
+        let said = gateway.said.text();
+        assert!(said.contains("1 connection was cut"), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -100,11 +100,11 @@ impl Wire {
             .expect("a socket takes SO_LINGER");
     }
 
-    /// Keeps the kernel from taking much that is not read.
-    pub(crate) fn shrink_receive_buffer(&self) {
+    /// Keeps the kernel from taking more than so much that is not read.
+    pub(crate) fn shrink_receive_buffer(&self, bytes: usize) {
         let socket = socket2::SockRef::from(&self.stream);
         socket
-            .set_recv_buffer_size(4096)
+            .set_recv_buffer_size(bytes)
             .expect("a socket takes SO_RCVBUF");
     }
 
