@@ -204,14 +204,20 @@ fn section(
         return;
     };
     if vocabulary.named {
+        let mut nameless = false;
         for (name, entry) in table {
             if found.len() > ENOUGH {
                 break;
             }
             let at = At::new(name.get_ref().to_string(), name.span());
             let DeValue::Table(fields) = entry.get_ref() else {
-                found.push(strange::misplaced(vocabulary, &at, entry.get_ref()));
-                document.lost.insert((vocabulary.name, Some(at.value)));
+                let is_key = vocabulary.key(&at.value).is_some();
+                // A table without a name has its keys here: one mistake, however many they are.
+                if !is_key || !std::mem::replace(&mut nameless, true) {
+                    found.push(strange::misplaced(vocabulary, &at, entry.get_ref()));
+                }
+                let name = (!is_key).then_some(at.value);
+                document.lost.insert((vocabulary.name, name));
                 continue;
             };
             strange::check_name(vocabulary, &at, found);

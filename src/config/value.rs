@@ -58,6 +58,20 @@ impl Wrong {
         self
     }
 
+    /// What to do instead, whatever was to be offered.
+    fn instead(mut self, text: impl Into<String>) -> Self {
+        self.offers.clear();
+        self.help(text)
+    }
+
+    /// The same, where something is known.
+    pub(super) fn instead_if(self, text: Option<String>) -> Self {
+        match text {
+            Some(text) => self.instead(text),
+            None => self,
+        }
+    }
+
     fn help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());
         self
@@ -88,7 +102,18 @@ impl Wrong {
 
 /// Reads with `read`; what its message offers has been read too.
 fn mended<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Result<T, Wrong> {
-    read(text).map_err(|wrong| wrong.kept(&read))
+    read(text).map_err(|wrong| {
+        if text.contains("${") {
+            return wrong
+                .instead("variables are not filled in in this version: write the value itself");
+        }
+        wrong.kept(&read)
+    })
+}
+
+/// What to write where several texts stand in one.
+pub(super) fn in_list(parts: &[&str]) -> String {
+    format!("write a list: `[\"{}\"]`", parts.join("\", \""))
 }
 
 /// A text of the file inside a message: in backticks, cut when it is long.

@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
-use super::super::value::{Wrong, address, duration, quoted, rate};
+use super::super::value::{Wrong, address, duration, in_list, quoted, rate};
 use super::super::vocabulary::{Default, Shape, TABLES, Table};
 use super::{Given, List};
 use std::time::Duration;
@@ -125,11 +125,15 @@ impl<'a> Fields<'a> {
                 .collect(),
             single => vec![(single, whole.clone())],
         };
+        let alone = matches!(value, DeValue::String(_));
         let mut entries = Vec::with_capacity(items.len());
         let mut good = true;
         for (item, span) in items {
             let entry = match item {
-                DeValue::String(text) => self.take(read(text), span),
+                DeValue::String(text) => {
+                    let list = || alone.then(|| as_list(text, &read)).flatten();
+                    self.take(read(text).map_err(|wrong| wrong.instead_if(list())), span)
+                }
                 other => self.wrong_type(key, other, &span),
             };
             match entry {
@@ -356,6 +360,15 @@ pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     }
+}
+
+/// Is it several texts in one? Then how to write them, if each can be read.
+fn as_list<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Option<String> {
+    let parts: Vec<&str> = text
+        .split([',', ' '])
+        .filter(|part| !part.is_empty())
+        .collect();
+    (parts.len() > 1 && parts.iter().all(|part| read(part).is_ok())).then(|| in_list(&parts))
 }
 
 /// What the reader of a text would say to this one.

@@ -93,6 +93,9 @@ fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
     let help = match what {
         _ if help.is_some() => help,
         "string values must be quoted" => Some(UNQUOTED),
+        "unexpected key or value" => {
+            Some("each key stands on a line of its own, with nothing behind its value")
+        }
         what if what.contains("unclosed table") => Some("a table header ends with `]`"),
         what if what.contains("unclosed array") => Some("a list ends with `]`"),
         what if what.contains("between array elements") => Some(
@@ -111,9 +114,15 @@ fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
 
 const UNQUOTED: &str = "a text stands between double quotes, as in `rate = \"10/s\"`";
 
-/// What to say to JSON, YAML and texts without quotes.
+/// What to say to JSON, YAML, other comments and texts without quotes.
 fn written_otherwise(line: &str) -> Option<&'static str> {
     let line = line.trim();
+    if line.starts_with("//") || line.starts_with("/*") || line.starts_with(';') {
+        return Some("a comment begins with `#`");
+    }
+    if line.starts_with('[') && line.ends_with(']') && line.contains(' ') {
+        return Some("names have no blanks: `[limits.per-ip]`");
+    }
     if line.starts_with('{') {
         return Some(
             "this is no JSON: tables are written `[limits.NAME]`, and keys as `by = \"ip\"`",
@@ -130,6 +139,12 @@ fn written_otherwise(line: &str) -> Option<&'static str> {
     let value = rest.strip_prefix('=')?;
     if value.starts_with('=') {
         return Some("one `=` is enough");
+    }
+    if value
+        .trim_start()
+        .starts_with(['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}'])
+    {
+        return Some("these quotes are curly; straight ones are needed, as in `rate = \"10/s\"`");
     }
     let bare = value
         .trim_start()

@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::Document;
 use super::super::source::{At, Source, Span};
 use super::super::suggest::{all_of, nearest};
-use super::super::value::quoted;
+use super::super::value::{in_list, quoted};
 use std::collections::HashSet;
 
 /// After so many mistakes no more text is searched: nobody reads more, and each takes time.
@@ -49,6 +49,7 @@ impl<'a> Names<'a> {
         }
         let near = near(name, &self.defined, found);
         self.used.extend(near.map(|near| near.value.as_str()));
+        self.used.extend(parts(&name.value));
         found.push(undefined(
             self.code,
             user,
@@ -143,6 +144,11 @@ fn unused(
     }
 }
 
+/// The names in a text that may hold several.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ']).filter(|part| !part.is_empty())
+}
+
 /// Does the text have `name` anywhere outside quotes, as a definition would? In a file of which parts could not be read
 /// it may be defined there.
 fn stands_bare(text: &str, name: &str) -> bool {
@@ -195,7 +201,9 @@ fn undefined(
             quoted(&name.value).trim_matches('`')
         ),
     );
+    let several: Vec<&str> = parts(&name.value).collect();
     match near {
+        _ if several.len() > 1 && table == "limits" => diagnostic.help(in_list(&several)),
         Some(near) => diagnostic
             .and(
                 &near.span,

@@ -235,8 +235,12 @@ fn read_duration(text: &str) -> Result<Duration, Wrong> {
             return Err(wrong("whole numbers only").offer(micros.map(show_span)));
         }
         if spelling.is_empty() {
+            // Nothing at all is seldom meant, and seldom taken.
+            let units = ["s", "ms"]
+                .into_iter()
+                .filter(|_| number.contains(|c| c != '0'));
             return Err(wrong("a number without its unit")
-                .offer(["s", "ms"].map(|unit| format!("{number}{unit}"))));
+                .offer(units.map(|unit| format!("{number}{unit}"))));
         }
         let length = match unit(spelling) {
             Some("month") => {
