@@ -1,8 +1,7 @@
 //! Bodies pass while they are being made, in both directions, over both protocols.
 
 use crate::support::{
-    Answer, Connection, Feed, File, Gateway, Upstream, h2, long, process,
-    request,
+    Answer, Connection, Feed, File, Gateway, Upstream, h2, long, process, request,
 };
 use bytes::Bytes;
 use http::Request;
