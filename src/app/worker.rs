@@ -131,6 +131,7 @@ async fn serve(
             open,
             counted: metrics.connected(),
             introduced: RefCell::default(),
+            timer: RefCell::default(),
         };
         let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
         tokio::task::spawn_local(async move {

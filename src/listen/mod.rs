@@ -16,7 +16,9 @@ use http::HeaderValue;
 use socket::SocketWatch;
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Who is on the other end of a connection.
 #[derive(Debug)]
@@ -31,6 +33,37 @@ pub struct Peer {
     pub counted: Connected,
     /// How its requests are announced upstream, kept from one to the next.
     pub introduced: RefCell<Option<Introduced>>,
+    /// Kept from one request to the next: moving a deadline on costs a fraction of setting one.
+    pub timer: RefCell<Option<Pin<Box<Sleep>>>>,
+}
+
+impl Peer {
+    /// Resolves at `until`.
+    pub async fn until(&self, until: Instant) {
+        let mut lent = Lent {
+            timer: self.timer.take(),
+            peer: self,
+        };
+        if let Some(timer) = &mut lent.timer {
+            timer.as_mut().reset(until);
+        }
+        let timer = lent
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        timer.as_mut().await;
+    }
+}
+
+/// A timer that goes back also when nobody waits for it any more.
+struct Lent<'a> {
+    timer: Option<Pin<Box<Sleep>>>,
+    peer: &'a Peer,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.peer.timer.replace(self.timer.take());
+    }
 }
 
 /// The fields that announce a peer upstream, as long as it asks for the same host.

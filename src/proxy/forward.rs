@@ -45,7 +45,7 @@ pub async fn within<T>(
     tokio::select! {
         biased;
         outcome = exchange.as_mut() => return outcome,
-        () = sleep_until(start + allowed.min(QUICK)) => {}
+        () = peer.until(start + allowed.min(QUICK)) => {}
     }
     // Beyond this point a request is rare, and what waits for it may cost an allocation.
     Box::pin(async move {
