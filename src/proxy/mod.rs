@@ -193,6 +193,7 @@ impl Worker {
             Ok(held) => held,
             Err(refused) => {
                 body::discard(incoming, &parts);
+                exchange.leave(parts.headers);
                 return Err(refused);
             }
         };
