@@ -5,6 +5,7 @@
 //! beyond the hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%sha=` (a
 //! digest). An absent field and an empty one are the same.
 
+use super::address::Spelled;
 use super::{KeyTemplate, Mask, Missing, Part, digest};
 use http::{HeaderMap, HeaderName};
 use std::io::Write as _;
@@ -83,12 +84,11 @@ fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
         IpAddr::V4(_) => (mask.v4, 32),
         IpAddr::V6(_) => (mask.v6, 128),
     };
-    // Writing into a vector cannot fail.
-    let _ = if bits < whole {
-        write!(out, "{network}/{bits}")
-    } else {
-        write!(out, "{network}")
-    };
+    out.extend_from_slice(Spelled::of(network).as_bytes());
+    if bits < whole {
+        // Writing into a vector cannot fail.
+        let _ = write!(out, "/{bits}");
+    }
 }
 
 /// Several lines of one field are one value, joined as RFC 9110 section 5.3 joins them. Says whether there was any.

@@ -1,5 +1,6 @@
 //! The key: what one counter is filed under (the partition key of the IETF RateLimit draft).
 
+pub mod address;
 pub mod client_ip;
 mod digest;
 mod extract;

@@ -96,6 +96,11 @@ impl Plan {
             .collect()
     }
 
+    /// Each limit's position in the service.
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
+        self.limits.iter().map(|planned| planned.limit)
+    }
+
     /// Each limit's position in the service, with its key as text.
     pub fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
         self.limits.iter().map(|planned| {
@@ -130,9 +135,9 @@ impl Admission {
             Some(Ruling::Admit { delay }) => Ok(delay),
             Some(Ruling::Refuse { by, wait }) => {
                 let limit = plan
-                    .limits(service)
-                    .get(by)
-                    .map(|limit| Arc::clone(&limit.name))
+                    .positions()
+                    .nth(by)
+                    .map(|limit| Arc::clone(&service.limits[limit].name))
                     .unwrap_or_default();
                 Err(ProxyError::Limited { limit, wait })
             }

@@ -19,6 +19,7 @@ use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -66,10 +67,12 @@ pub struct Exchange {
     status: u16,
     source: Source,
     reason: Reason,
-    limit: Option<Box<str>>,
+    limit: Option<Arc<str>>,
     retry_after: Option<u64>,
     sent: u64,
     ending: Ending,
+    /// Empty, with room.
+    spare: Option<HeaderMap>,
     _in_flight: InFlight,
 }
 
@@ -84,14 +87,22 @@ impl Exchange {
         let address = peer.address.ip();
         let trusted = local.snapshot.trust.believes(address);
         let began = clock::wall();
+        // Nobody asks for them where there is no log.
+        let logged = worker.access.is_on();
         Box::new(Self {
             worker: Rc::clone(worker),
             began,
             started: Instant::now(),
             method: request.method().clone(),
-            uri: request.uri().clone(),
+            uri: if logged {
+                request.uri().clone()
+            } else {
+                Uri::default()
+            },
             version: request.version(),
-            user_agent: request.headers().get(header::USER_AGENT).cloned(),
+            user_agent: logged
+                .then(|| request.headers().get(header::USER_AGENT).cloned())
+                .flatten(),
             grpc: reply::is_grpc(request.headers()),
             id: request_id::of(request.headers(), trusted, began),
             host: None,
@@ -111,6 +122,7 @@ impl Exchange {
             retry_after: None,
             sent: 0,
             ending: Ending::ClientGone,
+            spare: None,
             _in_flight: worker.metrics.in_flight(),
         })
     }
@@ -131,7 +143,7 @@ impl Exchange {
     pub fn delayed(&mut self, micros: u64) {
         self.delayed = micros;
         self.reason = Reason::LimitDelayed;
-        self.limit = self.delaying().map(|(_, name)| name.into());
+        self.limit = self.delaying().map(|(_, name)| Arc::clone(name));
     }
 
     /// Counts it as held, by the limit that delays it, until dropped.
@@ -190,14 +202,20 @@ impl Exchange {
             self.delayed = 0;
         }
         if let ProxyError::Limited { limit, .. } | ProxyError::MissingKey { limit, .. } = error {
-            self.limit = Some((**limit).into());
+            self.limit = Some(Arc::clone(limit));
         }
-        let id = self.id.to_str().unwrap_or_default();
+        let spare = self.spare.take().unwrap_or_default();
         if self.grpc {
-            reply::grpc(error, &self.violated())
+            reply::grpc(error, &self.violated(), spare)
         } else {
-            reply::to(error, &self.violated(), id)
+            reply::to(error, &self.violated(), &self.id, spare)
         }
+    }
+
+    /// Leaves the request's fields, which are not read again, for their room to be used by the answer's.
+    pub fn leave(&mut self, mut fields: HeaderMap) {
+        fields.clear();
+        self.spare = Some(fields);
     }
 
     /// Puts the gateway's own fields on a response, whoever wrote it.
@@ -271,9 +289,9 @@ impl Exchange {
     }
 
     /// The limit that delays it: its position among the service's limits, and its name.
-    fn delaying(&self) -> Option<(usize, &str)> {
+    fn delaying(&self) -> Option<(usize, &Arc<str>)> {
         let index = self.admission.as_ref()?.delayed_by()?;
-        let (position, _) = self.plan.keys().nth(index)?;
+        let position = self.plan.positions().nth(index)?;
         Some((position, &self.service()?.limits.get(position)?.name))
     }
 
@@ -283,7 +301,7 @@ impl Exchange {
         };
         let by = decider(admission.by);
         let handles = &self.local.route(route, &self.worker.metrics).limits;
-        for (index, (position, _)) in self.plan.keys().enumerate() {
+        for (index, position) in self.plan.positions().enumerate() {
             let verdict = admission
                 .decided
                 .as_ref()

@@ -3,6 +3,7 @@
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings, `q` and `w` the
 //! quota and window of the file, `r` what is left, `t` the seconds until it is all there again.
 
+use super::value::{self, Decimal};
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Verdict};
@@ -50,6 +51,10 @@ pub fn stamp(
     decision: &Decision,
     policy: Option<&HeaderValue>,
 ) {
+    // Asked before ours are there, and of the names: cheaper than looking up what most responses lack.
+    let is_exposed = fields
+        .keys()
+        .any(|name| *name == header::ACCESS_CONTROL_ALLOW_ORIGIN);
     if matches!(style, FieldStyle::Both | FieldStyle::Standard) {
         if let Some(policy) = policy {
             fields.insert(RATELIMIT_POLICY, policy.clone());
@@ -61,15 +66,15 @@ pub fn stamp(
     if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
         && let Some((limit, verdict)) = tightest(limits, &decision.verdicts)
     {
-        fields.insert(X_LIMIT, HeaderValue::from(limit.rate.count.get()));
-        fields.insert(X_REMAINING, HeaderValue::from(shown(limit, verdict)));
+        fields.insert(X_LIMIT, number(u64::from(limit.rate.count.get())));
+        fields.insert(X_REMAINING, number(shown(limit, verdict)));
         let reset = clock::wall()
             .plus(verdict.reset)
             .micros()
             .div_ceil(1_000_000);
-        fields.insert(X_RESET, HeaderValue::from(reset));
+        fields.insert(X_RESET, number(reset));
     }
-    if style != FieldStyle::None && fields.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+    if is_exposed && style != FieldStyle::None {
         fields.append(
             header::ACCESS_CONTROL_EXPOSE_HEADERS,
             HeaderValue::from_static(EXPOSED),
@@ -80,11 +85,8 @@ pub fn stamp(
 /// When to come back: whole seconds, rounded up, never 0, since that is what every client obeys; milliseconds for
 /// those who read them.
 pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
-    fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds(micros)));
-    fields.insert(
-        RETRY_AFTER_MS,
-        HeaderValue::from(micros.div_ceil(1000).max(1)),
-    );
+    fields.insert(header::RETRY_AFTER, number(seconds(micros)));
+    fields.insert(RETRY_AFTER_MS, number(micros.div_ceil(1000).max(1)));
 }
 
 /// Says that, and for how long, the response was delayed (Server-Timing, milliseconds).
@@ -96,17 +98,18 @@ pub fn delayed(fields: &mut HeaderMap, limit: &str, micros: u64) {
 }
 
 fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue> {
-    let mut text = BytesMut::with_capacity(32 * limits.len());
-    for (limit, verdict) in limits.iter().zip(verdicts) {
-        let separator = if text.is_empty() { "" } else { ", " };
-        let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
-        let _ = write!(text, "{separator}\"{}\";r={left};t={reset}", limit.name);
-    }
-    if text.is_empty() {
-        None
-    } else {
-        HeaderValue::from_maybe_shared(text.freeze()).ok()
-    }
+    let write = |text: &mut BytesMut| {
+        for (limit, verdict) in limits.iter().zip(verdicts) {
+            let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
+            text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
+            text.extend_from_slice(limit.name.as_bytes());
+            text.extend_from_slice(b"\";r=");
+            text.extend_from_slice(Decimal::of(left).digits());
+            text.extend_from_slice(b";t=");
+            text.extend_from_slice(Decimal::of(reset).digits());
+        }
+    };
+    value::written(write).filter(|value| !value.is_empty())
 }
 
 /// The one with the least left of its quota; among equals the first.
@@ -130,6 +133,10 @@ fn tightest<'a>(
 /// Never more than the quota, although a burst may be larger.
 fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
     verdict.remaining.min(u64::from(limit.rate.count.get()))
+}
+
+fn number(number: u64) -> HeaderValue {
+    Decimal::of(number).value()
 }
 
 fn seconds(micros: u64) -> u64 {

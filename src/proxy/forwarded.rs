@@ -3,10 +3,10 @@
 //! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
+use crate::key::address::Spelled;
 use crate::listen::Introduced;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
-use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -44,35 +44,8 @@ impl Line {
         self.0.extend_from_slice(text);
     }
 
-    /// By hand for IPv4: the standard formatting takes five times as long, and this happens thrice for each request.
     fn address(&mut self, address: IpAddr) {
-        let v4 = match address.to_canonical() {
-            IpAddr::V4(v4) => v4,
-            // Writing into memory cannot fail.
-            IpAddr::V6(v6) => {
-                let _ = write!(self, "{v6}");
-                return;
-            }
-        };
-        let mut text = [b'.'; 16];
-        let mut length = 0;
-        for octet in v4.octets() {
-            let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
-            let zeros = usize::from(octet < 100) + usize::from(octet < 10);
-            for digit in &digits[zeros..] {
-                text[length] = *digit;
-                length += 1;
-            }
-            length += 1;
-        }
-        self.text(&text[..length - 1]);
-    }
-}
-
-impl fmt::Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.text(text.as_bytes());
-        Ok(())
+        self.text(Spelled::of(address.to_canonical()).as_bytes());
     }
 }
 
@@ -108,11 +81,14 @@ pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Op
 fn forget(fields: &mut HeaderMap) {
     let of_family = |name: &&HeaderName| {
         let name = name.as_str();
-        let ours = ["x-forwarded-for", "x-forwarded-proto"].contains(&name);
-        let paths = ["x-original-url", "x-rewrite-url"].contains(&name);
+        let paths = || matches!(name, "x-original-url" | "x-rewrite-url");
         // What is inserted anyway need not be removed.
-        !ours && (paths || name.starts_with("x-forwarded-"))
+        let ours = || matches!(name, "x-forwarded-for" | "x-forwarded-proto");
+        name.starts_with("x-") && (name.starts_with("x-forwarded-") && !ours() || paths())
     };
+    if !fields.keys().any(|name| of_family(&name)) {
+        return;
+    }
     let family: SmallVec<[HeaderName; 4]> = fields.keys().filter(of_family).cloned().collect();
     for name in family {
         fields.remove(name);
@@ -121,10 +97,11 @@ fn forget(fields: &mut HeaderMap) {
 
 /// Both chains, beginning with the peer, and the peer as the client it is.
 fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
-    let known = introduced
-        .take()
-        .filter(|known| known.host.as_ref() == origin.host);
-    let Some(known) = known.or_else(|| compose(origin)) else {
+    let is_known = |known: &Introduced| known.host.as_ref() == origin.host;
+    if !introduced.as_ref().is_some_and(is_known) {
+        *introduced = compose(origin);
+    }
+    let Some(known) = introduced else {
         // Addresses and checked hosts always make a value; if not, no word is better than a stranger's.
         for name in [X_FORWARDED_FOR, X_REAL_IP, header::FORWARDED] {
             fields.remove(name);
@@ -134,7 +111,6 @@ fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Optio
     fields.insert(X_FORWARDED_FOR, known.address.clone());
     fields.insert(X_REAL_IP, known.address.clone());
     fields.insert(header::FORWARDED, known.element.clone());
-    *introduced = Some(known);
 }
 
 fn compose(origin: &Origin<'_>) -> Option<Introduced> {
@@ -202,7 +178,12 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
 }
 
 fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>) {
-    fields.insert(X_FORWARDED_PROTO, HeaderValue::from_static(origin.scheme));
+    const HTTP: HeaderValue = HeaderValue::from_static("http");
+    let scheme = match origin.scheme {
+        "http" => HTTP,
+        other => HeaderValue::from_static(other),
+    };
+    fields.insert(X_FORWARDED_PROTO, scheme);
 }
 
 fn set_host(fields: &mut HeaderMap, origin: &Origin<'_>) {
@@ -313,6 +294,10 @@ fn read_address(text: &[u8]) -> Option<IpAddr> {
 /// Has this request passed here too often? Then it runs in a circle, and 508 ends it.
 #[must_use]
 pub fn is_loop(fields: &HeaderMap) -> bool {
+    // Hardly any request has it; comparing names is cheaper than looking one up.
+    if !fields.keys().any(|name| *name == header::VIA) {
+        return false;
+    }
     let ours = entries(fields, &header::VIA).filter(|member| {
         let mut words = member
             .split(u8::is_ascii_whitespace)
@@ -326,12 +311,16 @@ pub fn is_loop(fields: &HeaderMap) -> bool {
 
 /// Adds us to `Via`, with the version the request came in (RFC 9110 section 7.6.3).
 pub fn add_via(fields: &mut HeaderMap, version: Version) {
+    // Constants are checked when they are compiled.
+    const HTTP_10: HeaderValue = HeaderValue::from_static("1.0 tollgate");
+    const HTTP_11: HeaderValue = HeaderValue::from_static("1.1 tollgate");
+    const HTTP_2: HeaderValue = HeaderValue::from_static("2 tollgate");
     let ours = match version {
-        Version::HTTP_10 => "1.0 tollgate",
-        Version::HTTP_2 => "2 tollgate",
-        _ => "1.1 tollgate",
+        Version::HTTP_10 => HTTP_10,
+        Version::HTTP_2 => HTTP_2,
+        _ => HTTP_11,
     };
-    fields.append(header::VIA, HeaderValue::from_static(ours));
+    fields.append(header::VIA, ours);
 }
 
 /// What `Max-Forwards` leaves us to do.

@@ -47,7 +47,7 @@ pub fn strip_response(fields: &mut HeaderMap) {
     let found = strip(fields);
     if found.coded {
         fields.remove(header::CONTENT_LENGTH);
-    } else {
+    } else if found.lengths {
         collapse_length(fields);
     }
 }
@@ -105,6 +105,10 @@ pub fn switch(asked: bool, status: StatusCode, fields: &HeaderMap) -> Switch {
 }
 
 fn names_websocket(fields: &HeaderMap) -> bool {
+    // Hardly any request has it; comparing names is cheaper than looking one up.
+    if !fields.keys().any(|name| *name == header::UPGRADE) {
+        return false;
+    }
     let mut upgrades = fields.get_all(header::UPGRADE).iter();
     let Some(upgrade) = upgrades.next() else {
         return false;
@@ -123,58 +127,83 @@ struct Found {
     coded: bool,
     /// There was `TE: trailers`.
     trailers: bool,
+    /// `Content-Length` said more than one number.
+    lengths: bool,
 }
 
-/// One pass over the names that are there; nothing is looked up that is not.
+/// One pass over the fields that are there; nothing is looked up that is not.
 fn strip(fields: &mut HeaderMap) -> Found {
     let mut present = 0_u16;
-    for name in fields.keys() {
-        if let Some(place) = place(name) {
-            present |= 1 << place;
+    let (mut names_fields, mut length, mut lengths) = (false, false, false);
+    for (name, value) in &*fields {
+        match *name {
+            header::CONTENT_LENGTH => {
+                lengths |= length || value.as_bytes().contains(&b',');
+                length = true;
+            }
+            // What most messages have is not compared with the list.
+            header::HOST
+            | header::USER_AGENT
+            | header::ACCEPT
+            | header::COOKIE
+            | header::SERVER
+            | header::DATE
+            | header::CONTENT_TYPE
+            | header::LAST_MODIFIED
+            | header::ETAG
+            | header::ACCEPT_RANGES
+            | header::CACHE_CONTROL => {}
+            _ => {
+                if let Some(place) = place(name) {
+                    present |= 1 << place;
+                    names_fields |= place == CONNECTION && !says_nothing(value);
+                }
+            }
         }
     }
     let has = |place: usize| present & (1 << place) != 0;
     let trailers =
         has(TE) && tokens(fields, &header::TE).any(|token| token.eq_ignore_ascii_case(b"trailers"));
-    if has(CONNECTION) && !says_nothing(fields) {
+    if names_fields {
         strip_named(fields);
     }
-    for (place, name) in HOP_BY_HOP.iter().enumerate() {
-        if has(place) {
-            fields.remove(name);
-        }
+    let mut left = present;
+    while left != 0 {
+        // At most 15.
+        fields.remove(&HOP_BY_HOP[left.trailing_zeros() as usize]);
+        left &= left - 1;
     }
     Found {
         coded: has(TRANSFER_ENCODING),
         trailers,
+        lengths,
     }
 }
 
-/// The place of a field in [`HOP_BY_HOP`].
+/// The place of a field in [`HOP_BY_HOP`]. Most names are told from all of them by their length.
 fn place(name: &HeaderName) -> Option<usize> {
-    Some(match name.as_str() {
-        "connection" => CONNECTION,
-        "keep-alive" => 1,
-        "proxy-connection" => 2,
-        "te" => TE,
-        "transfer-encoding" => TRANSFER_ENCODING,
-        "upgrade" => 5,
-        "proxy-authenticate" => 6,
-        "proxy-authorization" => 7,
-        "proxy-authentication-info" => 8,
-        "http2-settings" => 9,
+    let name = name.as_str();
+    Some(match name.len() {
+        2 if name == "te" => TE,
+        7 if name == "upgrade" => 5,
+        10 if name == "connection" => CONNECTION,
+        10 if name == "keep-alive" => 1,
+        14 if name == "http2-settings" => 9,
+        16 if name == "proxy-connection" => 2,
+        17 if name == "transfer-encoding" => TRANSFER_ENCODING,
+        18 if name == "proxy-authenticate" => 6,
+        19 if name == "proxy-authorization" => 7,
+        25 if name == "proxy-authentication-info" => 8,
         _ => return None,
     })
 }
 
-/// Is `Connection` what most peers say, which names no field?
-fn says_nothing(fields: &HeaderMap) -> bool {
-    let mut lines = fields.get_all(header::CONNECTION).iter();
-    let first = lines.next().map(HeaderValue::as_bytes);
+/// Is this line of `Connection` what most peers say, which names no field?
+fn says_nothing(line: &HeaderValue) -> bool {
     matches!(
-        first,
-        Some(b"keep-alive" | b"close" | b"Keep-Alive" | b"Close")
-    ) && lines.next().is_none()
+        line.as_bytes(),
+        b"keep-alive" | b"close" | b"Keep-Alive" | b"Close"
+    )
 }
 
 /// Removes the fields that any `Connection` line names.
@@ -226,14 +255,9 @@ fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = 
 
 /// hyper's client takes `5` twice and `5, 5` for 5 and leaves them; one `5` goes on.
 fn collapse_length(fields: &mut HeaderMap) {
-    let mut lines = fields.get_all(header::CONTENT_LENGTH).iter();
-    let Some(first) = lines.next() else {
+    let Some(first) = fields.get(header::CONTENT_LENGTH) else {
         return;
     };
-    let is_list = first.as_bytes().contains(&b',');
-    if !is_list && lines.next().is_none() {
-        return;
-    }
     let first = first.as_bytes().split(|byte| *byte == b',').next();
     let one = HeaderValue::from_bytes(first.unwrap_or_default().trim_ascii());
     if let Ok(one) = one {

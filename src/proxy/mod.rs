@@ -19,6 +19,7 @@ pub mod request;
 pub mod request_id;
 pub mod trailers;
 pub mod upgrade;
+pub mod value;
 
 pub use body::Body;
 pub use hold::Holds;
@@ -49,6 +50,7 @@ use hyper::upgrade::OnUpgrade;
 use line::Lines;
 use local::Local;
 use request::{BadRequest, Target};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
@@ -191,6 +193,7 @@ impl Worker {
             Ok(held) => held,
             Err(refused) => {
                 body::discard(incoming, &parts);
+                exchange.leave(parts.headers);
                 return Err(refused);
             }
         };
@@ -221,7 +224,11 @@ impl Worker {
     ) -> Result<Uri, ProxyError> {
         let path = path::normalize(parts.uri.path()).map_err(BadRequest::from)?;
         let table = &exchange.local.snapshot.table;
-        let host = host_key(target.host());
+        let host = if table.asks_for_hosts() {
+            host_key(target.host())
+        } else {
+            Cow::Borrowed("")
+        };
         let route = table
             .find(&host, path.to_match(), &parts.method)
             .ok_or(ProxyError::NoRoute)?;

@@ -75,10 +75,10 @@ pub fn head(
     forwarded::announce(fields, &origin, &mut peer.introduced.borrow_mut());
     forwarded::add_via(fields, parts.version);
     // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
-    fields.remove(header::EXPECT);
-    if let Some(host) = target.authority()
-        && fields.get(header::HOST) != Some(host)
-    {
+    if fields.keys().any(|name| *name == header::EXPECT) {
+        fields.remove(header::EXPECT);
+    }
+    if let Some(host) = target.own_authority() {
         fields.insert(header::HOST, host.clone());
     }
     if target.authority().is_none()

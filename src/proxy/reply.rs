@@ -3,10 +3,12 @@
 use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
+use super::value::Decimal;
 use crate::limit::Limit;
-use crate::limit::verdict::Wait;
+use crate::limit::verdict::{INLINE_LIMITS, Wait};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use smallvec::SmallVec;
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -19,6 +21,12 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+/// How a refusal's body begins.
+const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too many requests","status":429,"detail":""#;
+/// As much as a body usually takes.
+const ROOM: usize = 448;
+/// Fields that a refusal has, with those that are stamped on it afterwards.
+const FIELDS: usize = 12;
 
 /// What a refusal's body says of the limits: the one that is named, and all that refused.
 #[derive(Debug, Default)]
@@ -26,16 +34,23 @@ pub struct Violated<'a> {
     /// The one with the longest wait.
     pub named: Option<&'a Arc<Limit>>,
     /// All that refused.
-    pub all: Vec<&'a str>,
+    pub all: SmallVec<[&'a str; INLINE_LIMITS]>,
 }
 
-/// The answer to `error`.
+/// The answer to `error`, its fields in the room of `spare`, which has none.
 #[must_use]
-pub fn to(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Response<Body> {
+pub fn to(
+    error: &ProxyError,
+    violated: &Violated<'_>,
+    request_id: &HeaderValue,
+    spare: HeaderMap,
+) -> Response<Body> {
     let body = problem(error, violated, request_id);
     let mut response = Response::new(Body::own(Bytes::from(body)));
     *response.status_mut() = error.status();
     let fields = response.headers_mut();
+    *fields = spare;
+    fields.reserve(FIELDS);
     fields.insert(header::CONTENT_TYPE, PROBLEM);
     fields.insert(header::CACHE_CONTROL, NO_STORE);
     if let Some(wait) = error.retry_after() {
@@ -53,15 +68,22 @@ pub fn to(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Resp
 /// Does the request speak gRPC?
 #[must_use]
 pub fn is_grpc(fields: &HeaderMap) -> bool {
-    let kind = fields.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+    // Comparing names is cheaper than looking one up that most requests lack.
+    let mut kinds = fields
+        .iter()
+        .filter(|(name, _)| **name == header::CONTENT_TYPE);
+    kinds
+        .next()
+        .is_some_and(|(_, kind)| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// The answer to `error` in gRPC: status 200, and the error in fields of a response that has only trailers.
+/// The same in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
-pub fn grpc(error: &ProxyError, violated: &Violated<'_>) -> Response<Body> {
+pub fn grpc(error: &ProxyError, violated: &Violated<'_>, spare: HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::own(Bytes::new()));
     let fields = response.headers_mut();
+    *fields = spare;
+    fields.reserve(FIELDS);
     fields.insert(header::CONTENT_TYPE, GRPC);
     fields.insert(header::CACHE_CONTROL, NO_STORE);
     fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(error)));
@@ -94,30 +116,42 @@ pub fn empty() -> Response<Body> {
     response
 }
 
-fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Vec<u8> {
+fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &HeaderValue) -> Vec<u8> {
     let status = error.status();
-    let (kind, title) = match status {
-        StatusCode::TOO_MANY_REQUESTS => (QUOTA_EXCEEDED, "Too many requests"),
-        StatusCode::SERVICE_UNAVAILABLE => (REDUCED_CAPACITY, "Service unavailable"),
-        _ => ("about:blank", status.canonical_reason().unwrap_or("Error")),
-    };
-    let mut body = Vec::with_capacity(384);
-    // Names of limits and fields are tokens; nothing below needs escaping. Writing into a vector cannot fail.
-    let _ = write!(
-        body,
-        r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"#,
-        status.as_u16()
-    );
-    let _ = write!(body, "{}", serde_json::Value::from(detail(error, violated)));
-    if !violated.all.is_empty() {
+    let mut body = Vec::with_capacity(ROOM);
+    // Names of limits and fields are tokens; nothing below needs escaping but what people read.
+    if let (ProxyError::Limited { wait, .. }, Some(limit)) = (error, violated.named) {
+        body.extend_from_slice(TOO_MANY);
+        write_refusal(&mut body, limit, *wait, br#"\""#);
+        body.push(b'"');
+    } else {
+        let (kind, title) = match status {
+            StatusCode::TOO_MANY_REQUESTS => (QUOTA_EXCEEDED, "Too many requests"),
+            StatusCode::SERVICE_UNAVAILABLE => (REDUCED_CAPACITY, "Service unavailable"),
+            _ => ("about:blank", status.canonical_reason().unwrap_or("Error")),
+        };
+        let detail = serde_json::Value::from(detail(error, violated));
+        // Writing into a vector cannot fail.
         let _ = write!(
             body,
-            r#","violated-policies":["{}"]"#,
-            violated.all.join("\",\"")
+            r#"{{"type":"{kind}","title":"{title}","status":{},"detail":{detail}"#,
+            status.as_u16()
         );
     }
+    for (index, name) in violated.all.iter().enumerate() {
+        let before: &[u8] = match index {
+            0 => br#","violated-policies":[""#,
+            _ => br#"",""#,
+        };
+        body.extend_from_slice(before);
+        body.extend_from_slice(name.as_bytes());
+    }
+    if !violated.all.is_empty() {
+        body.extend_from_slice(br#""]"#);
+    }
     if let Some(wait) = error.retry_after() {
-        let _ = write!(body, r#","retry_after_ms":{}"#, wait.div_ceil(1000).max(1));
+        body.extend_from_slice(br#","retry_after_ms":"#);
+        body.extend_from_slice(Decimal::of(wait.div_ceil(1000).max(1)).digits());
     }
     if let ProxyError::Limited {
         wait: Wait::Never, ..
@@ -125,22 +159,39 @@ fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &str) -> Vec
     {
         body.extend_from_slice(br#","retry_after_ms":null"#);
     }
-    let _ = write!(body, r#","request_id":"{request_id}"}}"#);
-    body.push(b'\n');
+    body.extend_from_slice(br#","request_id":""#);
+    body.extend_from_slice(request_id.as_bytes());
+    body.extend_from_slice(b"\"}\n");
     body
+}
+
+/// What a limit that refuses says of itself, its name between two of `quote`.
+fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Wait, quote: &[u8]) {
+    out.extend_from_slice(b"The limit ");
+    out.extend_from_slice(quote);
+    out.extend_from_slice(limit.name.as_bytes());
+    out.extend_from_slice(quote);
+    out.extend_from_slice(b" allows ");
+    write_quota(out, limit);
+    match wait {
+        Wait::Micros(wait) => {
+            out.extend_from_slice(b". Try again in ");
+            write_duration(out, wait);
+            out.push(b'.');
+        }
+        Wait::Never => out.extend_from_slice(
+            b". This request costs more than the whole limit and can never pass.",
+        ),
+    }
 }
 
 /// In the client's words; never names a server or a host.
 fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
     match (error, violated.named) {
         (ProxyError::Limited { wait, .. }, Some(limit)) => {
-            let quota = format!("The limit \"{}\" allows {}.", limit.name, quota(limit));
-            match wait {
-                Wait::Micros(wait) => format!("{quota} Try again in {}.", duration(*wait)),
-                Wait::Never => format!(
-                    "{quota} This request costs more than the whole limit and can never pass."
-                ),
-            }
+            let mut text = Vec::with_capacity(ROOM);
+            write_refusal(&mut text, limit, *wait, b"\"");
+            String::from_utf8(text).unwrap_or_default()
         }
         (ProxyError::MissingKey { field, .. }, _) => {
             format!("The request needs the field {field}.")
@@ -168,27 +219,126 @@ fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
     }
 }
 
-fn quota(limit: &Limit) -> String {
+fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
-    let requests = if count == 1 { "request" } else { "requests" };
-    let unit = match period {
-        1_000_000 => "second".to_owned(),
-        60_000_000 => "minute".to_owned(),
-        3_600_000_000 => "hour".to_owned(),
-        86_400_000_000 => "day".to_owned(),
-        604_800_000_000 => "week".to_owned(),
-        other => duration(other),
-    };
-    format!("{count} {requests} per {unit}")
+    out.extend_from_slice(Decimal::of(u64::from(count)).digits());
+    out.extend_from_slice(if count == 1 {
+        b" request per "
+    } else {
+        b" requests per "
+    });
+    out.extend_from_slice(match period {
+        1_000_000 => b"second",
+        60_000_000 => b"minute",
+        3_600_000_000 => b"hour",
+        86_400_000_000 => b"day",
+        604_800_000_000 => b"week",
+        other => return write_duration(out, other),
+    });
 }
 
 /// Seconds with at most three decimals: `0.4 s`, `75 s`.
-fn duration(micros: u64) -> String {
+fn write_duration(out: &mut Vec<u8>, micros: u64) {
     let millis = micros.div_ceil(1000);
-    let (whole, part) = (millis / 1000, millis % 1000);
-    if part == 0 {
-        return format!("{whole} s");
+    out.extend_from_slice(Decimal::of(millis / 1000).digits());
+    if !millis.is_multiple_of(1000) {
+        // The digits behind a 1 keep their zeros in front.
+        let part = Decimal::of(1000 + millis % 1000);
+        let part = &part.digits()[1..];
+        let end = part.iter().rposition(|digit| *digit != b'0');
+        out.push(b'.');
+        out.extend_from_slice(&part[..=end.unwrap_or(0)]);
     }
-    let part = format!("{part:03}");
-    format!("{whole}.{} s", part.trim_end_matches('0'))
+    out.extend_from_slice(b" s");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{KeyTemplate, Missing};
+    use crate::limit::Rule;
+    use crate::limit::fixed_window::FixedWindow;
+    use crate::limit::rate::{Cost, Rate};
+    use std::num::{NonZeroU32, NonZeroU64};
+
+    fn limit(count: u32, period: u64) -> Arc<Limit> {
+        let by = KeyTemplate {
+            parts: Vec::new(),
+            missing: Missing::Shared,
+        };
+        let rate = Rate {
+            count: NonZeroU32::new(count).unwrap(),
+            period: NonZeroU64::new(period).unwrap(),
+        };
+        let rule = Rule::FixedWindow(FixedWindow::new(rate));
+        Arc::new(Limit::new("per-key".into(), by, rate, rule, Cost::ONE))
+    }
+
+    /// The body of a refusal, read as JSON, and the message gRPC has for the same.
+    fn refusal(
+        limit: &Arc<Limit>,
+        wait: Wait,
+        all: &[&'static str],
+    ) -> (serde_json::Value, String) {
+        let violated = Violated {
+            named: Some(limit),
+            all: all.iter().copied().collect(),
+        };
+        let error = ProxyError::Limited {
+            limit: Arc::clone(&limit.name),
+            wait,
+        };
+        let body = problem(&error, &violated, &HeaderValue::from_static("an-id"));
+        (
+            serde_json::from_slice(&body).unwrap(),
+            detail(&error, &violated),
+        )
+    }
+
+    #[test]
+    fn a_refusal_is_json_that_says_what_its_limit_allows() {
+        let (body, message) = refusal(
+            &limit(10, 60_000_000),
+            Wait::Micros(1_250_000),
+            &["per-key", "other"],
+        );
+        let detail = "The limit \"per-key\" allows 10 requests per minute. Try again in 1.25 s.";
+        assert_eq!(message, detail);
+        let expected = serde_json::json!({
+            "type": QUOTA_EXCEEDED,
+            "title": "Too many requests",
+            "status": 429,
+            "detail": detail,
+            "violated-policies": ["per-key", "other"],
+            "retry_after_ms": 1250,
+            "request_id": "an-id",
+        });
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn what_can_never_pass_says_so() {
+        let (body, message) = refusal(&limit(1, 7_500_000), Wait::Never, &["per-key"]);
+        let detail = "The limit \"per-key\" allows 1 request per 7.5 s. This request costs more than the whole limit \
+            and can never pass.";
+        assert_eq!(message, detail);
+        assert_eq!(body["detail"], detail);
+        assert_eq!(body["retry_after_ms"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn times_have_three_decimals_at_most() {
+        for (micros, text) in [
+            (0, "0 s"),
+            (1, "0.001 s"),
+            (400_000, "0.4 s"),
+            (1_050_000, "1.05 s"),
+            (75_000_000, "75 s"),
+            (3_599_900_001, "3599.901 s"),
+        ] {
+            let mut out = Vec::new();
+            write_duration(&mut out, micros);
+            assert_eq!(out, text.as_bytes());
+        }
+    }
 }

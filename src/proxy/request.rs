@@ -23,6 +23,8 @@ const LONGEST_HOST: usize = 260;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     authority: Option<HeaderValue>,
+    /// The authority is not the `Host` field but the target's own.
+    own: bool,
     asterisk: bool,
     https: bool,
 }
@@ -160,6 +162,7 @@ impl Target {
         }
         Ok(Self {
             authority,
+            own: uri.authority().is_some(),
             asterisk,
             https: uri.scheme_str() == Some("https"),
         })
@@ -178,6 +181,12 @@ impl Target {
     #[must_use]
     pub fn authority(&self) -> Option<&HeaderValue> {
         self.authority.as_ref()
+    }
+
+    /// The same where it is the target's own, and `Host` absent or another.
+    #[must_use]
+    pub fn own_authority(&self) -> Option<&HeaderValue> {
+        self.authority.as_ref().filter(|_| self.own)
     }
 
     /// The scheme the client says it used; only a trusted peer's word on it means anything.
@@ -224,16 +233,28 @@ pub fn tidy(fields: &mut HeaderMap) {
     let (mut lengths, mut cookies) = (0, 0);
     let mut odd = SmallVec::<[HeaderName; 4]>::new();
     for name in fields.iter().map(|(name, _)| name) {
-        if *name == header::CONTENT_LENGTH {
-            lengths += 1;
-        } else if *name == header::COOKIE {
-            cookies += 1;
-        } else if name
-            .as_str()
-            .bytes()
-            .any(|byte| matches!(byte, b'_' | b'"'))
-        {
-            odd.push(name.clone());
+        match *name {
+            header::CONTENT_LENGTH => lengths += 1,
+            header::COOKIE => cookies += 1,
+            // What most requests have is not read letter by letter.
+            header::HOST
+            | header::USER_AGENT
+            | header::ACCEPT
+            | header::ACCEPT_ENCODING
+            | header::ACCEPT_LANGUAGE
+            | header::AUTHORIZATION
+            | header::CONNECTION
+            | header::CONTENT_TYPE
+            | header::ORIGIN
+            | header::REFERER => {}
+            _ if name
+                .as_str()
+                .bytes()
+                .any(|byte| matches!(byte, b'_' | b'"')) =>
+            {
+                odd.push(name.clone());
+            }
+            _ => {}
         }
     }
     for name in odd {
@@ -272,19 +293,24 @@ fn check_fields(version: Version, fields: &HeaderMap) -> Result<Option<&HeaderVa
     let (mut host, mut length) = (None, None);
     let mut coded = false;
     for (name, value) in fields {
-        if *name == header::HOST {
-            if host.replace(value).is_some() {
-                return Err(BadRequest::ManyHosts);
+        match *name {
+            header::HOST => {
+                let other = host.replace(value);
+                if other.is_some() {
+                    return Err(BadRequest::ManyHosts);
+                }
             }
-        } else if *name == header::CONTENT_LENGTH {
-            let number = decimal(value.as_bytes()).ok_or(BadRequest::BadLength)?;
-            if length.replace(number).is_some_and(|other| other != number) {
-                return Err(BadRequest::BadLength);
+            header::CONTENT_LENGTH => {
+                let number = decimal(value.as_bytes()).ok_or(BadRequest::BadLength)?;
+                if length.replace(number).is_some_and(|other| other != number) {
+                    return Err(BadRequest::BadLength);
+                }
             }
-        } else if version == Version::HTTP_2 && is_of_connection(name, value) {
-            return Err(BadRequest::ConnectionField);
-        } else if *name == header::TRANSFER_ENCODING {
-            coded = true;
+            _ if version == Version::HTTP_2 && is_of_connection(name, value) => {
+                return Err(BadRequest::ConnectionField);
+            }
+            header::TRANSFER_ENCODING => coded = true,
+            _ => {}
         }
     }
     if coded {
@@ -376,22 +402,26 @@ fn is_host(text: &[u8]) -> bool {
         let port = inside.get(end + 1..).unwrap_or_default();
         return is_address && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port));
     }
-    match text.iter().position(|byte| *byte == b':') {
-        Some(at) => is_name(&text[..at]) && is_port(&text[at + 1..]),
-        None => is_name(text),
-    }
+    let is_of_name = |byte: &u8| NAME[usize::from(*byte)];
+    let end = text.iter().position(|byte| !is_of_name(byte));
+    let (name, port) = text.split_at(end.unwrap_or(text.len()));
+    // No label is empty but the one behind a final dot.
+    let has_labels =
+        !name.is_empty() && name[0] != b'.' && !name.windows(2).any(|pair| pair == b"..");
+    has_labels && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
-/// No label is empty but the one behind a final dot.
-fn is_name(name: &[u8]) -> bool {
-    let labels = name.strip_suffix(b".").unwrap_or(name);
-    labels.split(|byte| *byte == b'.').all(|label| {
-        !label.is_empty()
-            && label
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~'))
-    })
-}
+/// What labels and the dots between them consist of.
+static NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        let fits = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        table[byte as usize] = fits;
+        byte += 1;
+    }
+    table
+};
 
 fn is_port(digits: &[u8]) -> bool {
     decimal(digits).is_some_and(|port| port <= u64::from(u16::MAX))
@@ -399,9 +429,15 @@ fn is_port(digits: &[u8]) -> bool {
 
 /// A whole number without sign.
 fn decimal(digits: &[u8]) -> Option<u64> {
-    let text = str::from_utf8(digits).ok()?;
-    let unsigned = digits.iter().all(u8::is_ascii_digit);
-    unsigned.then(|| text.parse().ok())?
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let append = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
+    match digits.len() {
+        // Fits whatever the digits are.
+        ..20 => Some(digits.iter().fold(0, append)),
+        _ => str::from_utf8(digits).ok()?.parse().ok(),
+    }
 }
 
 #[cfg(test)]

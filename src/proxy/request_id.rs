@@ -1,5 +1,6 @@
 //! The request id: one name for a request in the response, the log and upstream.
 
+use super::value;
 use crate::clock::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,34 +12,41 @@ const LONGEST: usize = 128;
 /// The id the request came with, if its sender is trusted and it is 1 to 128 visible ASCII characters; else a new one.
 #[must_use]
 pub fn of(fields: &HeaderMap, trusted: bool, now: Timestamp) -> HeaderValue {
-    let given = fields.get(X_REQUEST_ID).filter(|id| {
+    let is_id = |id: &&HeaderValue| {
         let bytes = id.as_bytes();
         (1..=LONGEST).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
-    });
-    given
-        .filter(|_| trusted)
-        .cloned()
-        .unwrap_or_else(|| fresh(now))
+    };
+    let given = trusted.then(|| fields.get(X_REQUEST_ID).filter(is_id));
+    given.flatten().cloned().unwrap_or_else(|| fresh(now))
 }
+
+/// Every byte in hexadecimal.
+static HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// Where the bytes of a UUID stand in its text, between the dashes.
+const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 /// A UUID of version 7 (RFC 9562, section 5.7): sorted by time, unique by 74 random bits.
 fn fresh(now: Timestamp) -> HeaderValue {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    const DASHES: [usize; 4] = [4, 6, 8, 10];
     let millis = (now.micros() / 1000).to_be_bytes();
     let mut bits = fastrand::u128(..).to_be_bytes();
     bits[..6].copy_from_slice(&millis[2..]);
     bits[6] = 0x70 | bits[6] & 0x0f;
     bits[8] = 0x80 | bits[8] & 0x3f;
     let mut text = [b'-'; 36];
-    let mut place = 0;
-    for (index, byte) in bits.into_iter().enumerate() {
-        place += usize::from(DASHES.contains(&index));
-        text[place] = HEX[usize::from(byte >> 4)];
-        text[place + 1] = HEX[usize::from(byte & 15)];
-        place += 2;
+    for (byte, place) in bits.into_iter().zip(PLACES) {
+        [text[place], text[place + 1]] = HEX[usize::from(byte)];
     }
-    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
+    value::cut(&text).unwrap_or(HeaderValue::from_static("none"))
 }
 
 #[cfg(test)]

@@ -12,11 +12,14 @@ pub fn host_key(authority: &str) -> Cow<'_, str> {
     if authority.starts_with('[') {
         return address_key(authority);
     }
-    let host = authority
-        .split_once(':')
-        .map_or(authority, |(host, _)| host);
+    let mut is_mixed = false;
+    let port = authority.bytes().position(|byte| {
+        is_mixed |= byte.is_ascii_uppercase();
+        byte == b':'
+    });
+    let host = &authority[..port.unwrap_or(authority.len())];
     let host = host.strip_suffix('.').unwrap_or(host);
-    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+    if is_mixed {
         Cow::Owned(host.to_ascii_lowercase())
     } else {
         Cow::Borrowed(host)

@@ -65,6 +65,12 @@ impl Table {
         }
     }
 
+    /// Does any route ask for a host? Where none does, the host need not be spelled for [`find`](Self::find).
+    #[must_use]
+    pub fn asks_for_hosts(&self) -> bool {
+        !(self.exact.is_empty() && self.suffixes.is_empty())
+    }
+
     /// The route that recognises a request, as a position in the list of rules.
     ///
     /// `host` is a [`host_key`], empty when the request names none; `path` is the match form of
