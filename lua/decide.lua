@@ -8,18 +8,27 @@
 --                 byte for its length
 --
 -- The keys of one request are different from each other: the second check would not see the first one's charge.
+--
+-- Algorithms from the fourth on are in the long script only; the short one is never asked for them.
 local function check(key)
+  local algorithm = blocks:byte(at)
+  if algorithm == 7 then return sliding_log(key) end
   local state, wrong = call("GET", key), nil
   -- An error is a table; a string has no such field.
   if state and state.err then state, wrong = false, state.err end
-  local algorithm = blocks:byte(at)
   local wait, whole, part, new, life
   if algorithm == 1 then
     wait, whole, part, new, life = token_bucket(state)
   elseif algorithm == 2 then
     wait, whole, part, new, life = leaky_bucket(state)
-  else
+  elseif algorithm == 3 then
     wait, whole, part, new, life = fixed_window(state)
+  elseif algorithm == 6 then
+    wait, whole, part, new, life = sliding_window(state)
+  else
+    local late
+    wait, whole, part, new, life, late = clock_window(state)
+    wrong = wrong or late
   end
   -- The twin has read past its block; what it made of a key that is not ours does not count.
   return wait, whole, part, new, life, wrong

@@ -3,7 +3,9 @@
 -- KEYS      one counter for each refund
 -- ARGV[2]   a block for each: 1, the ticket's instant and part, the charge and its part, den      (both buckets)
 --                             2, the same                                                          (a queue)
---                             3, window, the ticket's start, cost                                  (fixed window)
+--                             3, window, the ticket's start, cost                                  (windows)
+--                             4, part in milliseconds, k, the ticket's part's start, cost          (sliding window)
+--                             5, window, the ticket's instant, cost                                (sliding log)
 -- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
 local function put(key, state, life)
   return write(key, state, life) and "\3" or "\1"
@@ -56,11 +58,60 @@ local function window(key, state)
   return put(key, pack(">dI4", start, count - cost), start + length - now)
 end
 
+-- Out of the part it was counted in, if that one still counts. What is then empty in front is left out.
+local function parts(key, state)
+  local _, part, k, ticket, cost, past = unpack(">Bdddd", blocks, at)
+  at = past
+  if not state or #state ~= 12 + 4 * k then return "\0" end
+  local start = unpack(">d", state)
+  if not (start >= 0 and start < 9007199254740992 and start % (part * 1000) == 0) then return "\0" end
+  local back = (start - ticket) / (part * 1000)
+  if back < 0 or back > k or back % 1 ~= 0 or ticket + (k + 1) * part * 1000 <= now then return "\0" end
+  local counts, newest = {}, nil
+  for i = 0, k do
+    counts[i] = unpack(">I4", state, 9 + 4 * i)
+    if i == back then
+      if counts[i] < cost then return "\0" end
+      counts[i] = counts[i] - cost
+    end
+    if not newest and counts[i] > 0 then newest = i end
+  end
+  local life = newest and start + (k + 1 - newest) * part * 1000 - now or 0
+  if life <= 0 then return drop(key) end
+  local bytes = {}
+  for i = 0, k do bytes[i + 1] = pack(">I4", counts[i + newest] or 0) end
+  return put(key, pack(">d", math.max(start - newest * part * 1000, 0)) .. table.concat(bytes), life)
+end
+
+-- The newest of those entered at that instant: they are alike.
+local function log(key)
+  local _, window, instant, cost, past = unpack(">Bddd", blocks, at)
+  at = past
+  if instant + window <= now then return "\0" end
+  local gone = call("LREM", key, -math.floor(cost), pack(">d", instant))
+  if type(gone) == "table" then return "\3" end
+  if gone == 0 then return "\0" end
+  local newest = call("LINDEX", key, -1)
+  if not newest then return "\2" end
+  if #newest ~= 8 then return "\3" end
+  local life = unpack(">d", newest) + window - now
+  if life <= 0 then return drop(key) end
+  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+  return type(reply) == "table" and "\3" or "\1"
+end
+
+local readers = { bucket, bucket, window, parts }
+
 local replies = {}
 for i = 1, #KEYS do
-  local state, wrong = call("GET", KEYS[i]), nil
-  if state and state.err then state, wrong = false, true end
-  local given = (blocks:byte(at) == 3 and window or bucket)(KEYS[i], state)
-  replies[i] = wrong and "\3" or given
+  local kind = blocks:byte(at)
+  if kind == 5 then
+    replies[i] = log(KEYS[i])
+  else
+    local state, wrong = call("GET", KEYS[i]), nil
+    if state and state.err then state, wrong = false, true end
+    local given = readers[kind](KEYS[i], state)
+    replies[i] = wrong and "\3" or given
+  end
 end
 return table.concat(replies)

@@ -1,7 +1,7 @@
 //! What a person is told at the start: where it listens, what it limits, and what to try.
 
 use crate::config::Boot;
-use crate::config::describe::rate_as_written;
+use crate::config::describe;
 use crate::limit::{Limit, Rule};
 use crate::snapshot::Snapshot;
 use crate::store::Source;
@@ -56,7 +56,8 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
     for service in snapshot.services.iter().take(MOST_LINES) {
         let upstream = &snapshot.upstreams[service.upstream];
         let servers: Vec<String> = upstream.servers.iter().map(ToString::to_string).collect();
-        let limits: Vec<&str> = service.limits.iter().map(|limit| &*limit.name).collect();
+        let mut limits: Vec<&str> = service.limits.iter().map(|limit| &*limit.name).collect();
+        limits.dedup();
         let limits = if limits.is_empty() {
             "no limit".to_owned()
         } else {
@@ -73,27 +74,28 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
 }
 
 fn limits(text: &mut String, snapshot: &Snapshot) {
-    let used: BTreeMap<&str, &Limit> = snapshot
+    let used: BTreeMap<(&str, Option<&str>), &Limit> = snapshot
         .services
         .iter()
         .flat_map(|service| service.limits.iter())
-        .map(|limit| (&*limit.name, &**limit))
+        .map(|limit| ((&*limit.name, limit.window.as_deref()), &**limit))
         .collect();
-    for (name, limit) in used.iter().take(MOST_LINES) {
+    for ((name, _), limit) in used.iter().take(MOST_LINES) {
         let _ = writeln!(text, "  limit      {name}  {}", meaning(limit));
     }
     more(text, used.len());
 }
 
 fn meaning(limit: &Limit) -> String {
-    let rate = rate_as_written(limit.rate);
+    let rate = describe::rate(limit);
     match &limit.rule {
         Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
         Rule::LeakyBucket(rule) if rule.queue > 0 => {
             format!("{rate} evenly, up to {} waiting", rule.queue)
         }
         Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
-        Rule::FixedWindow(_) => format!("{rate} in each window"),
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => format!("{rate} in each window"),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => format!("{rate} in any such time"),
     }
 }
 

@@ -26,8 +26,10 @@ pub(super) fn compile(
         rules,
         table,
     } = checked;
-    let by_name: HashMap<&str, &Arc<Limit>> =
-        limits.iter().map(|limit| (&*limit.name, limit)).collect();
+    let mut by_name: HashMap<&str, Vec<&Arc<Limit>>> = HashMap::new();
+    for limit in &limits {
+        by_name.entry(&limit.name).or_default().push(limit);
+    }
     let upstreams: Vec<Arc<upstream::Upstream>> = document
         .upstreams
         .iter()
@@ -119,12 +121,12 @@ fn upstream(written: &Upstream) -> upstream::Upstream {
     }
 }
 
-/// The route's limits, then its upstream's, each once.
+/// The route's limits, then its upstream's, each once; of a list of rates all in their order.
 fn service(
     route: &Route,
     position: usize,
     upstream: &Upstream,
-    limits: &HashMap<&str, &Arc<Limit>>,
+    limits: &HashMap<&str, Vec<&Arc<Limit>>>,
 ) -> Service {
     let mut chosen: Vec<Arc<Limit>> = Vec::new();
     let names = route
@@ -133,11 +135,11 @@ fn service(
         .iter()
         .chain(upstream.limits.entries());
     for name in names {
-        let limit = limits
+        let named = limits
             .get(name.value.as_str())
             .expect("validate resolves every limit name");
-        if !chosen.iter().any(|other| other.name == limit.name) {
-            chosen.push(Arc::clone(limit));
+        if !chosen.iter().any(|other| *other.name == *name.value) {
+            chosen.extend(named.iter().map(|limit| Arc::clone(limit)));
         }
     }
     Service {
@@ -149,14 +151,16 @@ fn service(
 }
 
 fn outline(rule: Rule, service: &Service, upstreams: &[Arc<upstream::Upstream>]) -> RouteOutline {
+    let mut limits: Vec<Arc<str>> = service
+        .limits
+        .iter()
+        .map(|limit| Arc::clone(&limit.name))
+        .collect();
+    limits.dedup();
     RouteOutline {
         rule,
         upstream: Arc::clone(&upstreams[service.upstream].name),
-        limits: service
-            .limits
-            .iter()
-            .map(|limit| Arc::clone(&limit.name))
-            .collect(),
+        limits,
         timeout: service.timeout,
     }
 }

@@ -2,8 +2,9 @@
 
 use super::value::{show_rate, show_span};
 use crate::key::{KeyTemplate, Mask, Missing, Part};
+use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::rate::Rate;
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Rule, Unit};
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
 #[must_use]
@@ -20,25 +21,29 @@ pub fn limit(limit: &Limit) -> String {
 }
 
 fn amount(limit: &Limit) -> String {
-    let then = rate(limit.rate);
+    let then = pace(limit.rate);
     match &limit.rule {
         Rule::TokenBucket(rule) => format!("at most {} at once, then {then}", rule.burst),
-        Rule::FixedWindow(rule) => {
-            let window = show_span(rule.window);
-            let window = window
-                .strip_prefix('1')
-                .filter(|unit| !unit.starts_with(|c: char| c.is_ascii_digit()));
-            match window.and_then(word) {
-                Some(word) => format!(
-                    "at most {} in each {word}, from its first request on",
-                    rule.limit
-                ),
-                None => format!(
-                    "at most {} in each {}, from its first request on",
-                    rule.limit,
-                    show_span(rule.window)
-                ),
-            }
+        Rule::FixedWindow(rule) => format!(
+            "at most {} in each {}, from its first request on",
+            rule.limit,
+            stretch(rule.window)
+        ),
+        Rule::ClockWindow(rule) => clock(rule),
+        Rule::SlidingWindow(rule) if rule.strict => format!(
+            "at most {} in any {}, seen in {} whole",
+            rule.limit,
+            stretch(rule.window()),
+            parts(rule.parts)
+        ),
+        Rule::SlidingWindow(rule) => format!(
+            "at most {} in the last {}, seen in {} by weight",
+            rule.limit,
+            stretch(rule.window()),
+            parts(rule.parts)
+        ),
+        Rule::SlidingLog(rule) => {
+            format!("at most {} in any {}", rule.limit, stretch(rule.window))
         }
         Rule::LeakyBucket(rule) if rule.queue == 0 => {
             format!("at most {} at once, draining {then}", rule.burst)
@@ -57,8 +62,48 @@ fn amount(limit: &Limit) -> String {
     }
 }
 
+/// `minute`, `3s`.
+fn stretch(micros: u64) -> String {
+    let shown = show_span(micros);
+    let single = shown
+        .strip_prefix('1')
+        .filter(|unit| !unit.starts_with(|c: char| c.is_ascii_digit()));
+    single.and_then(word).map_or(shown.clone(), str::to_owned)
+}
+
+fn parts(parts: u32) -> String {
+    match parts {
+        1 => "one part and the one before it".to_owned(),
+        parts => format!("{parts} parts and the one before them"),
+    }
+}
+
+/// `at most 5000 in each month of the calendar (Europe/Berlin), which starts 8h late`.
+fn clock(rule: &ClockWindow) -> String {
+    let (window, offset) = match &rule.anchor {
+        Anchor::Clock { window, offset } => (format!("{} by the clock", stretch(*window)), offset),
+        Anchor::Calendar(calendar) => {
+            let unit = match calendar.unit {
+                Unit::Day => "day",
+                Unit::Month => "month",
+            };
+            let many = match calendar.many {
+                1 => unit.to_owned(),
+                many => format!("{many} {unit}s"),
+            };
+            let window = format!("{many} of the calendar ({})", calendar.zone_name);
+            (window, &calendar.offset)
+        }
+    };
+    let late = match offset {
+        0 => String::new(),
+        offset => format!(", starting {} late", show_span(*offset)),
+    };
+    format!("at most {} in each {window}{late}", rule.limit)
+}
+
 /// `100 a minute`, `7 in 3s`.
-fn rate(rate: Rate) -> String {
+fn pace(rate: Rate) -> String {
     let text = show_rate(rate);
     let (count, time) = text.split_once('/').unwrap_or((&text, ""));
     match word(time) {
@@ -141,6 +186,23 @@ pub fn missing(missing: Missing) -> &'static str {
     }
 }
 
+/// A limit's rate as the file writes it, be it over months.
+#[must_use]
+pub fn rate(limit: &Limit) -> String {
+    let months = match &limit.rule {
+        Rule::ClockWindow(rule) => match &rule.anchor {
+            Anchor::Calendar(calendar) if calendar.unit == Unit::Month => Some(calendar.many),
+            _ => None,
+        },
+        _ => None,
+    };
+    match months {
+        None => show_rate(limit.rate),
+        Some(1) => format!("{}/month", limit.rate.count),
+        Some(many) => format!("{}/{many}month", limit.rate.count),
+    }
+}
+
 /// A rate as the file writes it.
 #[must_use]
 pub fn rate_as_written(rate: Rate) -> String {
@@ -188,6 +250,26 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"50/h\"\nalgorithm = \"fixed-window\"",
                 "at most 50 in each hour, from its first request on, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"50/d\"\nalgorithm = \"fixed-window\"\nanchor = \"clock\"\noffset = \"8h\"",
+                "at most 50 in each day by the clock, starting 8h late, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"5000/3months\"\nalgorithm = \"fixed-window\"\nanchor = \"clock\"\ntimezone = \"europe/berlin\"",
+                "at most 5000 in each 3 months of the calendar (Europe/Berlin), per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"\nbuckets = 6",
+                "at most 50 in the last minute, seen in 6 parts and the one before them by weight, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"\nstrict = true",
+                "at most 50 in any minute, seen in one part and the one before it whole, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\nalgorithm = \"sliding-log\"",
+                "at most 7 in any 3s, per client address",
             ),
         ] {
             assert_eq!(described(limit), said);

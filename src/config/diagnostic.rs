@@ -51,6 +51,7 @@ codes! {
     MissingKey "missing-key" "A key that has no default is absent.";
     NeedlessMissing "needless-missing" "`missing` is written where nothing can be missing.";
     NeverAdmits "never-admits" "What one request costs is more than the limit ever holds.";
+    NeverBinds "never-binds" "A rate of a list never refuses what the others let through.";
     NoRoutes "no-routes" "Nothing says where to send requests.";
     NotAvailable "not-available" "A setting that this version does not have.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";

@@ -1,11 +1,12 @@
 //! What one reading of the file changes against another, in words.
 
+mod limits;
 mod restart;
 
 use super::Boot;
-use super::describe::{key, missing, rate_as_written, span_as_written};
+use super::describe::span_as_written;
 use crate::key::client_ip::Trust;
-use crate::limit::{Limit, Rule};
+use crate::limit::Limit;
 use crate::route::{HostPattern, Rule as RouteRule, Segment};
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
@@ -71,7 +72,7 @@ impl fmt::Display for Change {
 #[must_use]
 pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
-    limits(old, new, &mut changes);
+    limits::limits(old, new, &mut changes);
     upstreams(old, new, &mut changes);
     routes(old, new, &mut changes);
     let mut live = |subject: &str, what: String| {
@@ -146,92 +147,6 @@ fn named<T>(
                 }
             }
         }
-    }
-}
-
-fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
-    named(
-        "limits",
-        (&old.limits, &new.limits),
-        |limit| &limit.name,
-        "removed",
-        |was, is| limit_change(&old.limits[was], &new.limits[is]),
-        changes,
-    );
-}
-
-/// Another kind or another key counts elsewhere in the store. Where that has been the limit's before, and not long ago,
-/// its counters are still there.
-const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
-
-fn limit_change(old: &Limit, new: &Limit) -> Option<String> {
-    let mut parts = Vec::new();
-    let mut push = |what: &str, a: String, b: String| {
-        if a != b {
-            parts.push(format!("{what} {a} to {b}"));
-        }
-    };
-    push(
-        "algorithm",
-        algorithm(&old.rule).into(),
-        algorithm(&new.rule).into(),
-    );
-    push("by", key(&old.by), key(&new.by));
-    push("rate", rate_as_written(old.rate), rate_as_written(new.rate));
-    let (a, b) = (numbers(&old.rule), numbers(&new.rule));
-    for (index, what) in ["burst", "queue", "max_wait", "over"]
-        .into_iter()
-        .enumerate()
-    {
-        if let (Some(a), Some(b)) = (&a[index], &b[index]) {
-            push(what, a.clone(), b.clone());
-        }
-    }
-    push(
-        "cost",
-        old.cost.units().to_string(),
-        new.cost.units().to_string(),
-    );
-    if old.by.can_be_absent() || new.by.can_be_absent() {
-        push(
-            "missing",
-            missing(old.by.missing).into(),
-            missing(new.by.missing).into(),
-        );
-    }
-    if parts.is_empty() {
-        return None;
-    }
-    let kept = old.rule.kind() == new.rule.kind() && old.by.parts == new.by.parts;
-    parts.push(if kept { "counters kept" } else { AFRESH }.into());
-    Some(parts.join(", "))
-}
-
-fn algorithm(rule: &Rule) -> &'static str {
-    match rule {
-        Rule::TokenBucket(_) => "token-bucket",
-        Rule::LeakyBucket(_) => "leaky-bucket",
-        Rule::FixedWindow(_) => "fixed-window",
-    }
-}
-
-/// Burst, queue, longest wait and what happens beyond, where the algorithm has them.
-fn numbers(rule: &Rule) -> [Option<String>; 4] {
-    match rule {
-        Rule::TokenBucket(rule) => [Some(rule.burst.to_string()), None, None, None],
-        Rule::FixedWindow(_) => [None, None, None, None],
-        Rule::LeakyBucket(rule) if rule.queue == 0 => [
-            Some(rule.burst.to_string()),
-            None,
-            None,
-            Some("refuse".into()),
-        ],
-        Rule::LeakyBucket(rule) => [
-            Some(rule.burst.to_string()),
-            Some(rule.queue.to_string()),
-            Some(span_as_written(rule.max_wait)),
-            Some("delay".into()),
-        ],
     }
 }
 
@@ -396,6 +311,28 @@ mod tests {
                 "routes.r: limits a+gone to a+fresh",
                 "server.listen: changed, needs a restart; still 0.0.0.0:8080",
             ]
+        );
+    }
+
+    #[test]
+    fn a_list_of_rates_is_told_as_one_limit() {
+        let with = |rate: &str| OLD.replacen("rate = \"10/s\"", rate, 1);
+        assert_eq!(
+            changes(&with("rate = [\"10/s\", \"100/min\"]")),
+            [
+                "limits.a: rate 10/s to 10/s and 100/min, burst 10 to 10 and 100, counters start afresh, or go on where this limit counted so before"
+            ]
+        );
+        let log = |rate: &str| with(&format!("algorithm = \"sliding-log\"\nrate = {rate}"));
+        let parsed = |text: &str| parse("gateway.toml", text).unwrap().outline;
+        let (old, new) = (
+            parsed(&log("\"10/s\"")),
+            parsed(&log("[\"9/s\", \"80/min\"]")),
+        );
+        let changes = diff(&old, &new, &old.boot);
+        assert_eq!(
+            changes[0].to_string(),
+            "limits.a: rate 10/s to 9/s and 80/min, counters kept for rates over the same time"
         );
     }
 

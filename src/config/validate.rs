@@ -41,7 +41,7 @@ pub(super) fn check(
     let compiled = document
         .limits
         .iter()
-        .filter_map(|limit| limits::compile(limit, found))
+        .flat_map(|limit| limits::compile(limit, found))
         .collect();
     for upstream in &document.upstreams {
         let title = format!("upstream {}", quoted(&upstream.name.value));

@@ -8,12 +8,14 @@ mod offers;
 mod path;
 mod server;
 mod time;
+mod zone;
 
 pub(super) use key::part;
 pub(super) use net::{address, host, method, network};
 pub(super) use path::path;
 pub(super) use server::{server, store};
-pub(super) use time::{MICROS, duration, rate, show_rate, show_span};
+pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
+pub(super) use zone::zone;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::source::Span;

@@ -7,7 +7,9 @@ mod tables;
 
 pub use reference::reference;
 pub use schema::schema;
-pub use tables::{ADMIN, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES, UPSTREAMS};
+pub use tables::{
+    ADMIN, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+};
 
 /// A table of the file.
 #[derive(Debug)]
@@ -72,8 +74,10 @@ pub enum Shape {
     },
     /// A number with a unit of time.
     Duration,
-    /// N/TIME.
+    /// N/TIME, or a list of them.
     Rate,
+    /// Yes or no.
+    Flag,
     /// A text, or where to find it.
     Secret,
 }
@@ -109,7 +113,8 @@ impl Shape {
             }
             Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
-            Self::Rate => "a rate, as `\"100/min\"`".into(),
+            Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
+            Self::Flag => "`true` or `false`".into(),
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }
     }

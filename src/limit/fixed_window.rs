@@ -72,45 +72,14 @@ impl FixedWindow {
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
-        let admitted = measured.wait == Wait::Micros(0);
-        let count = if admitted && !charged {
-            measured.span.part.saturating_sub(cost.units())
-        } else {
-            measured.span.part
-        };
-        Verdict {
-            outcome: if admitted {
-                Outcome::Admit { delay: 0 }
-            } else {
-                Outcome::Refuse(measured.wait)
-            },
-            remaining: u64::from(self.limit.saturating_sub(count)),
-            reset: if count == 0 { 0 } else { measured.span.whole },
-        }
+        verdict(self.limit, measured, cost, charged)
     }
 
-    /// Takes `cost` back out of the window that `ticket` was granted in, if it is still the current one.
-    /// A window with nothing left in it is no window: it never started.
+    /// Takes `cost` back out of the window that starts at `start`, if it is still the current one.
     #[must_use]
-    pub fn refund(
-        &self,
-        state: WindowState,
-        ticket: WindowState,
-        cost: Cost,
-        now: Timestamp,
-    ) -> Refunded {
-        let current = now < Timestamp::from_micros(state.start).plus(self.window);
-        let same = state.start == ticket.start && state.count >= cost.units();
-        if !current || !same || cost == Cost::ZERO {
-            return Refunded::Nothing;
-        }
-        match state.count - cost.units() {
-            0 => Refunded::Gone,
-            count => Refunded::Left(self.change(WindowState {
-                start: state.start,
-                count,
-            })),
-        }
+    pub fn refund(&self, state: WindowState, start: u64, cost: Cost, now: Timestamp) -> Refunded {
+        let end = Timestamp::from_micros(start).plus(self.window).micros();
+        refund(state, (start, end), cost, now)
     }
 
     /// The window at `now`, and whether the stored one had to be brought back from the future: then the clock
@@ -143,9 +112,47 @@ impl FixedWindow {
     }
 
     fn change(&self, state: WindowState) -> Change {
-        Change {
-            state: State::Window(state),
-            ends: Timestamp::from_micros(state.start).plus(self.window),
+        let ends = Timestamp::from_micros(state.start).plus(self.window);
+        Change::put(State::Window(state), ends)
+    }
+}
+
+/// What the reply about a window of `limit` means, wherever windows start.
+pub(super) fn verdict(limit: u32, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    let admitted = measured.wait == Wait::Micros(0);
+    let count = if admitted && !charged {
+        measured.span.part.saturating_sub(cost.units())
+    } else {
+        measured.span.part
+    };
+    Verdict {
+        outcome: if admitted {
+            Outcome::Admit { delay: 0 }
+        } else {
+            Outcome::Refuse(measured.wait)
+        },
+        remaining: u64::from(limit.saturating_sub(count)),
+        reset: if count == 0 { 0 } else { measured.span.whole },
+    }
+}
+
+/// Takes `cost` back out of the window from `start` to `end`, if it is still the current one. A window with nothing
+/// left in it is no window: it never started.
+pub(super) fn refund(
+    state: WindowState,
+    (start, end): (u64, u64),
+    cost: Cost,
+    now: Timestamp,
+) -> Refunded {
+    let same = state.start == start && state.count >= cost.units();
+    if now.micros() >= end || !same || cost == Cost::ZERO {
+        return Refunded::Nothing;
+    }
+    match state.count - cost.units() {
+        0 => Refunded::Gone,
+        count => {
+            let left = State::Window(WindowState { start, count });
+            Refunded::Left(Change::put(left, Timestamp::from_micros(end)))
         }
     }
 }

@@ -118,9 +118,6 @@ impl LeakyBucket {
 
     fn change(&self, now: Timestamp, level: Span) -> Change {
         let state = BucketState::at_level(now, level, self.interval);
-        Change {
-            state: State::Bucket(state),
-            ends: state.ends(),
-        }
+        Change::put(State::Bucket(state), state.ends())
     }
 }

@@ -4,20 +4,31 @@
 //! of a request at once, and a request that one of them refuses is charged nowhere.
 
 pub mod bucket;
+pub mod calendar;
+pub mod clock_window;
 pub mod fixed_window;
+mod kind;
 pub mod leaky_bucket;
 pub mod rate;
+pub mod sliding_log;
+pub mod sliding_window;
+mod state;
 pub mod token_bucket;
 pub mod verdict;
 pub mod wire;
 
+pub use kind::{Kind, LimitId, Unit};
+pub use state::{Change, Mark, Refunded, State, Ticket, Update};
+
 use crate::clock::Timestamp;
 use crate::key::KeyTemplate;
 use bucket::BucketState;
-use fixed_window::{FixedWindow, WindowState};
+use clock_window::{Anchor, Bounds, ClockWindow};
+use fixed_window::FixedWindow;
 use leaky_bucket::LeakyBucket;
 use rate::{Cost, Rate};
-use std::fmt;
+use sliding_log::SlidingLog;
+use sliding_window::SlidingWindow;
 use std::sync::Arc;
 use token_bucket::TokenBucket;
 use verdict::{Measured, Verdict};
@@ -27,6 +38,11 @@ use verdict::{Measured, Verdict};
 pub struct Limit {
     /// Its name: its identity across reloads, and what the wire shows.
     pub name: Arc<str>,
+    /// Which of the rates of a list this is, as written: `100/min`. Limits of one list share their name, differ in
+    /// their counters and stand on the same requests.
+    pub window: Option<Arc<str>>,
+    /// What its counters depend on.
+    pub kind: Kind,
     /// Name and kind as a number: where its counters are filed in memory.
     pub id: LimitId,
     /// By whom it counts.
@@ -37,7 +53,7 @@ pub struct Limit {
     pub rule: Rule,
     /// What one request takes.
     pub cost: Cost,
-    /// The scripts' parameters at that cost.
+    /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
 
@@ -45,109 +61,50 @@ impl Limit {
     /// Puts a limit together; everything that follows from the numbers is computed here, once.
     #[must_use]
     pub fn new(name: Arc<str>, by: KeyTemplate, rate: Rate, rule: Rule, cost: Cost) -> Self {
-        let id = LimitId::of(&name, rule.kind());
+        let kind = rule.kind();
+        let id = LimitId::of(&name, kind);
+        let block = wire::block(&rule, cost);
         Self {
             name,
+            window: None,
+            kind,
             id,
             by,
             rate,
             rule,
             cost,
-            block: wire::block(&rule, cost),
+            block,
         }
     }
-}
 
-/// Identity of a limit's counters: a hash of its name and [`Kind`], the same in every process and generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LimitId(pub u64);
-
-impl LimitId {
-    /// The identity of the counters of limit `name` under `kind`.
+    /// The same as one of a list of rates, where each has counters of its own.
     #[must_use]
-    pub fn of(name: &str, kind: Kind) -> Self {
-        use std::hash::{BuildHasher, Hasher};
-        let mut hasher = foldhash::quality::FixedState::with_seed(0x7011_6a7e).build_hasher();
-        hasher.write(name.as_bytes());
-        hasher.write_u8(0);
-        hasher.write(kind.to_string().as_bytes());
-        Self(hasher.finish())
-    }
-}
-
-/// What a counter's meaning depends on beside the limit's name. Another kind starts afresh.
-///
-/// Written into every key: `tb`, `lb`, and `fw` with the window in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Token bucket: the instant at which it is full again means the same under any numbers.
-    TokenBucket,
-    /// Leaky bucket: likewise.
-    LeakyBucket,
-    /// Fixed window: a count means something only in its window.
-    FixedWindow {
-        /// Length in microseconds.
-        window: u64,
-    },
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TokenBucket => f.write_str("tb"),
-            Self::LeakyBucket => f.write_str("lb"),
-            Self::FixedWindow { window } => write!(f, "fw{window}"),
+    pub fn listed(self, window: &str) -> Self {
+        let kind = self.kind.over(self.rate.period.get());
+        Self {
+            window: Some(window.into()),
+            kind,
+            id: LimitId::of(&self.name, kind),
+            ..self
         }
     }
 }
 
 /// A limit's algorithm and numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
     /// Refilled continuously.
     TokenBucket(TokenBucket),
     /// Drained evenly; delays.
     LeakyBucket(LeakyBucket),
-    /// Counts in windows.
+    /// Counts in windows that start at a request.
     FixedWindow(FixedWindow),
-}
-
-/// The state of one counter, as it is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Of either bucket.
-    Bucket(BucketState),
-    /// Of a window.
-    Window(WindowState),
-}
-
-/// A state to store, and the instant from which it equals no state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
-    /// What to store.
-    pub state: State,
-    /// Until when it matters.
-    pub ends: Timestamp,
-}
-
-/// What a refund presents: the state right after the charge it takes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
-    /// State after the charge.
-    pub state: State,
-    /// What was charged.
-    pub cost: Cost,
-}
-
-/// What follows from a refund.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refunded {
-    /// Nothing may go back.
-    Nothing,
-    /// Something did, and this is what remains.
-    Left(Change),
-    /// Something did, and nothing remains.
-    Gone,
+    /// Counts in windows that start where the clock or the calendar says.
+    ClockWindow(ClockWindow),
+    /// Counts in the parts of a window that moves on with time.
+    SlidingWindow(SlidingWindow),
+    /// Remembers when each unit was granted.
+    SlidingLog(SlidingLog),
 }
 
 impl Rule {
@@ -160,6 +117,19 @@ impl Rule {
             Self::FixedWindow(rule) => Kind::FixedWindow {
                 window: rule.window,
             },
+            Self::ClockWindow(rule) => match &rule.anchor {
+                Anchor::Clock { window, .. } => Kind::FixedWindow { window: *window },
+                Anchor::Calendar(calendar) => Kind::Calendar {
+                    unit: calendar.unit,
+                    many: calendar.many,
+                },
+            },
+            Self::SlidingWindow(rule) => Kind::SlidingWindow {
+                window: rule.window(),
+            },
+            Self::SlidingLog(rule) => Kind::SlidingLog {
+                window: rule.window,
+            },
         }
     }
 
@@ -169,12 +139,31 @@ impl Rule {
         matches!(self, Self::LeakyBucket(rule) if rule.queue > 0)
     }
 
+    /// The most units that one request could ever take: what the limit holds when nothing has been taken.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        match self {
+            Self::TokenBucket(rule) => u64::from(rule.burst.get()),
+            Self::LeakyBucket(rule) => u64::from(rule.burst.get()) + u64::from(rule.queue),
+            Self::FixedWindow(FixedWindow { limit, .. })
+            | Self::ClockWindow(ClockWindow { limit, .. })
+            | Self::SlidingWindow(SlidingWindow { limit, .. })
+            | Self::SlidingLog(SlidingLog { limit, .. }) => u64::from(*limit),
+        }
+    }
+
+    /// Do the scripts' parameters change with time?
+    #[must_use]
+    pub fn follows_a_calendar(&self) -> bool {
+        matches!(self, Self::ClockWindow(rule) if matches!(rule.anchor, Anchor::Calendar(_)))
+    }
+
     /// Would `cost` be admitted at `now`? The change is to be stored when every limit of the request admits; a change
     /// beside a refusal mends an impossible state and is stored at once.
     #[must_use]
     pub fn check(
         &self,
-        state: Option<State>,
+        state: Option<&State>,
         now: Timestamp,
         cost: Cost,
     ) -> (Measured, Option<Change>) {
@@ -182,81 +171,89 @@ impl Rule {
             Self::TokenBucket(rule) => rule.check(state.and_then(State::bucket), now, cost),
             Self::LeakyBucket(rule) => rule.check(state.and_then(State::bucket), now, cost),
             Self::FixedWindow(rule) => rule.check(state.and_then(State::window), now, cost),
+            Self::ClockWindow(rule) => rule.check(state.and_then(State::window), now, cost),
+            Self::SlidingWindow(rule) => rule.check(state.and_then(State::parts), now, cost),
+            Self::SlidingLog(rule) => rule.check(state.and_then(State::log), now, cost),
         }
     }
 
-    /// Gives a store's measurement its meaning. `charged` is false when another limit of the request refused.
+    /// Gives a store's measurement, taken at `at`, its meaning. `charged` is false when another limit of the request
+    /// refused.
     #[must_use]
-    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+    pub fn verdict(&self, measured: Measured, at: Timestamp, cost: Cost, charged: bool) -> Verdict {
         match self {
             Self::TokenBucket(rule) => rule.verdict(measured, cost, charged),
             Self::LeakyBucket(rule) => rule.verdict(measured, cost, charged),
             Self::FixedWindow(rule) => rule.verdict(measured, cost, charged),
+            Self::ClockWindow(rule) => rule.verdict(measured, cost, charged),
+            Self::SlidingWindow(rule) => rule.verdict(measured, at, cost, charged),
+            Self::SlidingLog(rule) => rule.verdict(measured, cost, charged),
         }
     }
 
     /// The ticket of an admitted, charged request.
     #[must_use]
     pub fn ticket(&self, at: Timestamp, measured: Measured, cost: Cost) -> Ticket {
-        let state = match self {
+        let mark = match self {
             Self::TokenBucket(TokenBucket { interval, .. })
             | Self::LeakyBucket(LeakyBucket { interval, .. }) => {
-                State::Bucket(BucketState::at_level(at, measured.span, *interval))
+                Mark::Bucket(BucketState::at_level(at, measured.span, *interval))
             }
-            Self::FixedWindow(rule) => State::Window(WindowState {
-                start: at
-                    .plus(measured.span.whole)
-                    .micros()
-                    .saturating_sub(rule.window),
-                count: measured.span.part,
-            }),
+            Self::FixedWindow(rule) => {
+                let end = at.plus(measured.span.whole).micros();
+                let start = end.saturating_sub(rule.window);
+                Mark::Window { start, end }
+            }
+            Self::ClockWindow(rule) => {
+                let Bounds { start, end, .. } = rule.bounds(at);
+                Mark::Window { start, end }
+            }
+            Self::SlidingWindow(rule) => {
+                let (start, end) = rule.part_at(at);
+                Mark::Window { start, end }
+            }
+            Self::SlidingLog(_) => Mark::Instant(at.micros()),
         };
-        Ticket { state, cost }
+        Ticket { mark, cost }
     }
 
     /// Gives a ticket's charge back, as far as nobody counts on it.
     #[must_use]
-    pub fn refund(&self, state: Option<State>, now: Timestamp, ticket: Ticket) -> Refunded {
-        match (self, state, ticket.state) {
+    pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
+        let Some(state) = state else {
+            return Refunded::Nothing;
+        };
+        let cost = ticket.cost;
+        match (self, state, ticket.mark) {
             (
                 Self::TokenBucket(TokenBucket { interval, .. })
                 | Self::LeakyBucket(LeakyBucket { interval, .. }),
-                Some(State::Bucket(state)),
-                State::Bucket(was),
+                State::Bucket(state),
+                Mark::Bucket(was),
             ) => {
-                let charge = interval.times(u64::from(ticket.cost.units()));
-                match bucket::refund(state, was, charge, now, *interval, self.queues()) {
+                let charge = interval.times(u64::from(cost.units()));
+                match bucket::refund(*state, was, charge, now, *interval, self.queues()) {
                     None => Refunded::Nothing,
                     Some(left) if left == rate::Span::default() => Refunded::Gone,
                     Some(left) => {
                         let state = BucketState::at_level(now, left, *interval);
-                        Refunded::Left(Change {
-                            state: State::Bucket(state),
-                            ends: state.ends(),
-                        })
+                        Refunded::Left(Change::put(State::Bucket(state), state.ends()))
                     }
                 }
             }
-            (Self::FixedWindow(rule), Some(State::Window(state)), State::Window(was)) => {
-                rule.refund(state, was, ticket.cost, now)
+            (Self::FixedWindow(rule), State::Window(state), Mark::Window { start, .. }) => {
+                rule.refund(*state, start, cost, now)
+            }
+            (Self::ClockWindow(rule), State::Window(state), Mark::Window { start, end }) => {
+                rule.refund(*state, (start, end), cost, now)
+            }
+            (Self::SlidingWindow(rule), State::Parts(state), Mark::Window { start, .. }) => {
+                rule.refund(state, start, cost, now)
+            }
+            (Self::SlidingLog(rule), State::Log(state), Mark::Instant(at)) => {
+                rule.refund(state, at, cost, now)
             }
             _ => Refunded::Nothing,
-        }
-    }
-}
-
-impl State {
-    fn bucket(self) -> Option<BucketState> {
-        match self {
-            Self::Bucket(state) => Some(state),
-            Self::Window(_) => None,
-        }
-    }
-
-    fn window(self) -> Option<WindowState> {
-        match self {
-            Self::Window(state) => Some(state),
-            Self::Bucket(_) => None,
         }
     }
 }

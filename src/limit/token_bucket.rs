@@ -83,9 +83,6 @@ impl TokenBucket {
 
     fn change(&self, now: Timestamp, level: Span) -> Change {
         let state = BucketState::at_level(now, level, self.interval);
-        Change {
-            state: State::Bucket(state),
-            ends: state.ends(),
-        }
+        Change::put(State::Bucket(state), state.ends())
     }
 }

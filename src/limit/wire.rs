@@ -7,11 +7,17 @@
 //! | bucket without a fraction | `at` f64 |
 //! | bucket with one | `at` f64, `part` u32, `den` u32 |
 //! | window | `start` f64, `count` u32 |
+//! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
+//! | sliding log | a list: each instant f64, oldest first |
 
 use super::bucket::BucketState;
+use super::clock_window::Anchor;
 use super::fixed_window::WindowState;
 use super::rate::{Cost, Span};
+use super::sliding_log::LogState;
+use super::sliding_window::{MAX_PARTS, PartsState};
 use super::{Rule, State};
+use crate::clock::Timestamp;
 use smallvec::SmallVec;
 
 /// A state as stored.
@@ -23,6 +29,16 @@ pub type Block = SmallVec<[u8; 64]>;
 const TOKEN_BUCKET: u8 = 1;
 const LEAKY_BUCKET: u8 = 2;
 const FIXED_WINDOW: u8 = 3;
+const CLOCK_WINDOW: u8 = 4;
+const CALENDAR_WINDOW: u8 = 5;
+const SLIDING_WINDOW: u8 = 6;
+const SLIDING_LOG: u8 = 7;
+
+/// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
+#[must_use]
+pub fn is_plain(block: &[u8]) -> bool {
+    matches!(block.first(), Some(&(TOKEN_BUCKET..=FIXED_WINDOW)))
+}
 
 impl State {
     /// The stored form.
@@ -41,6 +57,17 @@ impl State {
                 put(&mut bytes, state.start);
                 bytes.extend_from_slice(&state.count.to_be_bytes());
             }
+            Self::Parts(state) => {
+                put(&mut bytes, state.start);
+                for count in &state.counts {
+                    bytes.extend_from_slice(&count.to_be_bytes());
+                }
+            }
+            Self::Log(state) => {
+                for instant in &state.0 {
+                    put(&mut bytes, *instant);
+                }
+            }
         }
         bytes
     }
@@ -58,18 +85,37 @@ impl State {
                 let (at, part, den) = (whole(bytes, 0)?, small(bytes, 8)?, small(bytes, 12)?);
                 (0 < part && part < den).then_some(Self::Bucket(BucketState { at, part, den }))
             }
-            (Rule::FixedWindow(_), 12) => Some(Self::Window(WindowState {
+            (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
                 start: whole(bytes, 0)?,
                 count: small(bytes, 8)?,
             })),
+            (Rule::SlidingWindow(_), length @ 16..) if length % 4 == 0 => {
+                let counts = (8..length).step_by(4).map(|at| small(bytes, at));
+                let held = (length - 12) / 4;
+                let known = u32::try_from(held).is_ok_and(|held| held <= MAX_PARTS);
+                Some(Self::Parts(PartsState {
+                    start: whole(bytes, 0).filter(|_| known)?,
+                    counts: counts.collect::<Option<_>>()?,
+                }))
+            }
+            (Rule::SlidingLog(_), length @ 8..) if length % 8 == 0 => {
+                let instants = (0..length).step_by(8).map(|at| whole(bytes, at));
+                Some(Self::Log(LogState(instants.collect::<Option<_>>()?)))
+            }
             _ => None,
         }
     }
 }
 
-/// The parameter block of `rule` for a request of `cost`.
+/// The parameter block of `rule` for a request of `cost`, where it is the same at all times.
 #[must_use]
 pub fn block(rule: &Rule, cost: Cost) -> Block {
+    block_around(rule, cost, Timestamp::default())
+}
+
+/// The parameter block of `rule` for a request of `cost` at about `now`: scripts know no calendar.
+#[must_use]
+pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     let mut bytes = Block::new();
     match rule {
         Rule::TokenBucket(rule) => {
@@ -87,6 +133,39 @@ pub fn block(rule: &Rule, cost: Cost) -> Block {
         }
         Rule::FixedWindow(rule) => {
             bytes.push(FIXED_WINDOW);
+            put(&mut bytes, rule.window);
+            put(&mut bytes, u64::from(rule.limit));
+            put(&mut bytes, u64::from(cost.units()));
+        }
+        Rule::ClockWindow(rule) => {
+            bytes.push(match &rule.anchor {
+                Anchor::Clock { .. } => CLOCK_WINDOW,
+                Anchor::Calendar(_) => CALENDAR_WINDOW,
+            });
+            put(&mut bytes, u64::from(rule.limit));
+            put(&mut bytes, u64::from(cost.units()));
+            match &rule.anchor {
+                Anchor::Clock { window, offset } => {
+                    put(&mut bytes, *window);
+                    put(&mut bytes, *offset);
+                }
+                Anchor::Calendar(calendar) => {
+                    for boundary in calendar.around(now) {
+                        put(&mut bytes, boundary);
+                    }
+                }
+            }
+        }
+        Rule::SlidingWindow(rule) => {
+            bytes.push(SLIDING_WINDOW);
+            bytes.push(u8::from(rule.strict));
+            put(&mut bytes, rule.part);
+            put(&mut bytes, u64::from(rule.parts));
+            put(&mut bytes, u64::from(rule.limit));
+            put(&mut bytes, u64::from(cost.units()));
+        }
+        Rule::SlidingLog(rule) => {
+            bytes.push(SLIDING_LOG);
             put(&mut bytes, rule.window);
             put(&mut bytes, u64::from(rule.limit));
             put(&mut bytes, u64::from(cost.units()));

@@ -61,7 +61,10 @@ impl Decided {
         let verdicts = checks
             .iter()
             .zip(&measured)
-            .map(|(check, measured)| check.limit.rule.verdict(*measured, check.cost, charged))
+            .map(|(check, measured)| {
+                let rule = &check.limit.rule;
+                rule.verdict(*measured, at, check.cost, charged)
+            })
             .collect();
         Self {
             decision: Decision::of(at, verdicts),

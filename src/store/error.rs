@@ -38,6 +38,12 @@ pub enum StoreError {
         /// In the store's words.
         reason: Arc<str>,
     },
+    /// This request alone cannot be decided: the store's clock is not within a window of ours.
+    #[error("limit `{limit}` follows the calendar, and the store's clock is a whole window off")]
+    Clock {
+        /// The limit with a calendar.
+        limit: Arc<str>,
+    },
     /// More limits on one request than a call can name.
     #[error("{0} limits on one request are more than one decision holds")]
     TooMany(usize),
@@ -56,6 +62,7 @@ impl StoreError {
             Self::Refused(_) => "refused",
             Self::Protocol(_) => "protocol",
             Self::Answer { .. } => "answer",
+            Self::Clock { .. } => "clock",
             Self::TooMany(_) => "too_many",
         }
     }

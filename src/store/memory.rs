@@ -6,7 +6,7 @@
 use super::batch::{Check, Decided};
 use crate::clock::{Clock, Timestamp};
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
-use crate::limit::{Change, Limit, LimitId, Refunded, State, Ticket};
+use crate::limit::{Change, Limit, LimitId, Refunded, State, Ticket, Update};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
@@ -107,12 +107,15 @@ impl MemoryStore {
         let mut changes: SmallVec<[Option<Change>; INLINE_LIMITS]> = SmallVec::new();
         for (index, (check, place)) in checks.iter().zip(places).enumerate() {
             let table = table(&mut guards, place.shard);
-            let state = table
-                .find(place.hash, |entry| place.is(entry))
-                .map(|entry| entry.state);
-            if state.is_none() && place.key != OVERFLOW && !self.has_room(table, now) {
+            if self.is_full()
+                && place.key != OVERFLOW
+                && table.find(place.hash, |entry| place.is(entry)).is_none()
+                && !self.has_room(table, now)
+            {
                 return Err(index);
             }
+            let held = table.find(place.hash, |entry| place.is(entry));
+            let state = held.map(|entry| &entry.state);
             let (outcome, change) = check.limit.rule.check(state, now, check.cost);
             measured.push(outcome);
             changes.push(change);
@@ -139,9 +142,8 @@ impl MemoryStore {
     pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
         let place = self.place(limit.id, key);
         let mut guard = lock(&self.shards[place.shard]);
-        let state = guard
-            .find(place.hash, |entry| place.is(entry))
-            .map(|entry| entry.state);
+        let held = guard.find(place.hash, |entry| place.is(entry));
+        let state = held.map(|entry| &entry.state);
         match limit.rule.refund(state, now, ticket) {
             Refunded::Nothing => {}
             Refunded::Left(change) => self.write(&mut guard, place, change),
@@ -190,7 +192,7 @@ impl MemoryStore {
         let table = lock(&self.shards[place.shard]);
         table
             .find(place.hash, |entry| place.is(entry))
-            .map(|entry| entry.state)
+            .map(|entry| entry.state.clone())
     }
 
     fn place<'a>(&self, limit: LimitId, key: &'a [u8]) -> Place<'a> {
@@ -223,13 +225,14 @@ impl MemoryStore {
             .collect()
     }
 
+    fn is_full(&self) -> bool {
+        self.len() >= self.max_keys
+    }
+
+    /// What has ended in this shard makes room at once, without waiting for the sweep.
     fn has_room(&self, table: &mut HashTable<Entry>, now: Timestamp) -> bool {
-        if self.len() < self.max_keys {
-            return true;
-        }
-        // Full: what has ended in this shard makes room at once, without waiting for the sweep.
         self.forget_ended(table, now);
-        self.len() < self.max_keys
+        !self.is_full()
     }
 
     fn forget_ended(&self, table: &mut HashTable<Entry>, now: Timestamp) {
@@ -240,14 +243,17 @@ impl MemoryStore {
 
     fn write(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
         if let Some(entry) = table.find_mut(place.hash, |entry| place.is(entry)) {
-            entry.state = change.state;
+            match (change.update, &mut entry.state) {
+                (Update::Grow(growth), State::Log(log)) => growth.apply(log),
+                (update, state) => *state = update.after(None),
+            }
             entry.ends = change.ends;
             return;
         }
         let entry = Entry {
             limit: place.limit,
             key: Box::from(place.key),
-            state: change.state,
+            state: change.update.after(None),
             ends: change.ends,
         };
         table.insert_unique(place.hash, entry, |entry| {

@@ -17,7 +17,7 @@ use redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tells of a counter that cannot be read: it stays so until somebody removes it.
+/// Tells of a counter that cannot be read, or a clock that is off: it stays so until somebody does something.
 static SPOILT: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// A worker's way to the counters. Cheap to clone; stays on the worker's thread.
@@ -62,10 +62,15 @@ impl Store {
         let Err(error) = answer else {
             return answer.map(|decided| (Some(decided), DecidedBy::Redis));
         };
-        if let StoreError::Answer { .. } = error
+        let remedy = match error {
+            StoreError::Answer { .. } => "delete that key in Redis",
+            StoreError::Clock { .. } => "set the clocks",
+            _ => "",
+        };
+        if !remedy.is_empty()
             && let Some(more) = SPOILT.pass()
         {
-            tracing::warn!("{error}; delete that key in Redis{more}");
+            tracing::warn!("{error}; {remedy}{more}");
         }
         match on_down {
             OnDown::Local => {

@@ -184,6 +184,9 @@ impl RedisStore {
             Ok(Ok((at, measured))) => Ok(Decided::of(checks, at, measured)),
             Ok(Err(Wrong::Store(error))) => Err(error),
             Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {
+                Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
+                    limit: check.limit.name.clone(),
+                },
                 Some(check) => StoreError::Answer {
                     limit: check.limit.name.clone(),
                     reason,
@@ -215,7 +218,7 @@ impl RedisStore {
         }
         let mut question = Question::default();
         for check in checks {
-            question.check(&shared.prefix_of(check.limit), check);
+            question.check(&shared.prefix_of(check.limit), check, clock);
         }
         let (answer, receiver) = oneshot::channel();
         waiting.push_back(Asked {

@@ -13,13 +13,16 @@ fn obedient((_, rule): (Rate, Rule)) -> u64 {
     let (mut state, mut at): (Option<State>, Timestamp) = (None, NOON);
     let mut granted = 0;
     while granted < GRANTS {
-        let (measured, change) = rule.check(state, at, Cost::ONE);
+        let (measured, change) = rule.check(state.as_ref(), at, Cost::ONE);
         match measured.wait {
             Wait::Micros(0) => granted += 1,
             Wait::Micros(wait) => at = at.plus(wait),
             Wait::Never => panic!("one always fits"),
         }
-        state = change.map_or(state, |change| Some(change.state));
+        state = match change {
+            Some(change) => Some(change.update.after(state)),
+            None => state,
+        };
     }
     at.since(NOON)
 }
@@ -66,19 +69,19 @@ fn a_million_held_requests_go_on_a_sevenths_of_three_seconds_apart() {
     let (mut state, mut at): (Option<State>, Timestamp) = (None, NOON);
     let mut granted: u64 = 0;
     while granted < GRANTS {
-        let (measured, change) = rule.check(state, at, Cost::ONE);
+        let (measured, change) = rule.check(state.as_ref(), at, Cost::ONE);
         if let Wait::Micros(wait) = measured.wait
             && wait > 0
         {
             at = at.plus(wait);
             continue;
         }
-        let Outcome::Admit { delay } = rule.verdict(measured, Cost::ONE, true).outcome else {
+        let Outcome::Admit { delay } = rule.verdict(measured, at, Cost::ONE, true).outcome else {
             panic!("it is admitted");
         };
         let goes = at.plus(delay).since(NOON);
         assert_eq!(goes, (granted * 3 * SECOND).div_ceil(7), "number {granted}");
         granted += 1;
-        state = change.map(|change| change.state);
+        state = change.map(|change| change.update.after(state));
     }
 }

@@ -1,6 +1,9 @@
 //! Eight threads on one key: together they are admitted exactly what is allowed.
 
-use super::numbers::{CLIENT, NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket};
+use super::numbers::{
+    CLIENT, NOON, SECOND, ask, clock_window, fixed_window, leaky_bucket, limit, sliding_log,
+    sliding_window, token_bucket,
+};
 use super::under_test::{admitted, connect};
 use crate::support::Redis;
 use std::sync::Arc;
@@ -14,12 +17,17 @@ use tollgate::store::MemoryStore;
 
 const THREADS: u64 = 8;
 
-fn rules() -> [(Rate, Rule); 4] {
+fn rules() -> [(Rate, Rule); 9] {
     [
         token_bucket(1, 3600 * SECOND, 1001),
         leaky_bucket((1, 3600 * SECOND), 1, 1000, 3600 * SECOND * 1000),
         leaky_bucket((1, 3600 * SECOND), 1001, 0, 0),
         fixed_window(1001, 3600 * SECOND),
+        clock_window(1001, 3600 * SECOND, SECOND),
+        sliding_window(1001, 3600 * SECOND, 1, false),
+        sliding_window(1001, 3600 * SECOND, 6, false),
+        sliding_window(1001, 3600 * SECOND, 6, true),
+        sliding_log(1001, 3600 * SECOND),
     ]
 }
 
@@ -27,7 +35,7 @@ fn rules() -> [(Rate, Rule); 4] {
 fn threads_are_admitted_exactly_the_limit_while_time_stands_still() {
     for rule in rules() {
         let store = MemoryStore::new(Clock::manual(NOON), 1000);
-        let limit = limit("one", rule);
+        let limit = limit("one", rule.clone());
         let count = || {
             let turn = |_: &u64| admitted(&store.decide(&[ask(&limit, 1)]));
             (0..500).filter(turn).count()
@@ -131,7 +139,7 @@ fn threads_that_take_and_give_back_leave_nothing_behind() {
 async fn gateways_are_admitted_exactly_the_limit_by_one_redis() {
     let server = Redis::start().await;
     for (index, rule) in rules().into_iter().enumerate() {
-        let limit = limit(&format!("limit-{index}"), rule);
+        let limit = limit(&format!("limit-{index}"), rule.clone());
         // Each with connections of its own on a thread of its own, as workers and gateways have them.
         let count = || {
             let runtime = tokio::runtime::Builder::new_current_thread()

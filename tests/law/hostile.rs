@@ -1,7 +1,12 @@
 //! Bytes that nobody of us has written, and numbers at the end of what is counted exactly: both twins answer alike.
 
-use super::numbers::{CLIENT, NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket};
+use super::numbers::{
+    CLIENT, NOON, SECOND, ask, clock_window, fixed_window, leaky_bucket, limit, sliding_window,
+    token_bucket,
+};
 use super::under_test::UnderTest;
+use tollgate::limit::clock_window::ClockWindow;
+use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::verdict::Wait;
 use tollgate::limit::{Limit, Rule, State};
 
@@ -58,8 +63,9 @@ fn states(rule: &Rule) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new(), vec![7], vec![0xff; 7], vec![0xff; 17]];
     for at in instants() {
         match rule {
-            Rule::FixedWindow(rule) => {
-                let limit = rule.limit;
+            Rule::FixedWindow(FixedWindow { limit, .. })
+            | Rule::ClockWindow(ClockWindow { limit, .. }) => {
+                let limit = *limit;
                 for count in [0, 1, limit - 1, limit, limit.saturating_add(1), u32::MAX] {
                     all.push(window(at, count));
                 }
@@ -79,6 +85,20 @@ fn states(rule: &Rule) -> Vec<Vec<u8>> {
                     all.push(bucket(at, part, den));
                 }
             }
+            Rule::SlidingWindow(rule) => {
+                for held in [0, 1, 2, 3, 5, 100, 101] {
+                    for count in [0, 1, rule.limit, u32::MAX] {
+                        let mut bytes = at.to_be_bytes().to_vec();
+                        for part in 0..=held {
+                            let count = if part % 2 == 0 { count } else { 1 };
+                            bytes.extend_from_slice(&u32::to_be_bytes(count));
+                        }
+                        all.push(bytes);
+                    }
+                }
+            }
+            // Its state is a list.
+            Rule::SlidingLog(_) => {}
         }
     }
     all
@@ -98,6 +118,14 @@ fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
         fixed_window(9, SECOND),
         fixed_window(most, SPAN),
         fixed_window(1, 1),
+        clock_window(9, SECOND, 999_999),
+        clock_window(most, SPAN, SPAN - 1),
+        clock_window(1, 1, 0),
+        sliding_window(9, SECOND, 1, false),
+        sliding_window(9, SECOND, 5, true),
+        sliding_window(most, 1000, 1, false),
+        sliding_window(most, 100_000, 100, true),
+        sliding_window(100, 31 * 86_400 * SECOND, 2, false),
     ]
 }
 
@@ -105,13 +133,16 @@ fn rules() -> Vec<(tollgate::limit::rate::Rate, Rule)> {
 fn functions(limit: &Limit, cost: u32, bytes: &[u8]) -> (Wait, Option<Vec<u8>>) {
     let state = State::decode(&limit.rule, bytes);
     let cost = tollgate::limit::rate::Cost::new(cost);
-    let (measured, change) = limit.rule.check(state, NOON, cost);
-    let left = change.map_or_else(|| bytes.to_vec(), |change| change.state.encode().to_vec());
+    let (measured, change) = limit.rule.check(state.as_ref(), NOON, cost);
+    let left = match change {
+        Some(change) => change.update.after(state.clone()).encode().to_vec(),
+        None => bytes.to_vec(),
+    };
     // Reading the answer must not fail either.
     for charged in [true, false] {
-        let verdict = limit.rule.verdict(measured, cost, charged);
+        let verdict = limit.rule.verdict(measured, NOON, cost, charged);
         let ticket = limit.rule.ticket(NOON, measured, cost);
-        let _ = limit.rule.refund(state, NOON, ticket);
+        let _ = limit.rule.refund(state.as_ref(), NOON, ticket);
         assert!(verdict.reset <= SPAN + 1, "{verdict:?}");
     }
     (measured.wait, Some(left))
@@ -127,7 +158,7 @@ async fn hostile_bytes_are_answered_alike_and_break_nothing() {
     let mut side = client.get_multiplexed_async_connection().await.unwrap();
     let mut asked = 0;
     for (index, rule) in rules().into_iter().enumerate() {
-        let limit = limit(&format!("limit-{index}"), rule);
+        let limit = limit(&format!("limit-{index}"), rule.clone());
         let name = UnderTest::name(&limit, CLIENT);
         for bytes in states(&limit.rule) {
             for cost in [0, 1, 2, limit.rate.count.get(), u32::MAX] {

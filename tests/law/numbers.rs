@@ -4,9 +4,13 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::key::{KeyTemplate, Missing};
+use tollgate::limit::calendar::Calendar;
+use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::leaky_bucket::LeakyBucket;
 use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::sliding_log::SlidingLog;
+use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::Check;
@@ -54,6 +58,34 @@ pub(super) fn leaky_bucket(
 pub(super) fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::FixedWindow(FixedWindow::new(rate)))
+}
+
+/// A window that starts at `offset` after whole multiples of its length.
+pub(super) fn clock_window(count: u32, period: u64, offset: u64) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    (rate, Rule::ClockWindow(ClockWindow::by_clock(rate, offset)))
+}
+
+/// A window of so many days or months as `zone` counts them.
+pub(super) fn calendar(count: u32, calendar: Calendar) -> (Rate, Rule) {
+    let rule = ClockWindow::by_calendar(count, Arc::new(calendar));
+    (rate(count, 86_400 * SECOND), Rule::ClockWindow(rule))
+}
+
+/// A sliding window seen in `parts`.
+pub(super) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    assert_eq!(period % (1000 * u64::from(parts)), 0);
+    assert!(u64::from(count) <= SlidingWindow::most(period / 1000 / u64::from(parts)));
+    let parts = NonZeroU32::new(parts).unwrap();
+    let rule = SlidingWindow::new(rate, parts, strict);
+    (rate, Rule::SlidingWindow(rule))
+}
+
+/// A sliding log.
+pub(super) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    (rate, Rule::SlidingLog(SlidingLog::new(rate)))
 }
 
 /// The limit called `name`. Its key is the test's to choose.

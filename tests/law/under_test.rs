@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate::limit::verdict::{Ruling, Verdict, Wait};
-use tollgate::limit::{Limit, State, Ticket};
+use tollgate::limit::{Limit, Rule, State, Ticket};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{Check, Decided, MemoryStore, RedisTarget, Refund, Settings};
 
@@ -67,7 +67,7 @@ impl UnderTest {
 
     /// Where Redis holds a counter of a limit whose name needs no escape.
     pub(super) fn name(limit: &Limit, key: &[u8]) -> String {
-        let (name, kind) = (&limit.name, limit.rule.kind());
+        let (name, kind) = (&limit.name, limit.kind);
         let key = str::from_utf8(key).unwrap();
         format!("tollgate:1:{name}:{kind}:{{{key}}}")
     }
@@ -81,8 +81,20 @@ impl UnderTest {
             }
             Self::Redis { server, .. } => {
                 let key = Self::name(limit, key);
-                match server.command(&["GET", &key]).await {
+                let read: &[&str] = match limit.rule {
+                    Rule::SlidingLog(_) => &["LRANGE", &key, "0", "-1"],
+                    _ => &["GET", &key],
+                };
+                match server.command(read).await {
                     Value::BulkString(bytes) => Some(bytes),
+                    Value::Array(list) if list.is_empty() => None,
+                    Value::Array(list) => {
+                        let one = |value| match value {
+                            Value::BulkString(bytes) => bytes,
+                            other => panic!("{key} holds {other:?}"),
+                        };
+                        Some(list.into_iter().flat_map(one).collect())
+                    }
                     Value::Nil => None,
                     other => panic!("{key} holds {other:?}"),
                 }

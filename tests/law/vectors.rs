@@ -2,7 +2,10 @@
 //!
 //! The answers in those files are worked out from the meaning in the manual, never taken from the code.
 
-use super::numbers::{CLIENT, NOON, fixed_window, leaky_bucket, limit, token_bucket};
+use super::numbers::{
+    CLIENT, NOON, clock_window, fixed_window, leaky_bucket, limit, sliding_log, sliding_window,
+    token_bucket,
+};
 use super::under_test::UnderTest;
 use std::collections::HashMap;
 use std::fs;
@@ -133,6 +136,12 @@ fn rule(algorithm: &str, mut fields: Fields) -> (Rate, Rule) {
             fields.number_or("max_wait", 5_000_000),
         ),
         "fixed_window" => fixed_window(count, period),
+        "clock_window" => clock_window(count, period, fields.number_or("offset", 0)),
+        "sliding_window" => {
+            let strict = fields.maybe("strict") == Some(Value::Boolean(true));
+            sliding_window(count, period, fields.number_or("buckets", 1), strict)
+        }
+        "sliding_log" => sliding_log(count, period),
         other => panic!("{other} is no algorithm"),
     };
     fields.end();
@@ -174,12 +183,14 @@ impl Listener {
                 return store.one(at, Check { limit, key, cost }).await.1;
             }
         };
-        let state = states.get(&limit.id).copied();
-        let (measured, change) = limit.rule.check(state, at, cost);
-        if let Some(change) = change {
-            states.insert(limit.id, change.state);
-        }
-        limit.rule.verdict(measured, cost, true)
+        let state = states.remove(&limit.id);
+        let (measured, change) = limit.rule.check(state.as_ref(), at, cost);
+        let state = match change {
+            Some(change) => Some(change.update.after(state)),
+            None => state,
+        };
+        states.extend(state.map(|state| (limit.id, state)));
+        limit.rule.verdict(measured, at, cost, true)
     }
 }
 
@@ -229,4 +240,4 @@ macro_rules! told_to_all {
     )*};
 }
 
-told_to_all!(token_bucket leaky_bucket fixed_window);
+told_to_all!(token_bucket leaky_bucket fixed_window clock_window sliding_window sliding_log);

@@ -216,6 +216,26 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Yes or no.
+    pub(super) fn flag(&mut self, key: &'static str) -> Given<bool> {
+        match self.value(key) {
+            None => Given::No,
+            Some((DeValue::Boolean(flag), span)) => Given::Yes(At::new(*flag, span)),
+            Some((other, span)) => self.wrong_type(key, other, &span),
+        }
+    }
+
+    /// Reads a table that stands inside this one, under `name`.
+    pub(super) fn inner<T>(
+        &mut self,
+        vocabulary: &'static Table,
+        name: &str,
+        (table, place): (&DeTable<'_>, Span),
+        read: impl FnOnce(Fields<'_>) -> T,
+    ) -> T {
+        read(Fields::new(vocabulary, name, place, table, self.found))
+    }
+
     /// A time.
     pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Given<Duration> {
         let time = self.text(key, duration);
@@ -275,12 +295,6 @@ impl<'a> Fields<'a> {
                 .at(span, "in how long?")
                 .help_if(help_of(rate(&number)))
             }
-            (Shape::Rate, DeValue::Array(_)) => Diagnostic::error(
-                Code::NotAvailable,
-                "several rates on one limit are not available in this version",
-            )
-            .at(span, "one rate is")
-            .help("write a limit for each rate, and name them all on the route"),
             (Shape::Whole { least, most }, DeValue::String(text))
                 if text
                     .parse::<u64>()

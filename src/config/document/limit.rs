@@ -2,12 +2,14 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{part, rate};
+use super::super::value::{Quota, part, rate, zone};
+use super::super::vocabulary::LIMIT_RATE;
 use super::fields::{Fields, Zero};
 use super::{Given, List};
 use crate::key::{Missing, Part};
-use crate::limit::rate::Rate;
+use jiff::tz::TimeZone;
 use std::time::Duration;
+use toml::de::DeValue;
 
 /// `[limits.NAME]`.
 #[derive(Debug)]
@@ -17,13 +19,33 @@ pub(in crate::config) struct Limit {
     /// Nothing stands for `everyone`.
     pub(in crate::config) by: List<Option<Part>>,
     pub(in crate::config) missing: Given<Missing>,
-    pub(in crate::config) rate: Given<Rate>,
+    pub(in crate::config) rates: List<Entry>,
     pub(in crate::config) burst: Given<u32>,
     pub(in crate::config) algorithm: Given<Algorithm>,
+    pub(in crate::config) anchor: Given<Anchor>,
+    pub(in crate::config) offset: Given<Duration>,
+    pub(in crate::config) timezone: Given<TimeZone>,
+    pub(in crate::config) buckets: Given<u32>,
+    pub(in crate::config) strict: Given<bool>,
     pub(in crate::config) queue: Given<u32>,
     pub(in crate::config) max_wait: Given<Duration>,
     pub(in crate::config) over: Given<Over>,
     pub(in crate::config) cost: Given<u32>,
+}
+
+/// One of a limit's rates.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct Entry {
+    pub(in crate::config) quota: At<Quota>,
+    /// Of this rate alone, in a list.
+    pub(in crate::config) burst: Given<u32>,
+}
+
+/// Where a fixed window starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Anchor {
+    First,
+    Clock,
 }
 
 /// How a limit counts.
@@ -32,6 +54,8 @@ pub(in crate::config) enum Algorithm {
     TokenBucket,
     LeakyBucket,
     FixedWindow,
+    SlidingWindow,
+    SlidingLog,
 }
 
 impl Algorithm {
@@ -41,6 +65,8 @@ impl Algorithm {
             Self::TokenBucket => "token-bucket",
             Self::LeakyBucket => "leaky-bucket",
             Self::FixedWindow => "fixed-window",
+            Self::SlidingWindow => "sliding-window",
+            Self::SlidingLog => "sliding-log",
         }
     }
 }
@@ -68,10 +94,12 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         }
         _ => by,
     };
+    let rates = rates(&name.value, &mut fields);
     Limit {
         place: fields.place(),
         name,
         by,
+        rates,
         missing: fields.choice(
             "missing",
             &[
@@ -82,7 +110,6 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             ],
             &[],
         ),
-        rate: fields.text("rate", rate),
         burst: fields.whole("burst"),
         algorithm: fields.choice(
             "algorithm",
@@ -90,9 +117,20 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
                 ("token-bucket", Algorithm::TokenBucket),
                 ("leaky-bucket", Algorithm::LeakyBucket),
                 ("fixed-window", Algorithm::FixedWindow),
+                ("sliding-window", Algorithm::SlidingWindow),
+                ("sliding-log", Algorithm::SlidingLog),
             ],
-            &["sliding-window", "sliding-log", "concurrency"],
+            &["concurrency"],
         ),
+        anchor: fields.choice(
+            "anchor",
+            &[("first", Anchor::First), ("clock", Anchor::Clock)],
+            &[],
+        ),
+        offset: fields.time("offset", Zero::Allowed),
+        timezone: fields.text("timezone", zone),
+        buckets: fields.whole("buckets"),
+        strict: fields.flag("strict"),
         queue: fields.whole("queue"),
         max_wait: fields.time("max_wait", Zero::Allowed),
         over: fields.choice(
@@ -101,5 +139,52 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         cost: fields.whole("cost"),
+    }
+}
+
+/// One rate, or a list of rates of which each may have a burst of its own.
+fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
+    let Some((value, whole)) = fields.value("rate") else {
+        return Given::No;
+    };
+    let items: Vec<(&DeValue<'_>, Span)> = match value {
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| (item.get_ref(), item.span()))
+            .collect(),
+        single => vec![(single, whole.clone())],
+    };
+    if items.is_empty() {
+        fields.note(
+            Diagnostic::error(
+                Code::EmptyList,
+                format!("`rate` in `{}` names no rate", fields.title()),
+            )
+            .at(&whole, "at least one")
+            .help("write one as `rate = \"100/min\"`"),
+        );
+    }
+    let listed = matches!(value, DeValue::Array(_));
+    let (mut entries, many) = (Vec::new(), items.len());
+    for (item, span) in items {
+        let (quota, burst) = match item {
+            DeValue::String(text) => (fields.take(rate(text), span.clone()), Given::No),
+            DeValue::Table(table) if listed => {
+                let (name, place) = (format!("{name}.rate"), span.clone());
+                fields.inner(&LIMIT_RATE, &name, (table, place), |mut inner| {
+                    (inner.text("rate", rate), inner.whole("burst"))
+                })
+            }
+            other => (fields.wrong_type("rate", other, &span), Given::No),
+        };
+        if let Given::Yes(quota) = quota
+            && !burst.is_bad()
+        {
+            entries.push(At::new(Entry { quota, burst }, span));
+        }
+    }
+    match entries.len() == many && many > 0 {
+        true => Given::Yes(At::new(entries, whole)),
+        false => Given::Bad,
     }
 }

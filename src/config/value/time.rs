@@ -1,6 +1,7 @@
 //! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
 
 use super::{Code, Wrong, mended, quoted};
+use crate::limit::Unit;
 use crate::limit::rate::{MAX_SPAN, Rate};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -12,6 +13,27 @@ pub(in crate::config) const MICROS: u64 = 1_000_000;
 const UNITLESS: [&str; 3] = ["s", "min", "h"];
 
 const UNITS: &str = "us, ms, s, min, h, d or w";
+/// Of rates: a window may be a month of the calendar.
+const RATE_UNITS: &str = "us, ms, s, min, h, d, w or month";
+
+/// Days that stand for a month where a length is needed.
+const MONTH: u64 = 30;
+
+/// How much in how long, as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) struct Quota {
+    /// N per P. Of months P is as long as so many times thirty days.
+    pub(in crate::config) rate: Rate,
+    /// Written in units that a calendar may count: so many days or months.
+    pub(in crate::config) calendar: Option<(Unit, u32)>,
+}
+
+impl Quota {
+    /// Is it over months, which have no length of their own?
+    pub(in crate::config) fn is_monthly(self) -> bool {
+        matches!(self.calendar, Some((Unit::Month, _)))
+    }
+}
 
 /// The units that have a fixed length, the longest first, under the name that messages give them.
 const LENGTHS: [(&str, u64); 7] = [
@@ -51,11 +73,11 @@ fn micros(unit: &str) -> Option<u64> {
 }
 
 /// Reads `N/[M]UNIT`.
-pub(in crate::config) fn rate(text: &str) -> Result<Rate, Wrong> {
+pub(in crate::config) fn rate(text: &str) -> Result<Quota, Wrong> {
     mended(text, read_rate)
 }
 
-fn read_rate(text: &str) -> Result<Rate, Wrong> {
+fn read_rate(text: &str) -> Result<Quota, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(
             Code::BadRate,
@@ -104,23 +126,23 @@ fn read_rate(text: &str) -> Result<Rate, Wrong> {
         Ok(number) => number,
         Err(_) => u64::MAX,
     };
-    let length = match unit(spelling) {
-        Some("month") => {
-            let days = number.saturating_mul(30);
-            return Err(wrong("months differ in length: count over days")
-                .offer([format!("{count}/{days}d")]));
-        }
-        Some(unit) => micros(unit),
-        None => None,
+    let (length, calendar) = match unit(spelling) {
+        Some("month") => (Some(MONTH * 86_400 * MICROS), Some(Unit::Month)),
+        Some("d") => (micros("d"), Some(Unit::Day)),
+        Some(unit) => (micros(unit), None),
+        None => (None, None),
     };
     let length = length.ok_or_else(|| {
-        unknown_unit(spelling, wrong(&format!("the unit must be one of {UNITS}")))
+        unknown_unit(spelling, wrong(&format!("the unit must be one of {RATE_UNITS}")))
     })?;
     let period = number
         .checked_mul(length)
         .filter(|period| *period <= MAX_SPAN);
     match period.and_then(NonZeroU64::new) {
-        Some(period) => Ok(Rate { count, period }),
+        Some(period) => Ok(Quota {
+            rate: Rate { count, period },
+            calendar: calendar.zip(u32::try_from(number).ok()),
+        }),
         None => Err(Wrong::new(
             Code::OutOfRange,
             format!("the time of {} is too long to count exactly", quoted(text)),
@@ -314,6 +336,15 @@ pub(in crate::config) fn show_span(micros: u64) -> String {
             }
             out
         }
+    }
+}
+
+/// `100/min`, `5000/month`.
+pub(in crate::config) fn show_quota(quota: Quota) -> String {
+    match quota.calendar {
+        Some((Unit::Month, 1)) => format!("{}/month", quota.rate.count),
+        Some((Unit::Month, many)) => format!("{}/{many}month", quota.rate.count),
+        _ => show_rate(quota.rate),
     }
 }
 

@@ -14,7 +14,9 @@ Tollgate reads one TOML file, `gateway.toml`: from `--config FILE`, else from th
 
 Tables have names and their order means nothing. A time is a number with its unit (`us`, `ms`, `s`, `min`, `h`, `d`,
 `w`, and their usual spellings), several in a row add up: `\"250ms\"`, `\"1m30s\"`. A rate is `N/TIME`: `\"100/min\"`,
-`\"10/s\"`, `\"7/3s\"`. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics
+`\"10/s\"`, `\"7/3s\"`. Several rates on one limit are a list, in which a bucket's rate may be
+written `{ rate = \"100/min\", burst = 20 }`: all of them are charged, or none, and a refusal names the one with the
+longest wait. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics
 and Redis keys.
 
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
@@ -60,7 +62,8 @@ fn section(table: &Table, out: &mut String) {
 fn takes(shape: Shape) -> String {
     match shape {
         Shape::Duration => "time".into(),
-        Shape::Rate => "rate".into(),
+        Shape::Rate => "rate or list".into(),
+        Shape::Flag => "`true`, `false`".into(),
         Shape::Text => "text".into(),
         Shape::Texts => "text or list".into(),
         Shape::Choice(words) => {

@@ -91,7 +91,16 @@ fn shape(shape: Shape) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         Shape::Duration => json!({ "type": "string", "pattern": DURATION }),
-        Shape::Rate => json!({ "type": "string", "pattern": RATE }),
+        Shape::Rate => {
+            let rate = json!({ "type": "string", "pattern": RATE });
+            json!({
+                "oneOf": [rate, { "type": "array", "minItems": 1, "items": { "oneOf": [rate, {
+                    "type": "object", "required": ["rate"], "additionalProperties": false,
+                    "properties": { "rate": rate, "burst": { "type": "integer", "minimum": 1 } },
+                }] } }]
+            })
+        }
+        Shape::Flag => json!({ "type": "boolean" }),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

@@ -1,5 +1,9 @@
 //! The tables themselves: name, type, default, meaning and an example of every key.
 
+mod limits;
+
+pub use limits::{LIMIT_RATE, LIMITS};
+
 use super::Default::{Required, Value, Words};
 use super::{Key, Shape, Table};
 
@@ -226,115 +230,6 @@ pub static RESPONSE: Table = Table {
         live: true,
     }],
     later: &[],
-};
-
-/// `[limits.NAME]`.
-pub static LIMITS: Table = Table {
-    name: "limits",
-    named: true,
-    noun: "a limit",
-    about: "A named rule: by whom to count, how much, what happens beyond. The name is the identity of its counters: new numbers keep them, another name has its own.",
-    keys: &[
-        Key {
-            name: "by",
-            shape: Shape::Texts,
-            default: Required,
-            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `route`, `everyone`, or a list of parts that form one key.",
-            example: "\"ip\"",
-            live: true,
-        },
-        Key {
-            name: "missing",
-            shape: Shape::Choice(&["refuse", "ip", "skip", "shared"]),
-            default: Words("must be chosen where `by` names a header"),
-            about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter.",
-            example: "\"refuse\"",
-            live: true,
-        },
-        Key {
-            name: "rate",
-            shape: Shape::Rate,
-            default: Required,
-            about: "How much in how long: `N/TIME`, the time with an optional number before its unit (us, ms, s, min, h, d, w).",
-            example: "\"100/min\"",
-            live: true,
-        },
-        Key {
-            name: "burst",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Words("N of the rate; 1 for `leaky-bucket`"),
-            about: "How many may arrive at once; a fixed window has none.",
-            example: "20",
-            live: true,
-        },
-        Key {
-            name: "algorithm",
-            shape: Shape::Choice(&["token-bucket", "leaky-bucket", "fixed-window"]),
-            default: Value("\"token-bucket\""),
-            about: "How it counts: refilled continuously, drained evenly (and delays), or N in each window.",
-            example: "\"leaky-bucket\"",
-            live: true,
-        },
-        Key {
-            name: "queue",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Words("as many as go on within `max_wait`"),
-            about: "How many requests a leaky bucket holds back at most.",
-            example: "100",
-            live: true,
-        },
-        Key {
-            name: "max_wait",
-            shape: Shape::Duration,
-            default: Value("\"5s\""),
-            about: "Longest that a leaky bucket holds a request back; who would wait longer is refused at once.",
-            example: "\"2s\"",
-            live: true,
-        },
-        Key {
-            name: "over",
-            shape: Shape::Choice(&["refuse", "delay"]),
-            default: Words("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`"),
-            about: "What happens beyond the limit; only a leaky bucket delays.",
-            example: "\"refuse\"",
-            live: true,
-        },
-        Key {
-            name: "cost",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Value("1"),
-            about: "How much one request takes.",
-            example: "5",
-            live: true,
-        },
-    ],
-    later: &[
-        "anchor",
-        "buckets",
-        "candidate",
-        "dedupe",
-        "exempt",
-        "max",
-        "mode",
-        "offset",
-        "on_down",
-        "partial",
-        "refund",
-        "scope",
-        "slot_ttl",
-        "strict",
-        "tiers",
-        "timezone",
-    ],
 };
 
 /// `[upstreams.NAME]`.

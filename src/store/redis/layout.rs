@@ -23,7 +23,7 @@ pub(super) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
             other => text.push(other),
         }
     }
-    let _ = write!(text, ":{}:{{", limit.rule.kind());
+    let _ = write!(text, ":{}:{{", limit.kind);
     text.into_bytes().into()
 }
 

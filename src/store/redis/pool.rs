@@ -3,7 +3,7 @@
 //! A connection carries a flag that is raised the moment it ends or a call on it fails, so that nothing has to be asked
 //! before it is used (notes: `dependencies`, pitfall 1). Whoever takes one out looks at the flag.
 
-use super::script::{DECIDE, REFUND};
+use super::script;
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
@@ -65,7 +65,7 @@ impl Connection {
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
-        for script in [&DECIDE, &REFUND] {
+        for script in script::ALL {
             self.send(&script.load()).await?;
         }
         Ok(())

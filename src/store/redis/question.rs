@@ -1,9 +1,10 @@
 //! What the scripts are asked, as bytes: keys, parameter blocks, and the shape of the batch.
 
-use super::script::{DECIDE, REFUND};
-use crate::clock::Timestamp;
-use crate::limit::rate::Span;
-use crate::limit::{Limit, Rule, State, Ticket, wire};
+use super::script::{DECIDE, DECIDE_ANY, REFUND};
+use crate::clock::{self, Timestamp};
+use crate::limit::leaky_bucket::LeakyBucket;
+use crate::limit::token_bucket::TokenBucket;
+use crate::limit::{Limit, Mark, Rule, Ticket, wire};
 use crate::store::batch::Check;
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
@@ -12,6 +13,8 @@ use smallvec::SmallVec;
 const BUCKET: u8 = 1;
 const QUEUE: u8 = 2;
 const WINDOW: u8 = 3;
+const PARTS: u8 = 4;
+const LOG: u8 = 5;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(super) struct Question {
     /// Where each key ends.
     ends: SmallVec<[usize; 4]>,
     blocks: SmallVec<[u8; 64]>,
+    /// A limit counts by an algorithm that the short script does not know.
+    any: bool,
 }
 
 impl Question {
@@ -32,13 +37,19 @@ impl Question {
         self.blocks.extend_from_slice(block);
     }
 
-    /// Adds one limit of a request.
-    pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>) {
-        if check.cost == check.limit.cost {
-            self.push(prefix, check.key, &check.limit.block);
+    /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
+    pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
+        let Check { limit, key, cost } = check;
+        self.any |= !wire::is_plain(&limit.block);
+        if limit.rule.follows_a_calendar() {
+            let now = clock.unwrap_or_else(clock::wall);
+            let block = wire::block_around(&limit.rule, *cost, now);
+            self.push(prefix, key, &block);
+        } else if *cost == limit.cost {
+            self.push(prefix, key, &limit.block);
         } else {
-            let block = wire::block(&check.limit.rule, check.cost);
-            self.push(prefix, check.key, &block);
+            let block = wire::block(&limit.rule, *cost);
+            self.push(prefix, key, &block);
         }
     }
 
@@ -66,7 +77,11 @@ pub(super) fn decide<'q>(
         .clone()
         .map(|question| u8::try_from(question.limits()).unwrap_or(u8::MAX))
         .collect();
-    let mut command = call(&DECIDE, clock, questions);
+    let script = match questions.clone().any(|question| question.any) {
+        true => &DECIDE_ANY,
+        false => &DECIDE,
+    };
+    let mut command = call(script, clock, questions);
     command.arg(&shape[..]);
     command
 }
@@ -108,36 +123,36 @@ fn call<'q>(
 /// The block of a refund, or nothing when the ticket can give nothing back under the limit's present numbers.
 pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
     let mut block = wire::Block::new();
-    match (&limit.rule, ticket.state) {
-        (Rule::TokenBucket(_) | Rule::LeakyBucket(_), State::Bucket(was)) => {
-            let interval = match &limit.rule {
-                Rule::LeakyBucket(rule) => rule.interval,
-                Rule::TokenBucket(rule) => rule.interval,
-                Rule::FixedWindow(_) => return None,
-            };
-            if was.part > 0 && was.den != interval.den.get() {
+    let mut put = |kind, numbers: &[u64]| {
+        block.push(kind);
+        for number in numbers {
+            block.extend_from_slice(&double(*number));
+        }
+    };
+    let cost = u64::from(ticket.cost.units());
+    match (&limit.rule, ticket.mark) {
+        (
+            Rule::TokenBucket(TokenBucket { interval, .. })
+            | Rule::LeakyBucket(LeakyBucket { interval, .. }),
+            Mark::Bucket(was),
+        ) => {
+            let den = interval.den.get();
+            if was.part > 0 && was.den != den {
                 return None;
             }
-            let charge = interval.times(u64::from(ticket.cost.units()));
-            block.push(if limit.rule.queues() { QUEUE } else { BUCKET });
-            for span in [
-                Span {
-                    whole: was.at,
-                    part: was.part,
-                },
-                charge,
-            ] {
-                block.extend_from_slice(&double(span.whole));
-                block.extend_from_slice(&double(u64::from(span.part)));
-            }
-            block.extend_from_slice(&double(u64::from(interval.den.get())));
+            let charge = interval.times(cost);
+            let kind = if limit.rule.queues() { QUEUE } else { BUCKET };
+            let (was_part, part) = (u64::from(was.part), u64::from(charge.part));
+            let numbers = [was.at, was_part, charge.whole, part, u64::from(den)];
+            put(kind, &numbers);
         }
-        (Rule::FixedWindow(rule), State::Window(was)) => {
-            block.push(WINDOW);
-            for number in [rule.window, was.start, u64::from(ticket.cost.units())] {
-                block.extend_from_slice(&double(number));
-            }
+        (Rule::FixedWindow(_) | Rule::ClockWindow(_), Mark::Window { start, end }) => {
+            put(WINDOW, &[end - start, start, cost]);
         }
+        (Rule::SlidingWindow(rule), Mark::Window { start, .. }) => {
+            put(PARTS, &[rule.part, u64::from(rule.parts), start, cost]);
+        }
+        (Rule::SlidingLog(rule), Mark::Instant(at)) => put(LOG, &[rule.window, at, cost]),
         _ => return None,
     }
     (ticket.cost.units() > 0).then_some(block)

@@ -3,7 +3,8 @@
 use bb8_redis::redis::{self, Cmd, cmd};
 use std::sync::LazyLock;
 
-/// Decides a batch of requests.
+/// Decides a batch of requests by the algorithms that most limits have. A script is built anew for each call, so that
+/// what it does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("../../../lua/prelude.lua"),
@@ -14,6 +15,24 @@ pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
         include_str!("../../../lua/decide.lua"),
     ))
 });
+
+/// Decides a batch of requests by any algorithm.
+pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../../lua/prelude.lua"),
+        include_str!("../../../lua/bucket.lua"),
+        include_str!("../../../lua/token_bucket.lua"),
+        include_str!("../../../lua/leaky_bucket.lua"),
+        include_str!("../../../lua/fixed_window.lua"),
+        include_str!("../../../lua/clock_window.lua"),
+        include_str!("../../../lua/sliding_window.lua"),
+        include_str!("../../../lua/sliding_log.lua"),
+        include_str!("../../../lua/decide.lua"),
+    ))
+});
+
+/// Every script: what a connection loads.
+pub(super) static ALL: [&LazyLock<Script>; 3] = [&DECIDE, &DECIDE_ANY, &REFUND];
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {

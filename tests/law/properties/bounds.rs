@@ -148,7 +148,7 @@ proptest! {
                 counter.give_back(ticket);
                 continue;
             }
-            let (measured, _) = counter.rule.check(counter.state, counter.at, cost);
+            let (measured, _) = counter.rule.check(counter.state.as_ref(), counter.at, cost);
             let ticket = counter.rule.ticket(counter.at, measured, cost);
             let (verdict, _) = counter.take(cost.units());
             if let Outcome::Admit { delay } = verdict.outcome {

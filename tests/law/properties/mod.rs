@@ -3,7 +3,10 @@
 mod answers;
 mod bounds;
 
-use super::numbers::{NOON, SECOND, fixed_window, leaky_bucket, token_bucket};
+use super::numbers::{
+    NOON, SECOND, clock_window, fixed_window, leaky_bucket, sliding_log, sliding_window,
+    token_bucket,
+};
 use proptest::prelude::*;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, MAX_SPAN, Rate};
@@ -29,26 +32,34 @@ impl Counter {
     /// What would be said to `cost`, without its being taken.
     fn would(&self, at: Timestamp, cost: u32) -> (Verdict, Option<Change>) {
         let cost = Cost::new(cost);
-        let (measured, change) = self.rule.check(self.state, at, cost);
-        (self.rule.verdict(measured, cost, true), change)
+        let (measured, change) = self.rule.check(self.state.as_ref(), at, cost);
+        (self.rule.verdict(measured, at, cost, true), change)
+    }
+
+    /// What would be said, and what would then be stored for how long.
+    fn after(&self, at: Timestamp, cost: u32) -> (Verdict, Option<(State, Timestamp)>) {
+        let (verdict, change) = self.would(at, cost);
+        let stored = change.map(|change| (change.update.after(self.state.clone()), change.ends));
+        (verdict, stored)
     }
 
     fn take(&mut self, cost: u32) -> (Verdict, Option<Change>) {
         let (verdict, change) = self.would(self.at, cost);
-        if let Some(change) = change {
+        if let Some(change) = &change {
             // What is stored is what is read again.
-            let bytes = change.state.encode();
+            let state = change.update.clone().after(self.state.take());
+            let bytes = state.encode();
             let read = State::decode(&self.rule, &bytes);
-            assert_eq!(read, Some(change.state));
+            assert_eq!(read, Some(state));
             self.state = read;
         }
         (verdict, change)
     }
 
     fn give_back(&mut self, ticket: Ticket) {
-        match self.rule.refund(self.state, self.at, ticket) {
+        match self.rule.refund(self.state.as_ref(), self.at, ticket) {
             Refunded::Nothing => {}
-            Refunded::Left(change) => self.state = Some(change.state),
+            Refunded::Left(change) => self.state = Some(change.update.after(self.state.take())),
             Refunded::Gone => self.state = None,
         }
     }
@@ -56,7 +67,7 @@ impl Counter {
     /// As it would be had nothing ever happened.
     fn fresh(&self) -> Self {
         Self {
-            rule: self.rule,
+            rule: self.rule.clone(),
             state: None,
             at: self.at,
         }
@@ -95,11 +106,34 @@ fn pause(thousandths: u64, (count, period): (u32, u64)) -> u64 {
     u64::try_from(micros).unwrap()
 }
 
-/// Of each kind, room for `size`.
+/// How many kinds [`rule`] makes.
+const KINDS: u8 = 8;
+
+/// Of each kind, room for `size`. Windows of one length, whatever their parts and offsets, are of one kind.
 fn rule(kind: u8, (count, period): (u32, u64), size: u32) -> (Rate, Rule) {
     match kind {
         0 => token_bucket(count, period, size),
         1 => leaky_bucket((count, period), 1, size, MAX_SPAN),
-        _ => fixed_window(size, period),
+        2 => fixed_window(size, period),
+        3 => clock_window(size, period, u64::from(count) % period),
+        4 => sliding_window(size, in_parts(period), 1, false),
+        5 => sliding_window(
+            size,
+            in_parts(period),
+            [1, 2, 3, 6][count as usize % 4],
+            false,
+        ),
+        6 => sliding_window(
+            size,
+            in_parts(period),
+            [1, 2, 3, 6][count as usize % 4],
+            true,
+        ),
+        _ => sliding_log(size, period),
     }
+}
+
+/// The next length that six parts of whole milliseconds make.
+fn in_parts(period: u64) -> u64 {
+    period.div_ceil(6_000) * 6_000
 }

@@ -1,6 +1,8 @@
 //! Stories: each is told to the memory store and to Redis, and must end the same way.
 
+mod calendar;
 mod changed;
+mod lists;
 mod refunds;
 mod together;
 mod waits;

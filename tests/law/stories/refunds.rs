@@ -89,9 +89,11 @@ async fn those_who_leave_from_the_back_free_their_places(store: &UnderTest) {
         let (ruling, _) = store.one(NOON, ask(&queue, 1)).await;
         assert_eq!(ruling, Ruling::Admit { delay });
         // That one leaves, too.
-        let state = store.state(&queue, CLIENT).await.unwrap();
+        let Some(tollgate::limit::State::Bucket(state)) = store.state(&queue, CLIENT).await else {
+            panic!("a bucket is stored");
+        };
         let ticket = tollgate::limit::Ticket {
-            state,
+            mark: tollgate::limit::Mark::Bucket(state),
             cost: ask(&queue, 1).cost,
         };
         store.refund(NOON, ask(&queue, 1), ticket).await;

@@ -18,7 +18,7 @@ fn rates_are_read_as_people_write_them() {
     ] {
         let rate = rate(text).unwrap();
         assert_eq!(
-            (rate.count.get(), rate.period.get()),
+            (rate.rate.count.get(), rate.rate.period.get()),
             (count, period),
             "{text}"
         );
@@ -32,8 +32,7 @@ fn a_wrong_rate_says_what_to_write() {
         ("100 per minute", "write `\"100/min\"`"),
         ("10r/s", "write `\"10/s\"`"),
         ("1_000/s", "write `\"1000/s\"`"),
-        ("5000/month", "write `\"5000/30d\"`"),
-        ("5000/3mo", "write `\"5000/90d\"`"),
+        ("5000 per month", "write `\"5000/month\"`"),
         ("10/secnd", "did you mean `s`?"),
         ("10/M", "`min` is a minute; a month is written `30d`"),
         (
@@ -123,6 +122,8 @@ fn spans_and_rates_are_shown_as_they_would_be_written() {
             "{shown}"
         );
     }
-    assert_eq!(show_rate(rate("7/3s").unwrap()), "7/3s");
-    assert_eq!(show_rate(rate("100/60s").unwrap()), "100/min");
+    assert_eq!(show_quota(rate("7/3s").unwrap()), "7/3s");
+    assert_eq!(show_quota(rate("100/60s").unwrap()), "100/min");
+    assert_eq!(show_quota(rate("5000/1month").unwrap()), "5000/month");
+    assert_eq!(show_quota(rate("5000 / 3 months").unwrap()), "5000/3month");
 }

@@ -20,10 +20,11 @@ impl Model {
         State::decode(&limit.rule, bytes)
     }
 
-    fn keep(&mut self, key: &[u8], now: Timestamp, change: Change) {
+    fn keep(&mut self, key: &[u8], limit: &Limit, now: Timestamp, change: Change) {
         let life = change.ends.since(now).div_ceil(1000);
         assert!(life > 0, "a state that is stored matters");
-        let bytes = change.state.encode().to_vec();
+        let before = self.state(key, limit);
+        let bytes = change.update.after(before).encode().to_vec();
         self.stored.insert(key.to_vec(), (bytes, life));
     }
 
@@ -35,16 +36,21 @@ impl Model {
     ) -> Measurements {
         let checked: Vec<(Measured, Option<Change>)> = checks
             .iter()
-            .map(|(key, limit, cost)| limit.rule.check(self.state(key, limit), now, *cost))
+            .map(|(key, limit, cost)| {
+                let state = self.state(key, limit);
+                limit.rule.check(state.as_ref(), now, *cost)
+            })
             .collect();
         let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);
         let charged = checked.iter().all(|(measured, _)| admitted(measured));
-        for ((key, ..), (measured, change)) in checks.iter().zip(&checked) {
-            if let Some(change) = change.filter(|_| charged || !admitted(measured)) {
-                self.keep(key, now, change);
+        let mut all = Measurements::new();
+        for ((key, limit, _), (measured, change)) in checks.iter().zip(checked) {
+            if let Some(change) = change.filter(|_| charged || !admitted(&measured)) {
+                self.keep(key, limit, now, change);
             }
+            all.push(measured);
         }
-        checked.into_iter().map(|(measured, _)| measured).collect()
+        all
     }
 
     /// The byte that the script answers with.
@@ -55,10 +61,11 @@ impl Model {
         limit: &Limit,
         ticket: Ticket,
     ) -> u8 {
-        match limit.rule.refund(self.state(key, limit), now, ticket) {
+        let state = self.state(key, limit);
+        match limit.rule.refund(state.as_ref(), now, ticket) {
             Refunded::Nothing => 0,
             Refunded::Left(change) => {
-                self.keep(key, now, change);
+                self.keep(key, limit, now, change);
                 1
             }
             Refunded::Gone => {

@@ -1,14 +1,19 @@
 //! Limits and servers for the tests of this room.
 
 use crate::key::{KeyTemplate, Missing};
+use crate::limit::calendar::Calendar;
+use crate::limit::clock_window::ClockWindow;
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::{Cost, Rate};
+use crate::limit::sliding_log::SlidingLog;
+use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Rule, Unit};
 use crate::store::redis::RedisStore;
 use crate::store::settings::{RedisTarget, Settings, Source};
 use bb8_redis::redis::{self, Connection, Value};
+use jiff::tz::TimeZone;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -43,6 +48,37 @@ pub(crate) fn leaky_bucket(
 pub(crate) fn fixed_window(count: u32, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::FixedWindow(FixedWindow::new(rate)))
+}
+
+pub(crate) fn clock_window(count: u32, period: u64, offset: u64) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    (rate, Rule::ClockWindow(ClockWindow::by_clock(rate, offset)))
+}
+
+pub(crate) fn calendar(count: u32, unit: Unit, many: u32, zone: &str, offset: u64) -> (Rate, Rule) {
+    let calendar = Calendar {
+        unit,
+        many,
+        zone: TimeZone::get(zone).unwrap(),
+        zone_name: zone.into(),
+        offset,
+    };
+    let rule = ClockWindow::by_calendar(count, Arc::new(calendar));
+    (rate(count, 86_400_000_000), Rule::ClockWindow(rule))
+}
+
+pub(crate) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    let parts = NonZeroU32::new(parts).unwrap();
+    (
+        rate,
+        Rule::SlidingWindow(SlidingWindow::new(rate, parts, strict)),
+    )
+}
+
+pub(crate) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
+    let rate = rate(count, period);
+    (rate, Rule::SlidingLog(SlidingLog::new(rate)))
 }
 
 pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {

@@ -1,9 +1,11 @@
 //! Every script against the pure functions: random histories, replies and stored bytes equal after every step.
 
+use super::editions::editions;
 use super::model::Model;
-use super::support::{Server, fixed_window, leaky_bucket, limit, token_bucket};
+use super::support::Server;
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
+use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Measured, Wait};
 use crate::limit::{Limit, Rule, Ticket};
 use crate::store::batch::{Check, Measurements};
@@ -15,40 +17,6 @@ use std::sync::Arc;
 /// Life that an injected clock adds, in milliseconds, and how much of it a slow test may use up.
 const SLACK: u64 = 3_600_000;
 const PATIENCE: u64 = 1_800_000;
-
-/// Numbers that a limit is given in turn, the file being edited under it.
-fn editions() -> Vec<Vec<Arc<Limit>>> {
-    let tokens = [
-        token_bucket(10, 1_000_000, 10),
-        token_bucket(7, 3_000_000, 20),
-        token_bucket(3, 1_000_000, 2),
-        token_bucket(10_000_000, 1_000_000, 50),
-        token_bucket(13, 17_000_001, 1),
-        token_bucket(5000, 2_592_000_000_000, 5000),
-    ];
-    let leaky = [
-        leaky_bucket(50, 1_000_000, 1, 100, 2_000_000),
-        leaky_bucket(7, 3_000_000, 3, 5, 400_000),
-        leaky_bucket(3, 1_000_000, 2, 0, 0),
-        leaky_bucket(3_000_000, 1_000_000, 4, 9, 2),
-        leaky_bucket(11, 13_000_000, 1, 40, 60_000_000),
-    ];
-    let windows = [
-        fixed_window(10, 1_000_000),
-        fixed_window(3, 1_000_000),
-        fixed_window(100, 1_000_000),
-        fixed_window(20, 60_000_000),
-    ];
-    let all = |name: &str, rules: &[_]| rules.iter().map(|r| limit(name, *r)).collect();
-    vec![
-        all("tokens", &tokens),
-        all("smooth", &leaky),
-        all("window", &windows),
-        all("more", &tokens[1..3]),
-        all("{odd}:100%", &leaky[..2]),
-        all("other", &windows[..2]),
-    ]
-}
 
 /// What a command should answer.
 enum Expected {
@@ -152,7 +120,7 @@ impl History {
                     key: &who,
                     cost,
                 };
-                question.check(&prefix, &check);
+                question.check(&prefix, &check, Some(now));
                 touched.push(key.clone());
                 checks.push((key, limit.clone(), cost, who, name));
             }
@@ -210,7 +178,8 @@ impl History {
                 false => limit,
             };
             // Spoils come before the call, and so before its first refund.
-            if questions.is_empty() && self.random.u8(..8) == 0 {
+            let is_log = matches!(limit.rule, Rule::SlidingLog(_));
+            if questions.is_empty() && !is_log && self.random.u8(..8) == 0 {
                 let bytes = self.nearly(&key, &limit);
                 self.put(key.clone(), bytes);
             }
@@ -236,7 +205,8 @@ impl History {
     fn meddle(&mut self) {
         let name = self.random.usize(..self.editions.len());
         let (limit, .., key) = self.place(name);
-        if self.random.u8(..4) == 0 {
+        let is_log = matches!(limit.rule, Rule::SlidingLog(_));
+        if is_log || self.random.u8(..4) == 0 {
             let mut command = cmd("DEL");
             command.arg(&key);
             self.ask(command, Expected::Anything);
@@ -272,8 +242,9 @@ impl History {
         let mut bytes = first.to_be_bytes().to_vec();
         bytes.extend_from_slice(&[0, 1, 5, u32::MAX][self.random.usize(..4)].to_be_bytes());
         bytes.extend_from_slice(&[0, 1, 7, 10, u32::MAX][self.random.usize(..5)].to_be_bytes());
+        bytes.extend_from_slice(&self.random.u32(..9).to_be_bytes());
         bytes.push(0);
-        bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 17][self.random.usize(..9)]);
+        bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 20, 21][self.random.usize(..10)]);
         bytes
     }
 
@@ -282,7 +253,8 @@ impl History {
         let (interval, brim) = match &limit.rule {
             Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
             Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
-            Rule::FixedWindow(_) => return self.garbage(),
+            Rule::SlidingWindow(rule) => return self.parts(rule),
+            _ => return self.garbage(),
         };
         let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
             Some(Some(at)) if self.random.bool() => f64::from_be_bytes(at.try_into().unwrap()),
@@ -299,12 +271,36 @@ impl History {
         bytes
     }
 
+    /// Parts of any length and time, around now and beyond.
+    fn parts(&mut self, rule: &SlidingWindow) -> Vec<u8> {
+        let millis = rule.window() / 1000;
+        let ways: Vec<u64> = (1..=25).filter(|n| millis.is_multiple_of(*n)).collect();
+        let held = ways[self.random.usize(..ways.len())];
+        let part = rule.window() / held;
+        let start = self.now - self.now % part + part * self.random.u64(..3);
+        let start = start - part * self.random.u64(..4);
+        let mut bytes = (start as f64).to_be_bytes().to_vec();
+        for _ in 0..=held {
+            let count = match self.random.u8(..20) {
+                0 => u32::MAX,
+                1..=12 => 0,
+                _ => self.random.u32(..6),
+            };
+            bytes.extend_from_slice(&count.to_be_bytes());
+        }
+        bytes
+    }
+
     fn look(&mut self, touched: Vec<Vec<u8>>) {
         for key in touched {
             let stored = self.model.stored.get(&key).cloned();
             let life = stored.as_ref().map(|(_, life)| *life);
-            let (mut get, mut ttl) = (cmd("GET"), cmd("PTTL"));
+            let is_log = key.starts_with(b"t:1:log:");
+            let (mut get, mut ttl) = (cmd(if is_log { "LRANGE" } else { "GET" }), cmd("PTTL"));
             get.arg(&key);
+            if is_log {
+                get.arg(0).arg(-1);
+            }
             ttl.arg(&key);
             self.ask(get, Expected::Stored(key, stored));
             self.ask(ttl, Expected::Life(life));
@@ -327,6 +323,20 @@ fn compare(expected: Expected, value: Value) -> Result<(), String> {
         }
         (Expected::Refunded(wanted), Value::BulkString(bytes)) if bytes == wanted => Ok(()),
         (Expected::Stored(_, None), Value::Nil) => Ok(()),
+        (Expected::Stored(key, wanted), Value::Array(list)) => {
+            let all = list.iter().map(|one| match one {
+                Value::BulkString(bytes) => bytes.as_slice(),
+                _ => b"?",
+            });
+            let held: Vec<u8> = all.flatten().copied().collect();
+            match wanted.map_or(Vec::new(), |(wanted, _)| wanted) {
+                wanted if wanted == held => Ok(()),
+                wanted => Err(format!(
+                    "{} holds {held:?}, wanted {wanted:?}",
+                    key.escape_ascii()
+                )),
+            }
+        }
         (Expected::Stored(_, Some((wanted, _))), Value::BulkString(b)) if b == wanted => Ok(()),
         (Expected::Life(None), Value::Int(-2)) => Ok(()),
         (Expected::Life(Some(u64::MAX)), Value::Int(-1)) => Ok(()),
@@ -358,10 +368,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     };
     let server = Server::start();
     let mut client = server.client();
-    for script in [
-        &crate::store::redis::script::DECIDE,
-        &crate::store::redis::script::REFUND,
-    ] {
+    for script in crate::store::redis::script::ALL {
         client.many(vec![script.load()]);
     }
     let mut history = History::new(seed);

@@ -1,0 +1,52 @@
+-- clock_window.lua: at most N in each window of the clock or the calendar. Twin: src/limit/clock_window.rs.
+--
+-- The state is fixed_window.lua's. A stored window that reaches into the present one counts in it: it was anchored
+-- elsewhere, or the clock has stepped back.
+--
+-- block     4, limit, cost, window, offset              windows start at `offset` after whole multiples
+--           5, limit, cost, and five instants           where windows of the calendar start, as the caller knows them
+-- answers   as fixed_window.lua; a calendar that does not reach to this server's time cannot be decided by
+local function clock_window(state)
+  local kind, limit, cost, past = unpack(">Bdd", blocks, at)
+  -- The window before starts, this one starts, and ends.
+  local before, start, last
+  if kind == 4 then
+    local window, offset
+    window, offset, at = unpack(">dd", blocks, past)
+    last = now - (now - offset) % window + window
+    before, start = last - 2 * window, math.max(last - window, 0)
+  else
+    local b0, b1, b2, b3, b4
+    b0, b1, b2, b3, b4, at = unpack(">ddddd", blocks, past)
+    if now < b1 or now >= b4 then
+      return 0, 0, 0, nil, nil, "CLOCK this server's time is not within a window of the asker's"
+    end
+    if now < b2 then
+      before, start, last = b0, b1, b2
+    elseif now < b3 then
+      before, start, last = b1, b2, b3
+    else
+      before, start, last = b2, b3, b4
+    end
+  end
+
+  local count, mended = 0, false
+  if state and #state == 12 then
+    local stored, held = unpack(">dI4", state)
+    if stored >= 0 and stored > before and stored < 9007199254740992 and stored % 1 == 0 then
+      count, mended = held, stored ~= start
+    end
+  end
+  local left, wait = last - now, 0
+  if cost == 0 then return 0, left, count end
+  if count + cost <= limit then
+    count = count + cost
+  elseif cost > limit then
+    return -1, left, count
+  elseif mended then
+    wait = left
+  else
+    return left, left, count
+  end
+  return wait, left, count, pack(">dI4", start, count), left
+end

@@ -1,0 +1,159 @@
+//! What has changed about limits, and what becomes of their counters.
+
+use super::super::describe::{key, missing, rate, span_as_written};
+use super::{Change, Outline, named};
+use crate::limit::clock_window::Anchor;
+use crate::limit::{Limit, Rule};
+use std::sync::Arc;
+
+/// Another kind or another key counts elsewhere in the store. Where that has been the limit's before, and not long ago,
+/// its counters are still there.
+const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
+
+/// A limit with all its rates.
+type Rates<'a> = &'a [Arc<Limit>];
+
+pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let (old, new) = (by_name(&old.limits), by_name(&new.limits));
+    named(
+        "limits",
+        (&old, &new),
+        |rates| &rates[0].name,
+        "removed",
+        |was, is| changed(old[was], new[is]),
+        changes,
+    );
+}
+
+/// The rates of one limit stand side by side.
+fn by_name(limits: &[Arc<Limit>]) -> Vec<Rates<'_>> {
+    limits.chunk_by(|a, b| a.name == b.name).collect()
+}
+
+fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut push = |what: &str, a: String, b: String| {
+        if a != b {
+            parts.push(format!("{what} {a} to {b}"));
+        }
+    };
+    let (a, b) = (&*old[0], &*new[0]);
+    push(
+        "algorithm",
+        algorithm(&a.rule).into(),
+        algorithm(&b.rule).into(),
+    );
+    push("by", key(&a.by), key(&b.by));
+    push("rate", rates(old), rates(new));
+    for ((what, a), (_, b)) in numbers(old).into_iter().zip(numbers(new)) {
+        if let (Some(a), Some(b)) = (a, b) {
+            push(what, a, b);
+        }
+    }
+    push(
+        "cost",
+        a.cost.units().to_string(),
+        b.cost.units().to_string(),
+    );
+    if a.by.can_be_absent() || b.by.can_be_absent() {
+        push(
+            "missing",
+            missing(a.by.missing).into(),
+            missing(b.by.missing).into(),
+        );
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    parts.push(counters(old, new).into());
+    Some(parts.join(", "))
+}
+
+/// What becomes of the counters: those of a kind go on.
+fn counters(old: Rates<'_>, new: Rates<'_>) -> &'static str {
+    let kept = |limit: &Limit| old.iter().any(|other| other.kind == limit.kind);
+    let many = match old[0].by.parts == new[0].by.parts {
+        true => new.iter().filter(|limit| kept(limit)).count(),
+        false => 0,
+    };
+    match many {
+        0 => AFRESH,
+        many if many == new.len() => "counters kept",
+        _ => "counters kept for rates over the same time",
+    }
+}
+
+fn rates(limits: Rates<'_>) -> String {
+    let shown: Vec<String> = limits.iter().map(|limit| rate(limit)).collect();
+    shown.join(" and ")
+}
+
+fn algorithm(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::TokenBucket(_) => "token-bucket",
+        Rule::LeakyBucket(_) => "leaky-bucket",
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => "fixed-window",
+        Rule::SlidingWindow(_) => "sliding-window",
+        Rule::SlidingLog(_) => "sliding-log",
+    }
+}
+
+/// What an algorithm has beside its rate; where either has none of it there is nothing to compare.
+fn numbers(limits: Rates<'_>) -> [(&'static str, Option<String>); 9] {
+    let mut burst = None;
+    let (mut queue, mut max_wait, mut over) = (None, None, None);
+    let (mut anchor, mut offset, mut timezone) = (None, None, None);
+    let (mut buckets, mut strict) = (None, None);
+    let bursts = |of: &dyn Fn(&Rule) -> Option<u32>| {
+        let all: Vec<String> = limits
+            .iter()
+            .filter_map(|limit| of(&limit.rule))
+            .map(|burst| burst.to_string())
+            .collect();
+        Some(all.join(" and "))
+    };
+    match &limits[0].rule {
+        Rule::TokenBucket(_) => {
+            burst = bursts(&|rule| match rule {
+                Rule::TokenBucket(rule) => Some(rule.burst.get()),
+                _ => None,
+            });
+        }
+        Rule::LeakyBucket(rule) => {
+            burst = bursts(&|rule| match rule {
+                Rule::LeakyBucket(rule) => Some(rule.burst.get()),
+                _ => None,
+            });
+            let delays = rule.queue > 0;
+            over = Some(if delays { "delay" } else { "refuse" }.into());
+            queue = delays.then(|| rule.queue.to_string());
+            max_wait = delays.then(|| span_as_written(rule.max_wait));
+        }
+        Rule::FixedWindow(_) => anchor = Some("first".into()),
+        Rule::ClockWindow(rule) => {
+            anchor = Some("clock".into());
+            let (later, zone) = match &rule.anchor {
+                Anchor::Clock { offset, .. } => (*offset, "UTC"),
+                Anchor::Calendar(calendar) => (calendar.offset, &*calendar.zone_name),
+            };
+            offset = Some(span_as_written(later));
+            timezone = Some(zone.into());
+        }
+        Rule::SlidingWindow(rule) => {
+            buckets = Some(rule.parts.to_string());
+            strict = Some(rule.strict.to_string());
+        }
+        Rule::SlidingLog(_) => {}
+    }
+    [
+        ("burst", burst),
+        ("queue", queue),
+        ("max_wait", max_wait),
+        ("over", over),
+        ("anchor", anchor),
+        ("offset", offset),
+        ("timezone", timezone),
+        ("buckets", buckets),
+        ("strict", strict),
+    ]
+}

@@ -1,0 +1,225 @@
+//! Keys of a limit that make no sense beside each other.
+
+use super::MAX_WAIT;
+use crate::config::diagnostic::{Code, Diagnostic};
+use crate::config::document::{Algorithm, Anchor, Limit, Over};
+use crate::config::source::{At, Span};
+use crate::config::suggest::all_of;
+use crate::config::value::{show_rate, show_span};
+
+/// Notes keys that make no sense beside each other.
+pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
+    let name = &written.name.value;
+    let leaky = algorithm == Algorithm::LeakyBucket;
+    let queue = written.queue.at().map(|at| ("queue", &at.span));
+    let max_wait = written.max_wait.at().map(|at| ("max_wait", &at.span));
+    let over = written.over.at();
+    if let (
+        false,
+        Some(At {
+            value: Over::Delay,
+            span,
+        }),
+    ) = (leaky, over)
+    {
+        let mut diagnostic = Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{name}` is to delay, which a {} cannot",
+                algorithm.as_str()
+            ),
+        )
+        .at(span, "only a leaky bucket delays")
+        .help(leaky_instead(written));
+        if let Some(algorithm) = written.algorithm.at() {
+            diagnostic = diagnostic.and(&algorithm.span, "this one refuses");
+        }
+        found.push(diagnostic);
+    } else {
+        let refuses = over.filter(|at| at.value == Over::Refuse);
+        waiting(written, algorithm, refuses, [queue, max_wait], found);
+    }
+    bursts(written, algorithm, found);
+    windows(written, algorithm, found);
+    if let (true, Some(wait)) = (leaky, written.max_wait.at().filter(|at| at.value.is_zero())) {
+        found.push(
+            Diagnostic::error(
+                Code::BadDuration,
+                format!("limit `{name}` is to delay for no time at all"),
+            )
+            .at(&wait.span, "must be longer than nothing")
+            .help("write `over = \"refuse\"` instead for a bucket that refuses at once"),
+        );
+    }
+}
+
+/// `queue` and `max_wait` where nothing ever waits.
+fn waiting(
+    written: &Limit,
+    algorithm: Algorithm,
+    refuses: Option<&At<Over>>,
+    keys: [Option<(&str, &Span)>; 2],
+    found: &mut Vec<Diagnostic>,
+) {
+    let keys: Vec<(&str, &Span)> = keys.into_iter().flatten().collect();
+    let Some((_, first)) = keys.first() else {
+        return;
+    };
+    let names: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
+    let (name, names) = (&written.name.value, all_of(&names));
+    let mut diagnostic = match refuses {
+        _ if algorithm != Algorithm::LeakyBucket => Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{name}` has {names}, but a {} holds nothing back",
+                algorithm.as_str()
+            ),
+        )
+        .at(first, "only a leaky bucket has this")
+        .help(leaky_instead(written)),
+        Some(refuses) => Diagnostic::error(
+            Code::Conflict,
+            format!("limit `{name}` refuses at once, and has {names}"),
+        )
+        .at(first, "for a bucket that delays")
+        .and(&refuses.span, "a meter: nothing waits")
+        .help(format!("leave {names} out, or `over`")),
+        None => return,
+    };
+    for (_, span) in &keys[1..] {
+        diagnostic = diagnostic.and(span, "and this");
+    }
+    found.push(diagnostic);
+}
+
+/// The leaky bucket that somebody who wants a delay should write.
+fn leaky_instead(written: &Limit) -> String {
+    let rate = written.rates.entries().first().map_or_else(
+        || "10/s".into(),
+        |entry| show_rate(entry.value.quota.value.rate),
+    );
+    let queue = written
+        .queue
+        .get()
+        .map(|queue| format!("\nqueue = {queue}"))
+        .unwrap_or_default();
+    let wait = written.max_wait.get().map_or(MAX_WAIT, |wait| {
+        u64::try_from(wait.as_micros()).unwrap_or(MAX_WAIT)
+    });
+    format!(
+        "write\nalgorithm = \"leaky-bucket\"\nrate = \"{rate}\"{queue}\nmax_wait = \"{}\"",
+        show_span(wait)
+    )
+}
+
+/// A burst where nothing bursts, or beside rates that have their own.
+fn bursts(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
+    let name = &written.name.value;
+    let entries = written.rates.entries();
+    if let (true, Some(burst)) = (entries.len() > 1, written.burst.at()) {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("limit `{name}` has a burst beside a list of rates"),
+            )
+            .at(&burst.span, "of which of them?")
+            .help(
+                "write it beside its rate: `rate = [{ rate = \"100/min\", burst = 20 }, \"10/s\"]`",
+            ),
+        );
+    }
+    let counted = match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => return,
+        Algorithm::FixedWindow => "a fixed window",
+        Algorithm::SlidingWindow => "a sliding window",
+        Algorithm::SlidingLog => "a sliding log",
+    };
+    let own = entries.iter().filter_map(|entry| entry.value.burst.at());
+    for burst in written.burst.at().into_iter().chain(own) {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("limit `{name}` has a burst, but is {counted}"),
+            )
+            .at(&burst.span, "it takes all of its count at once")
+            .help("leave `burst` out, or count with `algorithm = \"token-bucket\"`"),
+        );
+    }
+}
+
+/// What only one kind of window has, on another.
+fn windows(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
+    let span = |at: Option<&Span>| at.cloned();
+    let fixed = [
+        ("anchor", span(written.anchor.at().map(|at| &at.span))),
+        ("offset", span(written.offset.at().map(|at| &at.span))),
+        ("timezone", span(written.timezone.at().map(|at| &at.span))),
+    ];
+    let sliding = [
+        ("buckets", span(written.buckets.at().map(|at| &at.span))),
+        ("strict", span(written.strict.at().map(|at| &at.span))),
+    ];
+    if algorithm != Algorithm::FixedWindow {
+        foreign(written, algorithm, &fixed, Algorithm::FixedWindow, found);
+    } else if written.anchor.or(Anchor::First) == Anchor::First && !written.anchor.is_bad() {
+        unanchored(written, &fixed[1..], found);
+    }
+    if algorithm != Algorithm::SlidingWindow {
+        foreign(
+            written,
+            algorithm,
+            &sliding,
+            Algorithm::SlidingWindow,
+            found,
+        );
+    }
+}
+
+fn foreign(
+    written: &Limit,
+    algorithm: Algorithm,
+    keys: &[(&str, Option<Span>)],
+    owner: Algorithm,
+    found: &mut Vec<Diagnostic>,
+) {
+    for (key, span) in keys {
+        let Some(span) = span else { continue };
+        let mut diagnostic = Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{}` has `{key}`, which a {} does not know",
+                written.name.value,
+                algorithm.as_str()
+            ),
+        )
+        .at(span, format!("only a {} has this", owner.as_str()))
+        .help(format!(
+            "leave `{key}` out, or count with `algorithm = \"{}\"`",
+            owner.as_str()
+        ));
+        if let Some(algorithm) = written.algorithm.at() {
+            diagnostic = diagnostic.and(&algorithm.span, "this one");
+        }
+        found.push(diagnostic);
+    }
+}
+
+/// An offset or a time zone of a window that starts with a request.
+fn unanchored(written: &Limit, keys: &[(&str, Option<Span>)], found: &mut Vec<Diagnostic>) {
+    for (key, span) in keys {
+        let Some(span) = span else { continue };
+        let mut diagnostic = Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{}` has `{key}`, but its windows start with a request",
+                written.name.value
+            ),
+        )
+        .at(span, "for windows that start by the clock")
+        .help(format!("add `anchor = \"clock\"`, or leave `{key}` out"));
+        if let Some(anchor) = written.anchor.at() {
+            diagnostic = diagnostic.and(&anchor.span, "at the first request");
+        }
+        found.push(diagnostic);
+    }
+}

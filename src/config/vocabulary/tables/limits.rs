@@ -1,0 +1,188 @@
+//! The keys of `[limits.NAME]`.
+
+use super::super::Default::{Required, Value, Words};
+use super::super::{Key, Shape, Table};
+use super::WHOLE;
+
+/// `[limits.NAME]`.
+pub static LIMITS: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "a limit",
+    about: "A named rule: by whom to count, how much, what happens beyond. The name is the identity of its counters: new numbers keep them, another name has its own.",
+    keys: &[
+        Key {
+            name: "by",
+            shape: Shape::Texts,
+            default: Required,
+            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `route`, `everyone`, or a list of parts that form one key.",
+            example: "\"ip\"",
+            live: true,
+        },
+        Key {
+            name: "missing",
+            shape: Shape::Choice(&["refuse", "ip", "skip", "shared"]),
+            default: Words("must be chosen where `by` names a header"),
+            about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter.",
+            example: "\"refuse\"",
+            live: true,
+        },
+        Key {
+            name: "rate",
+            shape: Shape::Rate,
+            default: Required,
+            about: "How much in how long: `N/TIME`, the time with an optional number before its unit (us, ms, s, min, h, d, w, month); a list is several windows checked as one.",
+            example: "\"100/min\"",
+            live: true,
+        },
+        Key {
+            name: "burst",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("N of the rate; 1 for `leaky-bucket`"),
+            about: "How many may arrive at once, in a bucket; windows and logs have none.",
+            example: "20",
+            live: true,
+        },
+        Key {
+            name: "algorithm",
+            shape: Shape::Choice(&[
+                "token-bucket",
+                "leaky-bucket",
+                "fixed-window",
+                "sliding-window",
+                "sliding-log",
+            ]),
+            default: Value("\"token-bucket\""),
+            about: "How it counts: refilled continuously, drained evenly (and delays), N in each window, N in a window that moves with time and is seen in parts, or N in any stretch of the time, each remembered (at most 10000).",
+            example: "\"leaky-bucket\"",
+            live: true,
+        },
+        Key {
+            name: "anchor",
+            shape: Shape::Choice(&["first", "clock"]),
+            default: Value("\"first\""),
+            about: "Where a fixed window starts: at its first admitted request, or at whole multiples of its length by the clock (UTC), and at midnight or the first for days with a `timezone` and for months.",
+            example: "\"clock\"",
+            live: true,
+        },
+        Key {
+            name: "offset",
+            shape: Shape::Duration,
+            default: Value("\"0s\""),
+            about: "How much later than that windows by the clock start: `\"8h\"` for days that start at eight; less than the window.",
+            example: "\"8h\"",
+            live: true,
+        },
+        Key {
+            name: "timezone",
+            shape: Shape::Text,
+            default: Value("\"UTC\""),
+            about: "Whose days and months they are, for windows by the clock over `d` and `month`; changes of daylight saving make such a day longer or shorter.",
+            example: "\"Europe/Berlin\"",
+            live: true,
+        },
+        Key {
+            name: "buckets",
+            shape: Shape::Whole {
+                least: 1,
+                most: crate::limit::sliding_window::MAX_PARTS as u64,
+            },
+            default: Value("1"),
+            about: "Parts that a sliding window is seen in; each is a whole number of milliseconds. The part that is leaving counts in proportion.",
+            example: "6",
+            live: true,
+        },
+        Key {
+            name: "strict",
+            shape: Shape::Flag,
+            default: Value("false"),
+            about: "Whether the part of a sliding window that is leaving counts whole: then no stretch of the time ever sees more than N, and some see less.",
+            example: "true",
+            live: true,
+        },
+        Key {
+            name: "queue",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("as many as go on within `max_wait`"),
+            about: "How many requests a leaky bucket holds back at most.",
+            example: "100",
+            live: true,
+        },
+        Key {
+            name: "max_wait",
+            shape: Shape::Duration,
+            default: Value("\"5s\""),
+            about: "Longest that a leaky bucket holds a request back; who would wait longer is refused at once.",
+            example: "\"2s\"",
+            live: true,
+        },
+        Key {
+            name: "over",
+            shape: Shape::Choice(&["refuse", "delay"]),
+            default: Words("`\"delay\"` for `leaky-bucket`, else `\"refuse\"`"),
+            about: "What happens beyond the limit; only a leaky bucket delays.",
+            example: "\"refuse\"",
+            live: true,
+        },
+        Key {
+            name: "cost",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("1"),
+            about: "How much one request takes.",
+            example: "5",
+            live: true,
+        },
+    ],
+    later: &[
+        "candidate",
+        "dedupe",
+        "exempt",
+        "max",
+        "mode",
+        "on_down",
+        "partial",
+        "refund",
+        "scope",
+        "slot_ttl",
+        "tiers",
+    ],
+};
+
+/// One rate of a list, in its long form: not a table of its own in the file.
+pub static LIMIT_RATE: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "a rate in a list",
+    about: "A rate in a list.",
+    keys: &[
+        Key {
+            name: "rate",
+            shape: Shape::Text,
+            default: Required,
+            about: "How much in how long.",
+            example: "\"100/min\"",
+            live: true,
+        },
+        Key {
+            name: "burst",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("N of the rate; 1 for `leaky-bucket`"),
+            about: "How many may arrive at once.",
+            example: "20",
+            live: true,
+        },
+    ],
+    later: &[],
+};

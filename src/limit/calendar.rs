@@ -1,0 +1,114 @@
+//! Windows of the calendar: so many days or months, as a time zone counts them, changes of daylight saving included.
+//!
+//! Scripts know no calendar. They are handed the boundaries around the gateway's time and find the store's time between
+//! them.
+
+use super::kind::Unit;
+use crate::clock::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span};
+use std::sync::Arc;
+
+/// Windows of so many days or months.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Calendar {
+    /// Days or months.
+    pub unit: Unit,
+    /// How many make a window.
+    pub many: u32,
+    /// By whose clocks and calendars.
+    pub zone: TimeZone,
+    /// The zone's name as it is written.
+    pub zone_name: Arc<str>,
+    /// How much later than midnight, or than the first's midnight, a window starts on those clocks; microseconds.
+    pub offset: u64,
+}
+
+/// Where windows begin around an instant: two windows back, one back, the present one, the next, and its end.
+pub type Boundaries = [u64; 5];
+
+impl Calendar {
+    /// The boundaries around `now`, in microseconds since the epoch. The present window is the one from the third to
+    /// the fourth.
+    #[must_use]
+    pub fn around(&self, now: Timestamp) -> Boundaries {
+        self.find(now)
+            .unwrap_or([0, 0, 0, u64::MAX >> 11, u64::MAX >> 11])
+    }
+
+    /// How long the window around `now` is, in microseconds.
+    #[must_use]
+    pub fn length(&self, now: Timestamp) -> u64 {
+        let [_, _, start, end, _] = self.around(now);
+        end - start
+    }
+
+    fn find(&self, now: Timestamp) -> Option<Boundaries> {
+        let micros = i64::try_from(now.micros()).ok()?;
+        let instant = jiff::Timestamp::from_microsecond(micros).ok()?;
+        let civil = self.zone.to_datetime(instant);
+        let shifted = civil.checked_sub(self.shift()).ok()?;
+        let window = self.number(shifted.date());
+        // A boundary on the clock and the same boundary on the calendar may lie a few hours apart, and where a zone has
+        // skipped a whole day two of them are one: more are made than needed.
+        let mut starts: Vec<i64> = Vec::with_capacity(8);
+        for number in window - 3..=window + 4 {
+            starts.push(self.start(number)?);
+        }
+        starts.dedup();
+        let next = starts.iter().position(|start| *start > micros)?;
+        let at = |index: Option<usize>| {
+            let start = index.and_then(|index| starts.get(index))?;
+            Some(u64::try_from(*start).unwrap_or(0))
+        };
+        Some([
+            at(next.checked_sub(3))?,
+            at(next.checked_sub(2))?,
+            at(next.checked_sub(1))?,
+            at(Some(next))?,
+            at(Some(next + 1))?,
+        ])
+    }
+
+    /// The number of the window that a day lies in.
+    fn number(&self, date: Date) -> i64 {
+        let units = match self.unit {
+            Unit::Day => days(date),
+            Unit::Month => i64::from(date.year()) * 12 + i64::from(date.month()) - 1,
+        };
+        units.div_euclid(i64::from(self.many.max(1)))
+    }
+
+    /// When a window starts, in microseconds since the epoch. A time that the clocks skip is the instant of the skip;
+    /// of one that they show twice it is the first.
+    fn start(&self, number: i64) -> Option<i64> {
+        let units = number.checked_mul(i64::from(self.many.max(1)))?;
+        let date = match self.unit {
+            Unit::Day => {
+                let epoch = Date::constant(1970, 1, 1);
+                epoch.checked_add(Span::new().try_days(units).ok()?).ok()?
+            }
+            Unit::Month => {
+                let year = i16::try_from(units.div_euclid(12)).ok()?;
+                let month = i8::try_from(units.rem_euclid(12)).ok()? + 1;
+                Date::new(year, month, 1).ok()?
+            }
+        };
+        let civil: DateTime = date.to_datetime(jiff::civil::Time::midnight());
+        let civil = civil.checked_add(self.shift()).ok()?;
+        let instant = self.zone.to_ambiguous_timestamp(civil).compatible().ok()?;
+        Some(instant.as_microsecond())
+    }
+
+    fn shift(&self) -> SignedDuration {
+        SignedDuration::from_micros(i64::try_from(self.offset).unwrap_or(0))
+    }
+}
+
+/// Days since the epoch's day.
+fn days(date: Date) -> i64 {
+    let midnight = date.to_datetime(jiff::civil::Time::midnight());
+    let utc = TimeZone::UTC.to_ambiguous_timestamp(midnight).compatible();
+    utc.map_or(0, |instant| instant.as_second().div_euclid(86_400))
+}

@@ -1,0 +1,158 @@
+//! Fixed window by the clock or the calendar: at most N in each; windows start where the clock says, not at a request.
+//! Twin: `lua/clock_window.lua`.
+
+use super::calendar::Calendar;
+use super::fixed_window::WindowState;
+use super::rate::{Cost, Rate, Span};
+use super::verdict::{Measured, Verdict, Wait};
+use super::{Change, Refunded, State};
+use crate::clock::Timestamp;
+use std::sync::Arc;
+
+/// A clock's window's numbers, ready to compute with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClockWindow {
+    /// N: the quota of one window.
+    pub limit: u32,
+    /// Where windows start.
+    pub anchor: Anchor,
+}
+
+/// Where windows start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Anchor {
+    /// At `offset` after whole multiples of `window` since the epoch, in microseconds.
+    Clock {
+        /// P: the length of each.
+        window: u64,
+        /// Less than the window.
+        offset: u64,
+    },
+    /// Where a calendar says.
+    Calendar(Arc<Calendar>),
+}
+
+/// The window at an instant, in microseconds since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Start of the window before; it may lie before the epoch.
+    pub before: i64,
+    /// Its start.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+}
+
+impl ClockWindow {
+    /// `rate.count` in each `rate.period`, which start at `offset` after whole multiples of it. The caller has checked
+    /// that the offset is less than the period.
+    #[must_use]
+    pub fn by_clock(rate: Rate, offset: u64) -> Self {
+        let window = rate.period.get();
+        Self {
+            limit: rate.count.get(),
+            anchor: Anchor::Clock {
+                window,
+                offset: offset % window,
+            },
+        }
+    }
+
+    /// `limit` in each window of `calendar`.
+    #[must_use]
+    pub fn by_calendar(limit: u32, calendar: Arc<Calendar>) -> Self {
+        Self {
+            limit,
+            anchor: Anchor::Calendar(calendar),
+        }
+    }
+
+    /// The window at `now`.
+    #[must_use]
+    pub fn bounds(&self, now: Timestamp) -> Bounds {
+        match &self.anchor {
+            Anchor::Clock { window, offset } => {
+                let since = (now.micros() % window + (window - offset)) % window;
+                let end = now.plus(window - since).micros();
+                Bounds {
+                    before: signed(end) - signed(*window).saturating_mul(2),
+                    start: end.saturating_sub(*window),
+                    end,
+                }
+            }
+            Anchor::Calendar(calendar) => {
+                let [_, before, start, end, _] = calendar.around(now);
+                Bounds {
+                    before: signed(before),
+                    start,
+                    end,
+                }
+            }
+        }
+    }
+
+    /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[must_use]
+    pub fn check(
+        &self,
+        state: Option<WindowState>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        let bounds = self.bounds(now);
+        let left = bounds.end - now.micros();
+        // A window that reaches into this one counts in it: it was anchored elsewhere, or the clock has stepped back.
+        let held = state.filter(|state| signed(state.start) > bounds.before);
+        let count = held.map_or(0, |state| state.count);
+        let standing = |count: u32| Span {
+            whole: left,
+            part: count,
+        };
+        if cost == Cost::ZERO {
+            return (Measured::admitted(standing(count)), None);
+        }
+        if cost.units() > self.limit {
+            return (Measured::refused(Wait::Never, standing(count)), None);
+        }
+        let change = |count: u32| {
+            let start = bounds.start;
+            let state = State::Window(WindowState { start, count });
+            Change::put(state, Timestamp::from_micros(bounds.end))
+        };
+        match count.checked_add(cost.units()) {
+            Some(next) if next <= self.limit => {
+                (Measured::admitted(standing(next)), Some(change(next)))
+            }
+            _ => {
+                let mended = held.is_some_and(|state| state.start != bounds.start);
+                (
+                    Measured::refused(Wait::Micros(left), standing(count)),
+                    mended.then(|| change(count)),
+                )
+            }
+        }
+    }
+
+    /// What the reply of either store means. `charged` is false when another limit of the request refused.
+    #[must_use]
+    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+        super::fixed_window::verdict(self.limit, measured, cost, charged)
+    }
+
+    /// Takes `cost` back out of the window from `start` to `end`, if it is still the current one.
+    #[must_use]
+    pub fn refund(
+        &self,
+        state: WindowState,
+        (start, end): (u64, u64),
+        cost: Cost,
+        now: Timestamp,
+    ) -> Refunded {
+        super::fixed_window::refund(state, (start, end), cost, now)
+    }
+}
+
+/// Instants fit by far.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

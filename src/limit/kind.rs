@@ -1,0 +1,108 @@
+//! What a counter is filed under beside its key: the limit's name, and what its count depends on.
+
+use std::fmt;
+
+/// Identity of a limit's counters: a hash of its name and [`Kind`], the same in every process and generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LimitId(pub u64);
+
+impl LimitId {
+    /// The identity of the counters of limit `name` under `kind`.
+    #[must_use]
+    pub fn of(name: &str, kind: Kind) -> Self {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = foldhash::quality::FixedState::with_seed(0x7011_6a7e).build_hasher();
+        hasher.write(name.as_bytes());
+        hasher.write_u8(0);
+        hasher.write(kind.to_string().as_bytes());
+        Self(hasher.finish())
+    }
+}
+
+/// What a counter's meaning depends on beside the limit's name. Another kind starts afresh.
+///
+/// Written into every key: `tb`, `lb`, and `fw`, `sw` and `sl` with the window in microseconds, or its calendar unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Token bucket: the instant at which it is full again means the same under any numbers.
+    TokenBucket,
+    /// Leaky bucket: likewise.
+    LeakyBucket,
+    /// A token bucket among the rates of a list, which are told apart by their time.
+    TokenBucketOver {
+        /// P in microseconds.
+        period: u64,
+    },
+    /// A leaky bucket among the rates of a list.
+    LeakyBucketOver {
+        /// P in microseconds.
+        period: u64,
+    },
+    /// Fixed window, whatever it is anchored at: a count means something only in its window.
+    FixedWindow {
+        /// Length in microseconds.
+        window: u64,
+    },
+    /// Fixed window of so many days or months of the calendar.
+    Calendar {
+        /// Days or months.
+        unit: Unit,
+        /// How many.
+        many: u32,
+    },
+    /// Sliding window, whatever its parts.
+    SlidingWindow {
+        /// Length in microseconds.
+        window: u64,
+    },
+    /// Sliding log.
+    SlidingLog {
+        /// Length in microseconds.
+        window: u64,
+    },
+}
+
+impl Kind {
+    /// The same as one of a list of rates: buckets are told apart by their time there.
+    #[must_use]
+    pub const fn over(self, period: u64) -> Self {
+        match self {
+            Self::TokenBucket => Self::TokenBucketOver { period },
+            Self::LeakyBucket => Self::LeakyBucketOver { period },
+            other => other,
+        }
+    }
+}
+
+/// Units of time whose length the calendar knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// From midnight to midnight.
+    Day,
+    /// From the first to the first.
+    Month,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Day => "d",
+            Self::Month => "month",
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TokenBucket => f.write_str("tb"),
+            Self::LeakyBucket => f.write_str("lb"),
+            Self::TokenBucketOver { period } => write!(f, "tb{period}"),
+            Self::LeakyBucketOver { period } => write!(f, "lb{period}"),
+            Self::FixedWindow { window } => write!(f, "fw{window}"),
+            Self::Calendar { unit, many } => write!(f, "fw{many}{unit}"),
+            Self::SlidingWindow { window } => write!(f, "sw{window}"),
+            Self::SlidingLog { window } => write!(f, "sl{window}"),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Sliding window: the last P, seen in k parts; the part that is half gone counts in proportion, or whole when strict.
+//! Twin: `lua/sliding_window.lua`.
+//!
+//! Parts start at whole multiples of P/k since the epoch, and time inside a part is counted in milliseconds, so that
+//! the arithmetic stays in whole numbers whatever the weights.
+
+use super::rate::{Cost, Rate, Span};
+use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::{Change, Refunded, State};
+use crate::clock::Timestamp;
+use smallvec::SmallVec;
+use std::num::NonZeroU32;
+
+/// The largest product of a count and a part's milliseconds: sums of two such stay exact in the scripts' doubles.
+pub const MAX_PRODUCT: u64 = 1 << 52;
+
+/// The most parts a window may have: a decision reads each of them.
+pub const MAX_PARTS: u32 = 100;
+
+/// The counts of the newest k + 1 parts. The newest has counted something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartsState {
+    /// Start of the newest part, microseconds since the epoch.
+    pub start: u64,
+    /// Newest first.
+    pub counts: Counts,
+}
+
+/// Up to three parts without an allocation.
+type Counts = SmallVec<[u32; 4]>;
+
+/// A sliding window's numbers, ready to compute with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingWindow {
+    /// N: the quota of any stretch of P, give or take what the weights let through.
+    pub limit: u32,
+    /// P/k: the length of a part, in milliseconds.
+    pub part: u64,
+    /// k: how many parts make a window.
+    pub parts: u32,
+    /// The oldest part counts whole: never more than N in any stretch of P.
+    pub strict: bool,
+}
+
+/// What is counted at an instant.
+struct Seen {
+    /// Start of the present part in milliseconds.
+    start: u64,
+    counts: Counts,
+    /// The stored state was impossible under the present numbers or clock and has been brought to what is nearest.
+    mended: bool,
+}
+
+impl SlidingWindow {
+    /// `rate.count` in each `rate.period`, seen in `parts`. The caller has checked that a part is whole milliseconds
+    /// and that [`SlidingWindow::most`] is not exceeded.
+    #[must_use]
+    pub fn new(rate: Rate, parts: NonZeroU32, strict: bool) -> Self {
+        let part = rate.period.get() / 1000 / u64::from(parts.get());
+        Self {
+            limit: rate.count.get(),
+            part: part.max(1),
+            parts: parts.get(),
+            strict,
+        }
+    }
+
+    /// P in microseconds.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.part * u64::from(self.parts) * 1000
+    }
+
+    /// The largest quota that can be computed with exactly where a part is `part` milliseconds long.
+    #[must_use]
+    pub fn most(part: u64) -> u64 {
+        MAX_PRODUCT / part.max(1)
+    }
+
+    /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[must_use]
+    pub fn check(
+        &self,
+        state: Option<&PartsState>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        let mut seen = self.seen(state, now);
+        let (whole, oldest) = self.used(&seen, now);
+        let units = (whole + oldest.div_ceil(self.part)).min(u64::from(u32::MAX));
+        let left = self.ends(&seen).map_or(0, |ends| ends.since(now));
+        let standing = |units: u64| Span {
+            whole: left,
+            part: u32::try_from(units).unwrap_or(u32::MAX),
+        };
+        if cost == Cost::ZERO {
+            return (Measured::admitted(standing(units)), None);
+        }
+        if cost.units() > self.limit {
+            return (Measured::refused(Wait::Never, standing(units)), None);
+        }
+        let wanted = whole * self.part + oldest + u64::from(cost.units()) * self.part;
+        match wanted.checked_sub(u64::from(self.limit) * self.part) {
+            None | Some(0) => {
+                seen.counts[0] = seen.counts[0].saturating_add(cost.units());
+                let units = units + u64::from(cost.units());
+                (Measured::admitted(standing(units)), self.change(seen))
+            }
+            Some(excess) => {
+                let wait = self.wait(&seen, excess, oldest, now);
+                let refused = Measured::refused(Wait::Micros(wait), standing(units));
+                let change = if seen.mended { self.change(seen) } else { None };
+                (refused, change)
+            }
+        }
+    }
+
+    /// What the reply of either store, given at `at`, means. `charged` is false when another limit of the request
+    /// refused.
+    #[must_use]
+    pub fn verdict(&self, measured: Measured, at: Timestamp, cost: Cost, charged: bool) -> Verdict {
+        let admitted = measured.wait == Wait::Micros(0);
+        let taken = admitted && charged && cost != Cost::ZERO;
+        let units = match admitted && !charged {
+            true => measured.span.part.saturating_sub(cost.units()),
+            false => measured.span.part,
+        };
+        Verdict {
+            outcome: match measured.wait {
+                Wait::Micros(0) => Outcome::Admit { delay: 0 },
+                wait => Outcome::Refuse(wait),
+            },
+            remaining: u64::from(self.limit.saturating_sub(units)),
+            reset: match taken {
+                true => self.lives(self.start(at)).since(at),
+                false => measured.span.whole,
+            },
+        }
+    }
+
+    /// The part that lies around `at`, from its start to its end, in microseconds.
+    #[must_use]
+    pub fn part_at(&self, at: Timestamp) -> (u64, u64) {
+        let start = self.start(at);
+        (start * 1000, (start + self.part) * 1000)
+    }
+
+    /// Takes `cost` back out of the part that starts at `part`, if that one still counts.
+    #[must_use]
+    pub fn refund(&self, state: &PartsState, part: u64, cost: Cost, now: Timestamp) -> Refunded {
+        let same = state.counts.len() == self.parts as usize + 1;
+        let back = state.start.checked_sub(part);
+        let Some(back) = back.filter(|back| same && back.is_multiple_of(self.part * 1000)) else {
+            return Refunded::Nothing;
+        };
+        let mut counts = state.counts.clone();
+        let index = usize::try_from(back / (self.part * 1000)).unwrap_or(usize::MAX);
+        let Some(count) = counts.get_mut(index) else {
+            return Refunded::Nothing;
+        };
+        if *count < cost.units() || cost == Cost::ZERO || self.lives(part / 1000) <= now {
+            return Refunded::Nothing;
+        }
+        *count -= cost.units();
+        let left = Seen {
+            start: state.start / 1000,
+            counts,
+            mended: false,
+        };
+        match self.change(left) {
+            Some(change) if change.ends > now => Refunded::Left(change),
+            _ => Refunded::Gone,
+        }
+    }
+
+    /// The counts as they stand at `now`.
+    ///
+    /// Each stored part counts in the part that its last millisecond lies in, or the present one where that is
+    /// earlier: parts of another length are fitted in against the client, and what lies ahead of a clock that has
+    /// stepped back counts as if it came now.
+    fn seen(&self, state: Option<&PartsState>, now: Timestamp) -> Seen {
+        let ms = now.micros() / 1000;
+        let start = ms - ms % self.part;
+        let mut counts: Counts = SmallVec::from_elem(0, self.parts as usize + 1);
+        let none = |counts| Seen {
+            start,
+            counts,
+            mended: false,
+        };
+        let Some((state, length)) = state.and_then(|state| Some((state, self.length(state)?)))
+        else {
+            return none(counts);
+        };
+        let mut mended = length != self.part;
+        let (length, part, present) = (signed(length), signed(self.part), signed(ms));
+        let mut total: u64 = 0;
+        let mut from = signed(state.start / 1000);
+        for count in state.counts.iter().copied() {
+            if count > 0 {
+                mended |= from > present;
+                let last = (from + length - 1).min(present);
+                let index = (signed(start) - (last - last.rem_euclid(part))) / part;
+                let index = usize::try_from(index).unwrap_or(usize::MAX);
+                if let Some(slot) = counts.get_mut(index) {
+                    *slot = slot.saturating_add(count);
+                    total += u64::from(count);
+                }
+            }
+            from -= length;
+        }
+        if u128::from(total) * u128::from(self.part) > u128::from(MAX_PRODUCT) {
+            // Nothing that was ever ours.
+            counts.fill(0);
+            return none(counts);
+        }
+        Seen {
+            start,
+            counts,
+            mended,
+        }
+    }
+
+    /// The length of a stored state's parts in milliseconds, if it is one that could be ours.
+    fn length(&self, state: &PartsState) -> Option<u64> {
+        let held = u64::try_from(state.counts.len()).ok()?.checked_sub(1)?;
+        let window = self.part * u64::from(self.parts);
+        let possible = held > 0
+            && window.is_multiple_of(held)
+            && state.start.is_multiple_of(window / held * 1000);
+        possible.then(|| window / held)
+    }
+
+    /// What counts whole, in units, and what is left of the oldest part, in units times milliseconds.
+    fn used(&self, seen: &Seen, now: Timestamp) -> (u64, u64) {
+        let (oldest, whole) = seen.counts.split_last().unwrap_or((&0, &[]));
+        let rest = match self.strict {
+            true => self.part,
+            false => self.part - (now.micros() / 1000 - seen.start),
+        };
+        let whole = whole.iter().copied().map(u64::from).sum();
+        (whole, u64::from(*oldest) * rest)
+    }
+
+    /// How long until `excess` units times milliseconds have left; `oldest` of them leave with the oldest part.
+    fn wait(&self, seen: &Seen, excess: u64, oldest: u64, now: Timestamp) -> u64 {
+        let mut need = excess;
+        let mut at = seen.start;
+        for (index, count) in seen.counts.iter().copied().map(u64::from).enumerate().rev() {
+            let first = index == self.parts as usize;
+            let leaving = if first { oldest } else { count * self.part };
+            if need > leaving {
+                need -= leaving;
+                at += self.part;
+                continue;
+            }
+            at = match self.strict {
+                true => at + self.part,
+                // The present part has begun to weigh less before now.
+                false if first => now.micros() / 1000 + need.div_ceil(count.max(1)),
+                false => at + need.div_ceil(count.max(1)),
+            };
+            break;
+        }
+        Timestamp::from_micros(at.saturating_mul(1000)).since(now)
+    }
+
+    /// When the newest of what is counted stops counting.
+    fn ends(&self, seen: &Seen) -> Option<Timestamp> {
+        let newest = seen.counts.iter().position(|count| *count > 0)? as u64;
+        let parts = u64::from(self.parts) + 1 - newest;
+        Some(Timestamp::from_micros(
+            (seen.start + parts * self.part) * 1000,
+        ))
+    }
+
+    /// When a part that starts at `start` milliseconds stops counting.
+    fn lives(&self, start: u64) -> Timestamp {
+        Timestamp::from_micros((start + (u64::from(self.parts) + 1) * self.part) * 1000)
+    }
+
+    fn start(&self, at: Timestamp) -> u64 {
+        let ms = at.micros() / 1000;
+        ms - ms % self.part
+    }
+
+    /// To be stored: parts that have counted nothing are left out in front, so that the state ends when it is useless.
+    fn change(&self, seen: Seen) -> Option<Change> {
+        let ends = self.ends(&seen)?;
+        let empty = seen.counts.iter().take_while(|count| **count == 0).count();
+        let mut counts = seen.counts;
+        counts.rotate_left(empty);
+        let start = (seen.start - empty as u64 * self.part) * 1000;
+        let state = State::Parts(PartsState { start, counts });
+        Some(Change::put(state, ends))
+    }
+}
+
+/// Milliseconds since the epoch fit by far.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

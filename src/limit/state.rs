@@ -1,0 +1,133 @@
+//! The states of counters, what is done to them, and what a refund presents.
+
+use super::bucket::BucketState;
+use super::fixed_window::WindowState;
+use super::rate::Cost;
+use super::sliding_log::{Growth, LogState};
+use super::sliding_window::PartsState;
+use crate::clock::Timestamp;
+
+/// The state of one counter, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Of either bucket.
+    Bucket(BucketState),
+    /// Of a window, wherever it is anchored.
+    Window(WindowState),
+    /// Of a sliding window.
+    Parts(PartsState),
+    /// Of a sliding log.
+    Log(LogState),
+}
+
+impl State {
+    pub(super) fn bucket(&self) -> Option<BucketState> {
+        match self {
+            Self::Bucket(state) => Some(*state),
+            _ => None,
+        }
+    }
+
+    pub(super) fn window(&self) -> Option<WindowState> {
+        match self {
+            Self::Window(state) => Some(*state),
+            _ => None,
+        }
+    }
+
+    pub(super) fn parts(&self) -> Option<&PartsState> {
+        match self {
+            Self::Parts(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    pub(super) fn log(&self) -> Option<&LogState> {
+        match self {
+            Self::Log(state) => Some(state),
+            _ => None,
+        }
+    }
+}
+
+/// What a check would have done to the stored state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Update {
+    /// Replaced by this one.
+    Put(State),
+    /// A log grows at one end and is pruned at the other: it is not copied for one instant.
+    Grow(Growth),
+}
+
+impl Update {
+    /// The state that follows `before`.
+    #[must_use]
+    pub fn after(self, before: Option<State>) -> State {
+        match (self, before) {
+            (Self::Put(state), _) => state,
+            (Self::Grow(growth), Some(State::Log(mut log))) => {
+                growth.apply(&mut log);
+                State::Log(log)
+            }
+            (Self::Grow(growth), _) => {
+                let mut log = LogState::default();
+                growth.apply(&mut log);
+                State::Log(log)
+            }
+        }
+    }
+}
+
+/// A state to store, and the instant from which it equals no state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What to store.
+    pub update: Update,
+    /// Until when it matters.
+    pub ends: Timestamp,
+}
+
+impl Change {
+    /// The whole state, replaced.
+    #[must_use]
+    pub fn put(state: State, ends: Timestamp) -> Self {
+        let update = Update::Put(state);
+        Self { update, ends }
+    }
+}
+
+/// What a refund presents: which charge it takes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// Where the charge is.
+    pub mark: Mark,
+    /// What was charged.
+    pub cost: Cost,
+}
+
+/// Where a charge is to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The state right after the charge.
+    Bucket(BucketState),
+    /// The window, or the part of one, that it was counted in.
+    Window {
+        /// Its start, microseconds since the epoch.
+        start: u64,
+        /// Its end.
+        end: u64,
+    },
+    /// The instant it was logged under, microseconds since the epoch.
+    Instant(u64),
+}
+
+/// What follows from a refund.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refunded {
+    /// Nothing may go back.
+    Nothing,
+    /// Something did, and this is what remains.
+    Left(Change),
+    /// Something did, and nothing remains.
+    Gone,
+}

@@ -1,0 +1,87 @@
+//! Windows of the calendar: a server whose clock differs from the asker's.
+
+use super::support::{Server, calendar, limit, token_bucket};
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::{Limit, Unit};
+use crate::store::batch::Check;
+use crate::store::redis::question::{self, Question};
+use crate::store::redis::reply::{self, Told, Wrong};
+use crate::store::redis::{layout, script};
+use bb8_redis::redis::Value;
+use std::sync::Arc;
+
+const HOUR: u64 = 3_600_000_000;
+/// 2026-10-24T12:00:00Z, the day before Berlin's clocks go back.
+const OCTOBER: Timestamp = Timestamp::from_micros(1_792_843_200_000_000);
+
+/// What a server at `server` says to requests of one limit each, which a gateway at `gateway` has put together.
+fn told(
+    client: &mut super::support::Client,
+    (gateway, server): (Timestamp, Timestamp),
+    limits: &[&Arc<Limit>],
+) -> Vec<Told> {
+    let questions: Vec<Question> = limits
+        .iter()
+        .map(|limit| {
+            let mut question = Question::default();
+            let (key, cost) = (b"k".as_slice(), Cost::ONE);
+            let check = Check { limit, key, cost };
+            question.check(&layout::key_prefix("t", limit), &check, Some(gateway));
+            question
+        })
+        .collect();
+    let command = question::decide(Some(server), questions.iter());
+    let Some(Value::BulkString(bytes)) = client.many(vec![command]).pop() else {
+        panic!("a script answers bytes");
+    };
+    reply::read(&bytes, questions.iter().map(Question::limits)).unwrap()
+}
+
+#[test]
+fn the_server_picks_the_window_by_its_own_clock() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.many(script::ALL.iter().map(|script| script.load()).collect());
+    let daily = limit("daily", calendar(9, Unit::Day, 1, "Europe/Berlin", 0));
+    for hours in [-35_i64, -13, 0, 9, 12, 34] {
+        let there = OCTOBER.micros().checked_add_signed(hours * HOUR as i64);
+        let there = Timestamp::from_micros(there.unwrap());
+        let told = told(&mut client, (OCTOBER, there), &[&daily]);
+        let (at, measured) = told[0].as_ref().unwrap();
+        let (wanted, _) = daily.rule.check(None, there, Cost::ONE);
+        assert_eq!(
+            (*at, measured[0].span.whole),
+            (there, wanted.span.whole),
+            "{hours} h"
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_is_a_window_off_answers_for_that_request_alone() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.many(script::ALL.iter().map(|script| script.load()).collect());
+    let daily = limit("daily", calendar(9, Unit::Day, 1, "Europe/Berlin", 0));
+    let tokens = limit("tokens", token_bucket(9, 1_000_000, 9));
+    // From the day before's midnight to the end of the day after, which has twenty-five hours.
+    let (first, past) = (OCTOBER.micros() - 38 * HOUR, OCTOBER.micros() + 35 * HOUR);
+    for (there, decided) in [
+        (first - 1, false),
+        (first, true),
+        (past - 1, true),
+        (past, false),
+    ] {
+        let there = Timestamp::from_micros(there);
+        let told = told(&mut client, (OCTOBER, there), &[&tokens, &daily, &tokens]);
+        assert!(told[0].is_ok() && told[2].is_ok());
+        match &told[1] {
+            Ok(_) => assert!(decided, "{there}"),
+            Err(Wrong::Limit { index: 0, reason }) => {
+                assert!(!decided && reason.starts_with("CLOCK"), "{there}: {reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

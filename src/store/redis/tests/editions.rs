@@ -1,0 +1,77 @@
+//! Limits of every algorithm, each in several editions: the file is edited under the twins' histories.
+
+use super::support::{
+    calendar, clock_window, fixed_window, leaky_bucket, limit, sliding_log, sliding_window,
+    token_bucket,
+};
+use crate::limit::{Limit, Rule, Unit};
+use std::sync::Arc;
+
+/// Numbers that a limit is given in turn, the file being edited under it.
+pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
+    let tokens = [
+        token_bucket(10, 1_000_000, 10),
+        token_bucket(7, 3_000_000, 20),
+        token_bucket(3, 1_000_000, 2),
+        token_bucket(10_000_000, 1_000_000, 50),
+        token_bucket(13, 17_000_001, 1),
+        token_bucket(5000, 2_592_000_000_000, 5000),
+    ];
+    let leaky = [
+        leaky_bucket(50, 1_000_000, 1, 100, 2_000_000),
+        leaky_bucket(7, 3_000_000, 3, 5, 400_000),
+        leaky_bucket(3, 1_000_000, 2, 0, 0),
+        leaky_bucket(3_000_000, 1_000_000, 4, 9, 2),
+        leaky_bucket(11, 13_000_000, 1, 40, 60_000_000),
+    ];
+    let windows = [
+        fixed_window(10, 1_000_000),
+        fixed_window(3, 1_000_000),
+        fixed_window(100, 1_000_000),
+        fixed_window(20, 60_000_000),
+    ];
+    let clocks = [
+        clock_window(10, 1_000_000, 0),
+        fixed_window(7, 1_000_000),
+        clock_window(5, 1_000_000, 300_001),
+        clock_window(20, 60_000_000, 59_000_000),
+    ];
+    let calendars = [
+        calendar(30, Unit::Day, 1, "Europe/Berlin", 0),
+        calendar(50, Unit::Day, 1, "America/New_York", 8 * 3_600_000_000),
+        calendar(50, Unit::Month, 1, "UTC", 0),
+        calendar(40, Unit::Day, 7, "Pacific/Apia", 0),
+    ];
+    let sliding = [
+        sliding_window(10, 1_000_000, 1, false),
+        sliding_window(10, 1_000_000, 5, false),
+        sliding_window(7, 1_000_000, 5, true),
+        sliding_window(30, 1_000_000, 2, true),
+        sliding_window(3, 1_000_000, 20, false),
+        sliding_window(25, 60_000_000, 6, false),
+        sliding_window(9, 60_000_000, 60, true),
+    ];
+    let logs = [
+        sliding_log(10, 1_000_000),
+        sliding_log(3, 1_000_000),
+        sliding_log(40, 1_000_000),
+        sliding_log(20, 60_000_000),
+    ];
+    let all = |name: &str, rules: &[(_, Rule)]| {
+        let rules = rules.iter().cloned();
+        rules.map(|rule| limit(name, rule)).collect()
+    };
+    vec![
+        all("tokens", &tokens),
+        all("smooth", &leaky),
+        all("window", &windows),
+        all("more", &tokens[1..3]),
+        all("{odd}:100%", &leaky[..2]),
+        all("other", &windows[..2]),
+        all("clock", &clocks),
+        all("calendar", &calendars),
+        all("sliding", &sliding),
+        all("log", &logs),
+        all("parts", &sliding[..5]),
+    ]
+}
