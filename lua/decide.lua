@@ -13,6 +13,7 @@
 local function check(key)
   local algorithm = blocks:byte(at)
   if algorithm == 7 then return sliding_log(key) end
+  if algorithm == 8 then return concurrency(key) end
   local state, wrong = call("GET", key), nil
   -- An error is a table; a string has no such field.
   if state and state.err then state, wrong = false, state.err end

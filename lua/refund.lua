@@ -6,6 +6,9 @@
 --                             3, window, the ticket's start, cost                                  (windows)
 --                             4, part in milliseconds, k, the ticket's part's start, cost          (sliding window)
 --                             5, window, the ticket's instant, cost                                (sliding log)
+--                             6                                                                    (anything: forgotten)
+--                             7, life of a lease, the first slot, how many                         (slots: freed)
+--                             8, the same                                                          (slots: renewed)
 -- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
 local function put(key, state, life)
   return write(key, state, life) and "\3" or "\1"
@@ -100,6 +103,43 @@ local function log(key)
   return type(reply) == "table" and "\3" or "\1"
 end
 
+-- Slots whose request has ended, or lives. One that has lapsed may be somebody else's by now.
+local function slots(key)
+  local kind, ttl, first, count, past = unpack(">Bddd", blocks, at)
+  at = past
+  local done = 0
+  for i = 0, count - 1 do
+    local slot = pack(">d", first + i)
+    local reply = 0
+    if kind == 7 then
+      reply = call("ZREM", key, slot)
+    else
+      local lease = call("ZSCORE", key, slot)
+      if lease and lease.err then return "\3" end
+      if lease and tonumber(lease) > now then
+        reply = call("ZADD", key, string.format("%.0f", now + ttl), slot)
+        if type(reply) ~= "table" then reply = 1 end
+      end
+    end
+    if type(reply) == "table" then return "\3" end
+    done = done + reply
+  end
+  if done == 0 then return "\0" end
+  local last = call("ZRANGE", key, -1, -1, "WITHSCORES")[2]
+  if not last then return "\2" end
+  local life = tonumber(last) - now
+  if life <= 0 then return drop(key) end
+  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+  return type(reply) == "table" and "\3" or "\1"
+end
+
+local function forget(key)
+  at = at + 1
+  local reply = call("DEL", key)
+  if type(reply) == "table" then return "\3" end
+  return reply == 0 and "\0" or "\2"
+end
+
 local readers = { bucket, bucket, window, parts }
 
 local replies = {}
@@ -107,6 +147,10 @@ for i = 1, #KEYS do
   local kind = blocks:byte(at)
   if kind == 5 then
     replies[i] = log(KEYS[i])
+  elseif kind == 6 then
+    replies[i] = forget(KEYS[i])
+  elseif kind > 6 then
+    replies[i] = slots(KEYS[i])
   else
     local state, wrong = call("GET", KEYS[i]), nil
     if state and state.err then state, wrong = false, true end

@@ -95,6 +95,7 @@ fn meaning(limit: &Limit) -> String {
         }
         Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
         Rule::FixedWindow(_) | Rule::ClockWindow(_) => format!("{rate} in each window"),
+        Rule::Concurrency(rule) => format!("{} in flight", rule.max),
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) => format!("{rate} in any such time"),
     }
 }

@@ -42,6 +42,7 @@ fn amount(limit: &Limit) -> String {
             stretch(rule.window()),
             parts(rule.parts)
         ),
+        Rule::Concurrency(rule) => format!("at most {} in flight", rule.max),
         Rule::SlidingLog(rule) => {
             format!("at most {} in any {}", rule.limit, stretch(rule.window))
         }

@@ -60,6 +60,8 @@ pub enum Kind {
         /// Length in microseconds.
         window: u64,
     },
+    /// What is in flight.
+    Concurrency,
 }
 
 impl Kind {
@@ -103,6 +105,7 @@ impl fmt::Display for Kind {
             Self::Calendar { unit, many } => write!(f, "fw{many}{unit}"),
             Self::SlidingWindow { window } => write!(f, "sw{window}"),
             Self::SlidingLog { window } => write!(f, "sl{window}"),
+            Self::Concurrency => f.write_str("cc"),
         }
     }
 }

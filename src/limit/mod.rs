@@ -6,6 +6,7 @@
 pub mod bucket;
 pub mod calendar;
 pub mod clock_window;
+pub mod concurrency;
 pub mod fixed_window;
 mod kind;
 pub mod leaky_bucket;
@@ -24,6 +25,7 @@ use crate::clock::Timestamp;
 use crate::key::KeyTemplate;
 use bucket::BucketState;
 use clock_window::{Anchor, Bounds, ClockWindow};
+use concurrency::Concurrency;
 use fixed_window::FixedWindow;
 use leaky_bucket::LeakyBucket;
 use rate::{Cost, Rate};
@@ -105,6 +107,8 @@ pub enum Rule {
     SlidingWindow(SlidingWindow),
     /// Remembers when each unit was granted.
     SlidingLog(SlidingLog),
+    /// Counts what is in flight.
+    Concurrency(Concurrency),
 }
 
 impl Rule {
@@ -130,6 +134,7 @@ impl Rule {
             Self::SlidingLog(rule) => Kind::SlidingLog {
                 window: rule.window,
             },
+            Self::Concurrency(_) => Kind::Concurrency,
         }
     }
 
@@ -149,6 +154,7 @@ impl Rule {
             | Self::ClockWindow(ClockWindow { limit, .. })
             | Self::SlidingWindow(SlidingWindow { limit, .. })
             | Self::SlidingLog(SlidingLog { limit, .. }) => u64::from(*limit),
+            Self::Concurrency(rule) => u64::from(rule.max.get()),
         }
     }
 
@@ -174,6 +180,7 @@ impl Rule {
             Self::ClockWindow(rule) => rule.check(state.and_then(State::window), now, cost),
             Self::SlidingWindow(rule) => rule.check(state.and_then(State::parts), now, cost),
             Self::SlidingLog(rule) => rule.check(state.and_then(State::log), now, cost),
+            Self::Concurrency(rule) => rule.check(state.and_then(State::leases), now, cost),
         }
     }
 
@@ -188,6 +195,7 @@ impl Rule {
             Self::ClockWindow(rule) => rule.verdict(measured, cost, charged),
             Self::SlidingWindow(rule) => rule.verdict(measured, at, cost, charged),
             Self::SlidingLog(rule) => rule.verdict(measured, cost, charged),
+            Self::Concurrency(rule) => rule.verdict(measured, cost, charged),
         }
     }
 
@@ -213,8 +221,29 @@ impl Rule {
                 Mark::Window { start, end }
             }
             Self::SlidingLog(_) => Mark::Instant(at.micros()),
+            Self::Concurrency(_) => Mark::Slot(measured.span.whole),
         };
         Ticket { mark, cost }
+    }
+
+    /// Does admitting take slots, which are renewed while the request lives and freed (refunded) when it ends?
+    #[must_use]
+    pub fn holds(&self) -> Option<&Concurrency> {
+        match self {
+            Self::Concurrency(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// Renews a ticket's slots; nothing of any other rule's is ever renewed.
+    #[must_use]
+    pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
+        match (self, state, ticket.mark) {
+            (Self::Concurrency(rule), Some(State::Leases(state)), Mark::Slot(first)) => {
+                rule.renew(state, first, ticket.cost, now)
+            }
+            _ => Refunded::Nothing,
+        }
     }
 
     /// Gives a ticket's charge back, as far as nobody counts on it.
@@ -252,6 +281,9 @@ impl Rule {
             }
             (Self::SlidingLog(rule), State::Log(state), Mark::Instant(at)) => {
                 rule.refund(state, at, cost, now)
+            }
+            (Self::Concurrency(rule), State::Leases(state), Mark::Slot(first)) => {
+                rule.release(state, first, cost, now)
             }
             _ => Refunded::Nothing,
         }

@@ -1,6 +1,7 @@
 //! The states of counters, what is done to them, and what a refund presents.
 
 use super::bucket::BucketState;
+use super::concurrency::{LeasesState, Leasing};
 use super::fixed_window::WindowState;
 use super::rate::Cost;
 use super::sliding_log::{Growth, LogState};
@@ -18,6 +19,8 @@ pub enum State {
     Parts(PartsState),
     /// Of a sliding log.
     Log(LogState),
+    /// Of a limit on what is in flight.
+    Leases(LeasesState),
 }
 
 impl State {
@@ -42,6 +45,13 @@ impl State {
         }
     }
 
+    pub(super) fn leases(&self) -> Option<&LeasesState> {
+        match self {
+            Self::Leases(state) => Some(state),
+            _ => None,
+        }
+    }
+
     pub(super) fn log(&self) -> Option<&LogState> {
         match self {
             Self::Log(state) => Some(state),
@@ -57,6 +67,8 @@ pub enum Update {
     Put(State),
     /// A log grows at one end and is pruned at the other: it is not copied for one instant.
     Grow(Growth),
+    /// Slots are taken beside others.
+    Lease(Leasing),
 }
 
 impl Update {
@@ -68,6 +80,15 @@ impl Update {
             (Self::Grow(growth), Some(State::Log(mut log))) => {
                 growth.apply(&mut log);
                 State::Log(log)
+            }
+            (Self::Lease(leasing), Some(State::Leases(mut leases))) => {
+                leasing.apply(&mut leases);
+                State::Leases(leases)
+            }
+            (Self::Lease(leasing), _) => {
+                let mut leases = LeasesState::default();
+                leasing.apply(&mut leases);
+                State::Leases(leases)
             }
             (Self::Grow(growth), _) => {
                 let mut log = LogState::default();
@@ -119,6 +140,8 @@ pub enum Mark {
     },
     /// The instant it was logged under, microseconds since the epoch.
     Instant(u64),
+    /// The number of the first slot that it took.
+    Slot(u64),
 }
 
 /// What follows from a refund.

@@ -9,9 +9,11 @@
 //! | window | `start` f64, `count` u32 |
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
+//! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
 
 use super::bucket::BucketState;
 use super::clock_window::Anchor;
+use super::concurrency::LeasesState;
 use super::fixed_window::WindowState;
 use super::rate::{Cost, Span};
 use super::sliding_log::LogState;
@@ -33,6 +35,7 @@ const CLOCK_WINDOW: u8 = 4;
 const CALENDAR_WINDOW: u8 = 5;
 const SLIDING_WINDOW: u8 = 6;
 const SLIDING_LOG: u8 = 7;
+const CONCURRENCY: u8 = 8;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -61,6 +64,15 @@ impl State {
                 put(&mut bytes, state.start);
                 for count in &state.counts {
                     bytes.extend_from_slice(&count.to_be_bytes());
+                }
+            }
+            Self::Leases(state) => {
+                let mut leases: Vec<_> =
+                    state.0.iter().map(|(slot, until)| (until, slot)).collect();
+                leases.sort_unstable();
+                for (until, slot) in leases {
+                    put(&mut bytes, *slot);
+                    put(&mut bytes, *until);
                 }
             }
             Self::Log(state) => {
@@ -101,6 +113,13 @@ impl State {
             (Rule::SlidingLog(_), length @ 8..) if length % 8 == 0 => {
                 let instants = (0..length).step_by(8).map(|at| whole(bytes, at));
                 Some(Self::Log(LogState(instants.collect::<Option<_>>()?)))
+            }
+            (Rule::Concurrency(_), length @ 16..) if length % 16 == 0 => {
+                let leases = (0..length).step_by(16).map(|at| {
+                    let (slot, until) = (whole(bytes, at)?, whole(bytes, at + 8)?);
+                    Some((slot, until))
+                });
+                Some(Self::Leases(LeasesState(leases.collect::<Option<_>>()?)))
             }
             _ => None,
         }
@@ -162,6 +181,12 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
             put(&mut bytes, rule.part);
             put(&mut bytes, u64::from(rule.parts));
             put(&mut bytes, u64::from(rule.limit));
+            put(&mut bytes, u64::from(cost.units()));
+        }
+        Rule::Concurrency(rule) => {
+            bytes.push(CONCURRENCY);
+            put(&mut bytes, u64::from(rule.max.get()));
+            put(&mut bytes, rule.ttl);
             put(&mut bytes, u64::from(cost.units()));
         }
         Rule::SlidingLog(rule) => {

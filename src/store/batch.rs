@@ -97,6 +97,19 @@ pub struct Charge {
     pub ticket: Ticket,
 }
 
+impl Charge {
+    /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
+    #[must_use]
+    pub fn slots(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
+        check.limit.rule.holds()?;
+        Some(Self {
+            limit: Arc::clone(check.limit),
+            key: Box::from(check.key),
+            ticket: decided.ticket(index, check)?,
+        })
+    }
+}
+
 /// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DecidedBy {

@@ -5,6 +5,7 @@
 
 use super::batch::{Check, Decided};
 use crate::clock::{Clock, Timestamp};
+use crate::limit::concurrency::FOREVER;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
 use crate::limit::{Change, Limit, LimitId, Refunded, State, Ticket, Update};
 use hashbrown::HashTable;
@@ -148,12 +149,24 @@ impl MemoryStore {
             Refunded::Nothing => {}
             Refunded::Left(change) => self.write(&mut guard, place, change),
             Refunded::Gone => {
-                if let Ok(entry) = guard.find_entry(place.hash, |entry| place.is(entry)) {
-                    entry.remove();
-                    self.live.fetch_sub(1, Ordering::Relaxed);
-                }
+                self.remove(&mut guard, place);
             }
         }
+    }
+
+    /// Forgets one counter. Was there anything?
+    pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
+        let place = self.place(limit.id, key);
+        self.remove(&mut lock(&self.shards[place.shard]), place)
+    }
+
+    fn remove(&self, table: &mut HashTable<Entry>, place: Place<'_>) -> bool {
+        let Ok(entry) = table.find_entry(place.hash, |entry| place.is(entry)) else {
+            return false;
+        };
+        entry.remove();
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        true
     }
 
     /// Forgets the states of one shard that equal no state. Called in turn for all of them, off the request path.
@@ -241,10 +254,16 @@ impl MemoryStore {
         self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
     }
 
-    fn write(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
+    fn write(&self, table: &mut HashTable<Entry>, place: Place<'_>, mut change: Change) {
+        if let Update::Lease(leasing) = &mut change.update {
+            // Nobody can be lost here without the counter: a slot is taken until it is given back.
+            leasing.until = FOREVER;
+            change.ends = Timestamp::from_micros(FOREVER);
+        }
         if let Some(entry) = table.find_mut(place.hash, |entry| place.is(entry)) {
             match (change.update, &mut entry.state) {
                 (Update::Grow(growth), State::Log(log)) => growth.apply(log),
+                (Update::Lease(leasing), State::Leases(leases)) => leasing.apply(leases),
                 (update, state) => *state = update.after(None),
             }
             entry.ends = change.ends;

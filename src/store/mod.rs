@@ -11,6 +11,8 @@ pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use settings::{OnDown, RedisTarget, Secret, Settings, Source};
 
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{self, Operation, Outcome, StoreMetrics};
 use redis::RedisStore;
@@ -85,6 +87,43 @@ impl Store {
                 metrics.fallback(metrics::DecidedBy::Closed);
                 Err(error)
             }
+        }
+    }
+
+    /// How one counter stands, without taking anything from it.
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn peek(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<Decided, StoreError> {
+        let cost = Cost::ZERO;
+        let checks = [Check { limit, key, cost }];
+        match self {
+            Self::Memory(memory) => Ok(memory.decide(&checks)),
+            Self::Redis { shared, .. } => shared.decide(&checks).await,
+        }
+    }
+
+    /// Forgets one counter, wherever it is held. Was there anything?
+    ///
+    /// # Errors
+    /// When the store is away.
+    pub async fn reset(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.reset(limit, key)),
+            Self::Redis { shared, local, .. } => {
+                let here = local.reset(limit, key);
+                Ok(shared.reset(limit, key).await? || here)
+            }
+        }
+    }
+
+    /// Renews the slots that a charge holds; to be called every third of their life. Nobody waits for it.
+    pub fn renew(&self, charge: &Charge, by: DecidedBy) {
+        // In this process a slot is taken until it is given back.
+        if let (Self::Redis { shared, .. }, DecidedBy::Redis) = (self, by) {
+            let Charge { limit, key, ticket } = charge;
+            let ticket = *ticket;
+            shared.renew([Refund { limit, key, ticket }]);
         }
     }
 

@@ -144,6 +144,33 @@ impl RedisStore {
         self.give_back(Some(now), refunds);
     }
 
+    /// Renews what concurrency limits have lent, soon; nobody waits for it.
+    pub fn renew<'a>(&self, slots: impl IntoIterator<Item = Refund<'a>>) {
+        self.prolong(None, slots);
+    }
+
+    /// Like [`RedisStore::renew`], by a clock of the caller's.
+    pub fn renew_at<'a>(&self, now: Timestamp, slots: impl IntoIterator<Item = Refund<'a>>) {
+        self.prolong(Some(now), slots);
+    }
+
+    /// Forgets one counter. Was there anything?
+    ///
+    /// # Errors
+    /// When Redis did not say that it is gone.
+    pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
+        let (answer, told) = oneshot::channel();
+        let block = question::forget_block();
+        self.give(None, (limit, key), &block, Some(answer));
+        match told.await {
+            Ok(Ok(0)) => Ok(false),
+            Ok(Ok(1 | 2)) => Ok(true),
+            Ok(Ok(_)) => Err(StoreError::Refused("it may not be removed".into())),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StoreError::Down),
+        }
+    }
+
     /// Waits until everything that was asked is answered and every refund is sent, for the settings' `timeout` at most:
     /// the last thing a draining worker does.
     pub async fn settle(&self) {
@@ -236,21 +263,42 @@ impl RedisStore {
         clock: Option<Timestamp>,
         refunds: impl IntoIterator<Item = Refund<'a>>,
     ) {
-        let shared = &*self.shared;
         for refund in refunds {
-            let Some(block) = question::refund_block(refund.limit, refund.ticket) else {
-                continue;
-            };
-            let mut waiting = shared.refunds.borrow_mut();
-            if shared.health.is_down() || waiting.len() >= MOST_WAITING {
-                shared.stats.refunds_lost.add(1);
-                continue;
+            if let Some(block) = question::refund_block(refund.limit, refund.ticket) {
+                self.give(clock, (refund.limit, refund.key), &block, None);
             }
-            let mut question = Question::default();
-            question.push(&shared.prefix_of(refund.limit), refund.key, &block);
-            waiting.push_back(Returned { question, clock });
-            shared.wake();
         }
+    }
+
+    fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
+        for slot in slots {
+            if let Some(block) = question::renew_block(slot.limit, slot.ticket) {
+                self.give(clock, (slot.limit, slot.key), &block, None);
+            }
+        }
+    }
+
+    /// Hands over what is gathered with refunds.
+    fn give(
+        &self,
+        clock: Option<Timestamp>,
+        (limit, key): (&Limit, &[u8]),
+        block: &[u8],
+        answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
+    ) {
+        let shared = &*self.shared;
+        let mut waiting = shared.refunds.borrow_mut();
+        if shared.health.is_down() || waiting.len() >= MOST_WAITING {
+            return shared.stats.refunds_lost.add(1);
+        }
+        let mut question = Question::default();
+        question.push(&shared.prefix_of(limit), key, block);
+        waiting.push_back(Returned {
+            question,
+            clock,
+            answer,
+        });
+        shared.wake();
     }
 }
 

@@ -6,6 +6,7 @@ use tollgate::clock::Timestamp;
 use tollgate::key::{KeyTemplate, Missing};
 use tollgate::limit::calendar::Calendar;
 use tollgate::limit::clock_window::ClockWindow;
+use tollgate::limit::concurrency::Concurrency;
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::leaky_bucket::LeakyBucket;
 use tollgate::limit::rate::{Cost, Rate};
@@ -86,6 +87,13 @@ pub(super) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) 
 pub(super) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::SlidingLog(SlidingLog::new(rate)))
+}
+
+/// At most `max` in flight, with leases of `ttl`.
+pub(super) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
+    let most = NonZeroU32::new(max).unwrap();
+    let rule = Concurrency { max: most, ttl };
+    (rate(max, ttl), Rule::Concurrency(rule))
 }
 
 /// The limit called `name`. Its key is the test's to choose.

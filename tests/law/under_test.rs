@@ -65,6 +65,14 @@ impl UnderTest {
         }
     }
 
+    /// Forgets a counter.
+    pub(super) async fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
+        match self {
+            Self::Memory(store) => store.reset(limit, key),
+            Self::Redis { store, .. } => store.reset(limit, key).await.unwrap(),
+        }
+    }
+
     /// Where Redis holds a counter of a limit whose name needs no escape.
     pub(super) fn name(limit: &Limit, key: &[u8]) -> String {
         let (name, kind) = (&limit.name, limit.kind);
@@ -83,6 +91,7 @@ impl UnderTest {
                 let key = Self::name(limit, key);
                 let read: &[&str] = match limit.rule {
                     Rule::SlidingLog(_) => &["LRANGE", &key, "0", "-1"],
+                    Rule::Concurrency(_) => &["ZRANGE", &key, "0", "-1"],
                     _ => &["GET", &key],
                 };
                 match server.command(read).await {

@@ -95,6 +95,7 @@ fn algorithm(rule: &Rule) -> &'static str {
         Rule::FixedWindow(_) | Rule::ClockWindow(_) => "fixed-window",
         Rule::SlidingWindow(_) => "sliding-window",
         Rule::SlidingLog(_) => "sliding-log",
+        Rule::Concurrency(_) => "concurrency",
     }
 }
 
@@ -143,7 +144,7 @@ fn numbers(limits: Rates<'_>) -> [(&'static str, Option<String>); 9] {
             buckets = Some(rule.parts.to_string());
             strict = Some(rule.strict.to_string());
         }
-        Rule::SlidingLog(_) => {}
+        Rule::SlidingLog(_) | Rule::Concurrency(_) => {}
     }
     [
         ("burst", burst),

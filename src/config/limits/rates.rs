@@ -76,6 +76,7 @@ fn implied(first: Rated<'_>, second: Rated<'_>) -> bool {
     let (m, q) = (u128::from(m.get()), u128::from(q.get()));
     // The longest stretch of time of which the first counts anything, and the most that the second lets through in it.
     let stretch = match first.1 {
+        Rule::Concurrency(_) => return false,
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
             return m * p <= n * q && second.1.most() <= first.1.most();
         }

@@ -133,7 +133,10 @@ fn read_rate(text: &str) -> Result<Quota, Wrong> {
         None => (None, None),
     };
     let length = length.ok_or_else(|| {
-        unknown_unit(spelling, wrong(&format!("the unit must be one of {RATE_UNITS}")))
+        unknown_unit(
+            spelling,
+            wrong(&format!("the unit must be one of {RATE_UNITS}")),
+        )
     })?;
     let period = number
         .checked_mul(length)

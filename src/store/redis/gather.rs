@@ -38,6 +38,8 @@ pub(super) struct Asked {
 pub(super) struct Returned {
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
+    /// Mostly nobody waits. Told the script's byte.
+    pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
 }
 
 /// Serves whatever waits, until the worker ends.
@@ -231,6 +233,16 @@ impl Shared {
         match &answer {
             Ok(_) => self.stats.refunds.add(many),
             Err(_) => self.stats.refunds_lost.add(many),
+        }
+        for (index, returned) in batch.into_iter().enumerate() {
+            let Some(waiting) = returned.answer else {
+                continue;
+            };
+            let told = answer.as_ref().map_err(Clone::clone).and_then(|bytes| {
+                let byte = bytes.get(index).copied();
+                byte.ok_or(StoreError::Protocol("shorter than the question"))
+            });
+            let _ = waiting.send(told);
         }
         answer.map(|_| ())
     }

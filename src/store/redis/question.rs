@@ -15,6 +15,9 @@ const QUEUE: u8 = 2;
 const WINDOW: u8 = 3;
 const PARTS: u8 = 4;
 const LOG: u8 = 5;
+const FORGET: u8 = 6;
+const FREE: u8 = 7;
+const RENEW: u8 = 8;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -153,9 +156,25 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             put(PARTS, &[rule.part, u64::from(rule.parts), start, cost]);
         }
         (Rule::SlidingLog(rule), Mark::Instant(at)) => put(LOG, &[rule.window, at, cost]),
+        (Rule::Concurrency(rule), Mark::Slot(first)) => put(FREE, &[rule.ttl, first, cost]),
         _ => return None,
     }
     (ticket.cost.units() > 0).then_some(block)
+}
+
+/// The block that renews a ticket's slots, or nothing when it has none.
+pub(super) fn renew_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
+    let mut block = refund_block(limit, ticket)?;
+    let kind = block.first_mut().filter(|kind| **kind == FREE)?;
+    *kind = RENEW;
+    Some(block)
+}
+
+/// The block that forgets a counter of any kind.
+pub(super) fn forget_block() -> wire::Block {
+    let mut block = wire::Block::new();
+    block.push(FORGET);
+    block
 }
 
 /// As scripts read numbers.

@@ -1,8 +1,8 @@
 //! Limits of every algorithm, each in several editions: the file is edited under the twins' histories.
 
 use super::support::{
-    calendar, clock_window, fixed_window, leaky_bucket, limit, sliding_log, sliding_window,
-    token_bucket,
+    calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
+    sliding_window, token_bucket,
 };
 use crate::limit::{Limit, Rule, Unit};
 use std::sync::Arc;
@@ -57,6 +57,11 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         sliding_log(40, 1_000_000),
         sliding_log(20, 60_000_000),
     ];
+    let flights = [
+        concurrency(5, 1_000_000),
+        concurrency(3, 1_000_000),
+        concurrency(12, 30_000_000),
+    ];
     let all = |name: &str, rules: &[(_, Rule)]| {
         let rules = rules.iter().cloned();
         rules.map(|rule| limit(name, rule)).collect()
@@ -72,6 +77,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         all("calendar", &calendars),
         all("sliding", &sliding),
         all("log", &logs),
+        all("flight", &flights),
         all("parts", &sliding[..5]),
     ]
 }

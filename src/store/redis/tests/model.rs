@@ -60,9 +60,14 @@ impl Model {
         key: &[u8],
         limit: &Limit,
         ticket: Ticket,
+        renew: bool,
     ) -> u8 {
         let state = self.state(key, limit);
-        match limit.rule.refund(state.as_ref(), now, ticket) {
+        let refunded = match renew {
+            true => limit.rule.renew(state.as_ref(), now, ticket),
+            false => limit.rule.refund(state.as_ref(), now, ticket),
+        };
+        match refunded {
             Refunded::Nothing => 0,
             Refunded::Left(change) => {
                 self.keep(key, limit, now, change);

@@ -3,6 +3,7 @@
 use crate::key::{KeyTemplate, Missing};
 use crate::limit::calendar::Calendar;
 use crate::limit::clock_window::ClockWindow;
+use crate::limit::concurrency::Concurrency;
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::{Cost, Rate};
@@ -79,6 +80,14 @@ pub(crate) fn sliding_window(count: u32, period: u64, parts: u32, strict: bool) 
 pub(crate) fn sliding_log(count: u32, period: u64) -> (Rate, Rule) {
     let rate = rate(count, period);
     (rate, Rule::SlidingLog(SlidingLog::new(rate)))
+}
+
+pub(crate) fn concurrency(max: u32, ttl: u64) -> (Rate, Rule) {
+    let most = NonZeroU32::new(max).unwrap();
+    (
+        rate(max, ttl),
+        Rule::Concurrency(Concurrency { max: most, ttl }),
+    )
 }
 
 pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {

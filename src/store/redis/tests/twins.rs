@@ -178,18 +178,23 @@ impl History {
                 false => limit,
             };
             // Spoils come before the call, and so before its first refund.
-            let is_log = matches!(limit.rule, Rule::SlidingLog(_));
-            if questions.is_empty() && !is_log && self.random.u8(..8) == 0 {
+            let listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
+            if questions.is_empty() && !listed && self.random.u8(..8) == 0 {
                 let bytes = self.nearly(&key, &limit);
                 self.put(key.clone(), bytes);
             }
-            let Some(block) = question::refund_block(&limit, ticket) else {
-                assert_eq!(self.model.refund(now, &key, &limit, ticket), 0);
+            let renew = limit.rule.holds().is_some() && self.random.bool();
+            let block = match renew {
+                true => question::renew_block(&limit, ticket),
+                false => question::refund_block(&limit, ticket),
+            };
+            let Some(block) = block else {
+                assert_eq!(self.model.refund(now, &key, &limit, ticket, renew), 0);
                 continue;
             };
             let mut question = Question::default();
             question.push(&layout::key_prefix("t", &limit), &who, &block);
-            expected.push(self.model.refund(now, &key, &limit, ticket));
+            expected.push(self.model.refund(now, &key, &limit, ticket, renew));
             questions.push(question);
             touched.push(key);
         }
@@ -205,8 +210,8 @@ impl History {
     fn meddle(&mut self) {
         let name = self.random.usize(..self.editions.len());
         let (limit, .., key) = self.place(name);
-        let is_log = matches!(limit.rule, Rule::SlidingLog(_));
-        if is_log || self.random.u8(..4) == 0 {
+        let listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
+        if listed || self.random.u8(..4) == 0 {
             let mut command = cmd("DEL");
             command.arg(&key);
             self.ask(command, Expected::Anything);
@@ -296,10 +301,16 @@ impl History {
             let stored = self.model.stored.get(&key).cloned();
             let life = stored.as_ref().map(|(_, life)| *life);
             let is_log = key.starts_with(b"t:1:log:");
-            let (mut get, mut ttl) = (cmd(if is_log { "LRANGE" } else { "GET" }), cmd("PTTL"));
+            let is_set = key.starts_with(b"t:1:flight:");
+            let words: &[&str] = match (is_log, is_set) {
+                (true, _) => &["LRANGE", "0", "-1"],
+                (_, true) => &["ZRANGE", "0", "-1", "WITHSCORES"],
+                _ => &["GET"],
+            };
+            let (mut get, mut ttl) = (cmd(words[0]), cmd("PTTL"));
             get.arg(&key);
-            if is_log {
-                get.arg(0).arg(-1);
+            for word in &words[1..] {
+                get.arg(word);
             }
             ttl.arg(&key);
             self.ask(get, Expected::Stored(key, stored));
@@ -324,11 +335,21 @@ fn compare(expected: Expected, value: Value) -> Result<(), String> {
         (Expected::Refunded(wanted), Value::BulkString(bytes)) if bytes == wanted => Ok(()),
         (Expected::Stored(_, None), Value::Nil) => Ok(()),
         (Expected::Stored(key, wanted), Value::Array(list)) => {
-            let all = list.iter().map(|one| match one {
-                Value::BulkString(bytes) => bytes.as_slice(),
-                _ => b"?",
+            let one = |one: &Value| match one {
+                Value::BulkString(bytes) => bytes.clone(),
+                // A score, by the newer protocol.
+                Value::Double(score) => score.to_be_bytes().to_vec(),
+                other => format!("{other:?}").into_bytes(),
+            };
+            let is_set = key.starts_with(b"t:1:flight:");
+            let scores = list.iter().enumerate().map(|(index, value)| match value {
+                Value::BulkString(text) if is_set && index % 2 == 1 => {
+                    let score: f64 = String::from_utf8_lossy(text).parse().unwrap();
+                    score.to_be_bytes().to_vec()
+                }
+                value => one(value),
             });
-            let held: Vec<u8> = all.flatten().copied().collect();
+            let held: Vec<u8> = scores.flatten().collect();
             match wanted.map_or(Vec::new(), |(wanted, _)| wanted) {
                 wanted if wanted == held => Ok(()),
                 wanted => Err(format!(

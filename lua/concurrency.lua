@@ -1,0 +1,55 @@
+-- concurrency.lua: fewer than `max` in flight; a slot is a lease that lapses unless it is renewed.
+-- Twin: src/limit/concurrency.rs.
+--
+-- The state is a sorted set: each slot's number as a double, scored by the instant until which it is taken. A number is
+-- the instant at which its slot was taken, or the next that is free.
+--
+-- block     8, max, life of a lease, cost
+-- answers   wait (0 admits, -1 never), the number of the first slot that would be taken, slots taken, what is to be done if
+--           anything, its life
+local function concurrency(key)
+  local _, max, ttl, cost, past = unpack(">Bddd", blocks, at)
+  at = past
+  local held = call("ZCOUNT", key, string.format("(%.0f", now), "+inf")
+  if type(held) == "table" then return 0, 0, 0, nil, nil, held.err end
+  if cost == 0 then return 0, 0, held end
+  if cost > max then return -1, 0, held end
+  if held + cost > max then
+    local ahead = call("ZCOUNT", key, string.format("(%.0f", now + ttl), "+inf")
+    if ahead == 0 then return 1000000, 0, held end
+    return 1000000, 0, held, { first = 0, count = 0 }, ttl
+  end
+  local first, found = now, 0
+  while found < cost do
+    if call("ZSCORE", key, pack(">d", first + found)) then
+      first, found = first + found + 1, 0
+    else
+      found = found + 1
+    end
+  end
+  return 0, first, held + cost, { first = first, count = cost }, ttl
+end
+
+-- Slots are taken before any is let go: a server that is out of memory refuses a script's first write, or none.
+local put = write
+local function write(key, state, life)
+  if type(state) == "string" or not state.first then return put(key, state, life) end
+  local last = string.format("%.0f", now + life)
+  for i = 0, state.count - 1 do
+    local reply = call("ZADD", key, last, pack(">d", state.first + i))
+    if type(reply) == "table" then return reply.err end
+  end
+  -- What lies further ahead: the clock has stepped back, or leases have become shorter.
+  local ahead = call("ZRANGEBYSCORE", key, "(" .. last, "+inf")
+  if ahead.err then return ahead.err end
+  for i = 1, #ahead do
+    local reply = call("ZADD", key, last, ahead[i])
+    if type(reply) == "table" then return reply.err end
+  end
+  if state.count > 0 then
+    local reply = call("ZREMRANGEBYSCORE", key, "-inf", string.format("%.0f", now))
+    if type(reply) == "table" then return reply.err end
+  end
+  local reply = call("PEXPIRE", key, math.ceil(life / 1000) + slack)
+  return type(reply) == "table" and reply.err or nil
+end

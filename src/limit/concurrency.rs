@@ -1,0 +1,172 @@
+//! Concurrency: fewer than `max` at once. A slot is a lease that is renewed while its request lives, ends with it, and
+//! lapses when nobody renews it. Twin: `lua/concurrency.lua`.
+
+use super::rate::{Cost, Span};
+use super::state::Update;
+use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::{Change, Refunded, State};
+use crate::clock::Timestamp;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+/// What a refused request is told to wait: nobody knows when a slot comes free.
+pub const HINT: u64 = 1_000_000;
+
+/// A lease that does not lapse: its holder cannot be lost without the counter.
+pub const FOREVER: u64 = u64::MAX;
+
+/// Until when each slot is taken, in microseconds since the epoch, by the slot's number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeasesState(pub BTreeMap<u64, u64>);
+
+/// What taking slots does to the leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leasing {
+    /// The present instant, microseconds since the epoch.
+    pub now: u64,
+    /// Until when what is taken now is taken. What lies further ahead is brought back to it: the clock has stepped
+    /// back, or leases have become shorter.
+    pub until: u64,
+    /// The first slot that is taken.
+    pub first: u64,
+    /// How many are.
+    pub count: u32,
+}
+
+impl Leasing {
+    /// Does it; leases that have lapsed go where some are taken.
+    pub fn apply(self, leases: &mut LeasesState) {
+        for until in leases.0.values_mut() {
+            if *until != FOREVER {
+                *until = (*until).min(self.until);
+            }
+        }
+        if self.count > 0 {
+            leases.0.retain(|_, until| *until > self.now);
+        }
+        let taken = (0..u64::from(self.count)).map(|slot| (self.first + slot, self.until));
+        leases.0.extend(taken);
+    }
+}
+
+/// The numbers of a limit on what is in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concurrency {
+    /// How many may be in flight at once.
+    pub max: NonZeroU32,
+    /// How long a lease lasts that nobody renews, in microseconds.
+    pub ttl: u64,
+}
+
+impl Concurrency {
+    /// Would `cost` slots be taken at `now`, and what would then be stored?
+    #[must_use]
+    pub fn check(
+        &self,
+        state: Option<&LeasesState>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        let none = LeasesState::default();
+        let leases = &state.unwrap_or(&none).0;
+        let (present, until) = (now.micros(), now.plus(self.ttl).micros());
+        let held = leases.values().filter(|until| **until > present).count();
+        let standing = |whole: u64, held: usize| Span {
+            whole,
+            part: u32::try_from(held).unwrap_or(u32::MAX),
+        };
+        if cost == Cost::ZERO {
+            return (Measured::admitted(standing(0, held)), None);
+        }
+        if cost.units() > self.max.get() {
+            return (Measured::refused(Wait::Never, standing(0, held)), None);
+        }
+        let change = |first: u64, count: u32| Change {
+            update: Update::Lease(Leasing {
+                now: present,
+                until,
+                first,
+                count,
+            }),
+            ends: now.plus(self.ttl),
+        };
+        let taken = held + cost.units() as usize;
+        if taken <= self.max.get() as usize {
+            let first = free(leases, present, cost);
+            let measured = Measured::admitted(standing(first, taken));
+            return (measured, Some(change(first, cost.units())));
+        }
+        let ahead = |lease: &u64| *lease > until && *lease != FOREVER;
+        let mended = leases.values().any(ahead).then(|| change(0, 0));
+        let wait = Wait::Micros(HINT);
+        (Measured::refused(wait, standing(0, held)), mended)
+    }
+
+    /// What the reply of either store means. `charged` is false when another limit of the request refused.
+    #[must_use]
+    pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
+        let admitted = measured.wait == Wait::Micros(0);
+        let held = match admitted && !charged {
+            true => measured.span.part.saturating_sub(cost.units()),
+            false => measured.span.part,
+        };
+        Verdict {
+            outcome: match measured.wait {
+                Wait::Micros(0) => Outcome::Admit { delay: 0 },
+                wait => Outcome::Refuse(wait),
+            },
+            remaining: u64::from(self.max.get().saturating_sub(held)),
+            reset: 0,
+        }
+    }
+
+    /// Frees the slots from `first` on: the request that took them has ended.
+    #[must_use]
+    pub fn release(&self, state: &LeasesState, first: u64, cost: Cost, now: Timestamp) -> Refunded {
+        let mut left = state.clone();
+        let slots = first..first.saturating_add(u64::from(cost.units()));
+        left.0.retain(|slot, _| !slots.contains(slot));
+        match left.0.len() == state.0.len() {
+            true => Refunded::Nothing,
+            false => kept(left, now),
+        }
+    }
+
+    /// Renews the slots from `first` on: their request lives. Those that have lapsed may be somebody else's by now.
+    #[must_use]
+    pub fn renew(&self, state: &LeasesState, first: u64, cost: Cost, now: Timestamp) -> Refunded {
+        let mut left = state.clone();
+        let slots = first..first.saturating_add(u64::from(cost.units()));
+        let mut renewed = false;
+        for (_, until) in left.0.range_mut(slots) {
+            if *until > now.micros() && *until != FOREVER {
+                *until = now.plus(self.ttl).micros();
+                renewed = true;
+            }
+        }
+        match renewed {
+            true => kept(left, now),
+            false => Refunded::Nothing,
+        }
+    }
+}
+
+/// The first of `cost` numbers in a row that no slot has, from the present on: no number is used twice.
+fn free(leases: &BTreeMap<u64, u64>, present: u64, cost: Cost) -> u64 {
+    let (mut first, mut found) = (present, 0);
+    while found < u64::from(cost.units()) {
+        if leases.contains_key(&(first + found)) {
+            (first, found) = (first + found + 1, 0);
+        } else {
+            found += 1;
+        }
+    }
+    first
+}
+
+fn kept(left: LeasesState, now: Timestamp) -> Refunded {
+    match left.0.values().max().copied().map(Timestamp::from_micros) {
+        Some(ends) if ends > now => Refunded::Left(Change::put(State::Leases(left), ends)),
+        _ => Refunded::Gone,
+    }
+}
