@@ -190,14 +190,7 @@ pub fn missing(missing: Missing) -> &'static str {
 /// A limit's rate as the file writes it, be it over months.
 #[must_use]
 pub fn rate(limit: &Limit) -> String {
-    let months = match &limit.rule {
-        Rule::ClockWindow(rule) => match &rule.anchor {
-            Anchor::Calendar(calendar) if calendar.unit == Unit::Month => Some(calendar.many),
-            _ => None,
-        },
-        _ => None,
-    };
-    match months {
+    match limit.months() {
         None => show_rate(limit.rate),
         Some(1) => format!("{}/month", limit.rate.count),
         Some(many) => format!("{}/{many}month", limit.rate.count),

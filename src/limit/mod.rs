@@ -79,6 +79,18 @@ impl Limit {
         }
     }
 
+    /// How many months of the calendar its window has, if any.
+    #[must_use]
+    pub fn months(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Calendar {
+                unit: Unit::Month,
+                many,
+            } => Some(many),
+            _ => None,
+        }
+    }
+
     /// The same as one of a list of rates, where each has counters of its own.
     #[must_use]
     pub fn listed(self, window: &str) -> Self {

@@ -282,10 +282,13 @@ impl Exchange {
             .iter()
             .zip(&decided.decision.verdicts)
             .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
-        Violated {
+        let mut violated = Violated {
             named: limits.get(by).copied(),
             all: refusing.map(|(limit, _)| &*limit.name).collect(),
-        }
+        };
+        // Several rates of one limit.
+        violated.all.dedup();
+        violated
     }
 
     /// The limit that delays it: its position among the service's limits, and its name.

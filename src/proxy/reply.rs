@@ -124,6 +124,11 @@ fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &HeaderValue
         body.extend_from_slice(TOO_MANY);
         write_refusal(&mut body, limit, *wait, br#"\""#);
         body.push(b'"');
+        if let Some(window) = &limit.window {
+            body.extend_from_slice(br#","window":""#);
+            body.extend_from_slice(window.as_bytes());
+            body.push(b'"');
+        }
     } else {
         let (kind, title) = match status {
             StatusCode::TOO_MANY_REQUESTS => (QUOTA_EXCEEDED, "Too many requests"),
@@ -227,6 +232,14 @@ fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     } else {
         b" requests per "
     });
+    match limit.months() {
+        None => {}
+        Some(1) => return out.extend_from_slice(b"month"),
+        Some(many) => {
+            out.extend_from_slice(Decimal::of(u64::from(many)).digits());
+            return out.extend_from_slice(b" months");
+        }
+    }
     out.extend_from_slice(match period {
         1_000_000 => b"second",
         60_000_000 => b"minute",
@@ -314,6 +327,15 @@ mod tests {
             "request_id": "an-id",
         });
         assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn one_of_several_rates_is_named() {
+        let several = Arc::into_inner(limit(10, 60_000_000)).unwrap();
+        let several = Arc::new(several.listed("10/min"));
+        let (body, _) = refusal(&several, Wait::Micros(1), &["per-key"]);
+        assert_eq!(body["window"], "10/min");
+        assert_eq!(body["violated-policies"], serde_json::json!(["per-key"]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod keys;
 mod telling;
+mod windows;
 
 use super::place::{Place, on_both_stores};
 use crate::support::{Answer, File, Gateway, H2, Upstream, get, h2, request};

@@ -2,6 +2,7 @@
 
 mod calendar;
 mod changed;
+mod defects;
 mod in_flight;
 mod lists;
 mod refunds;
