@@ -190,6 +190,9 @@ pub fn missing(missing: Missing) -> &'static str {
 /// A limit's rate as the file writes it, be it over months.
 #[must_use]
 pub fn rate(limit: &Limit) -> String {
+    if let Some(rule) = limit.rule.holds() {
+        return format!("{} at once", rule.max);
+    }
     match limit.months() {
         None => show_rate(limit.rate),
         Some(1) => format!("{}/month", limit.rate.count),

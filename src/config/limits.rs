@@ -46,6 +46,14 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         return Vec::new();
     };
     let cost = Cost::new(written.cost.or(1));
+    if algorithm == Algorithm::Concurrency {
+        let Some((rate, rule)) = rules::concurrency(written) else {
+            return Vec::new();
+        };
+        warn_of_cost(written, std::slice::from_ref(&rule), cost, found);
+        let name = written.name.value.as_str().into();
+        return vec![Arc::new(limit::Limit::new(name, by, rate, rule, cost))];
+    }
     warn_of_cost(written, &compiled, cost, found);
     let listed = entries.len() > 1;
     let name: Arc<str> = written.name.value.as_str().into();

@@ -1,6 +1,7 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
 use super::error::ProxyError;
+use super::slots::Slots;
 use crate::key::{Caller, Found};
 use crate::limit::Limit;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling};
@@ -142,6 +143,22 @@ impl Admission {
                 Err(ProxyError::Limited { limit, wait })
             }
         }
+    }
+
+    /// The slots that this admission takes of limits on what is in flight.
+    #[must_use]
+    pub fn slots(&self, plan: &Plan, service: &Service, store: &Store) -> Option<Slots> {
+        let decided = self.decided.as_ref()?;
+        let mut limits = service.limits.iter();
+        if !limits.any(|limit| limit.rule.holds().is_some()) {
+            return None;
+        }
+        let checks = plan.checks(service);
+        let charges = checks
+            .iter()
+            .enumerate()
+            .filter_map(|(index, check)| Charge::slots(decided, index, check));
+        Slots::hold(store, self.by, charges.collect())
     }
 
     /// The places this admission takes in queues; none when nothing has to wait.

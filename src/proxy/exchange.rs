@@ -7,6 +7,7 @@ use super::error::ProxyError;
 use super::local::Local;
 use super::reply::{self, Violated};
 use super::request_id::X_REQUEST_ID;
+use super::slots::Slots;
 use super::{fields, request_id};
 use crate::clock::{self, Timestamp};
 use crate::limit::verdict::{Outcome, Ruling};
@@ -73,6 +74,8 @@ pub struct Exchange {
     ending: Ending,
     /// Empty, with room.
     spare: Option<HeaderMap>,
+    /// What it holds of limits on what is in flight, until its end.
+    pub slots: Option<Slots>,
     _in_flight: InFlight,
 }
 
@@ -123,6 +126,7 @@ impl Exchange {
             sent: 0,
             ending: Ending::ClientGone,
             spare: None,
+            slots: None,
             _in_flight: worker.metrics.in_flight(),
         })
     }

@@ -17,6 +17,7 @@ mod refused;
 pub mod reply;
 pub mod request;
 pub mod request_id;
+mod slots;
 pub mod trailers;
 pub mod upgrade;
 pub mod value;
@@ -262,8 +263,10 @@ impl Worker {
         let admission = admit::ask(&self.store, &plan, service).await?;
         let asked = Instant::now();
         let places = admission.places(&plan, service);
+        let slots = admission.slots(&plan, service, &self.store);
         let (by, delay) = (admission.by, admission.delay(&plan, service));
         exchange.decided(plan, admission);
+        exchange.slots = slots;
         let delay = delay?;
         if delay == 0 {
             return Ok(None);

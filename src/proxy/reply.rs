@@ -227,6 +227,13 @@ fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
 fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
     out.extend_from_slice(Decimal::of(u64::from(count)).digits());
+    if limit.rule.holds().is_some() {
+        return out.extend_from_slice(if count == 1 {
+            b" request at a time"
+        } else {
+            b" requests at a time"
+        });
+    }
     out.extend_from_slice(if count == 1 {
         b" request per "
     } else {

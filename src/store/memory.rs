@@ -7,7 +7,7 @@ use super::batch::{Check, Decided};
 use crate::clock::{Clock, Timestamp};
 use crate::limit::concurrency::FOREVER;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
-use crate::limit::{Change, Limit, LimitId, Refunded, State, Ticket, Update};
+use crate::limit::{Change, Limit, LimitId, Mark, Refunded, State, Ticket, Update};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
@@ -141,8 +141,16 @@ impl MemoryStore {
 
     /// The same, with the instant given.
     pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
-        let place = self.place(limit.id, key);
+        let mut place = self.place(limit.id, key);
         let mut guard = lock(&self.shards[place.shard]);
+        if matches!(ticket.mark, Mark::Slot(_))
+            && guard.find(place.hash, |entry| place.is(entry)).is_none()
+        {
+            // Taken when there was no room for the key: a slot must come back, or it is lost for good.
+            drop(guard);
+            place = self.place(limit.id, OVERFLOW);
+            guard = lock(&self.shards[place.shard]);
+        }
         let held = guard.find(place.hash, |entry| place.is(entry));
         let state = held.map(|entry| &entry.state);
         match limit.rule.refund(state, now, ticket) {

@@ -56,17 +56,27 @@ impl<'a> Fields<'a> {
             }
         }
         for key in vocabulary.keys {
-            if key.default == Default::Required && fields.value(key.name).is_none() {
-                let missing = Diagnostic::error(
-                    Code::MissingKey,
-                    format!("`{}` does not say `{}`", fields.title, key.name),
-                )
-                .at(&fields.place, format!("`{}` has no default", key.name))
-                .help(format!("add `{} = {}`", key.name, key.example));
-                fields.found.push(missing);
+            if key.default == Default::Required {
+                fields.require(key.name);
             }
         }
         fields
+    }
+
+    /// Notes that `key` must be written, unless it is.
+    pub(super) fn require(&mut self, key: &str) {
+        let Some(key) = self.vocabulary.key(key) else {
+            return;
+        };
+        if self.value(key.name).is_none() {
+            let missing = Diagnostic::error(
+                Code::MissingKey,
+                format!("`{}` does not say `{}`", self.title, key.name),
+            )
+            .at(&self.place, format!("`{}` has no default", key.name))
+            .help(format!("add `{} = {}`", key.name, key.example));
+            self.found.push(missing);
+        }
     }
 
     /// The header of the table.

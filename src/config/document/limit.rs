@@ -27,6 +27,8 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) timezone: Given<TimeZone>,
     pub(in crate::config) buckets: Given<u32>,
     pub(in crate::config) strict: Given<bool>,
+    pub(in crate::config) max: Given<u32>,
+    pub(in crate::config) slot_ttl: Given<Duration>,
     pub(in crate::config) queue: Given<u32>,
     pub(in crate::config) max_wait: Given<Duration>,
     pub(in crate::config) over: Given<Over>,
@@ -56,6 +58,7 @@ pub(in crate::config) enum Algorithm {
     FixedWindow,
     SlidingWindow,
     SlidingLog,
+    Concurrency,
 }
 
 impl Algorithm {
@@ -67,6 +70,7 @@ impl Algorithm {
             Self::FixedWindow => "fixed-window",
             Self::SlidingWindow => "sliding-window",
             Self::SlidingLog => "sliding-log",
+            Self::Concurrency => "concurrency",
         }
     }
 }
@@ -94,6 +98,23 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         }
         _ => by,
     };
+    let algorithm = fields.choice(
+        "algorithm",
+        &[
+            ("token-bucket", Algorithm::TokenBucket),
+            ("leaky-bucket", Algorithm::LeakyBucket),
+            ("fixed-window", Algorithm::FixedWindow),
+            ("sliding-window", Algorithm::SlidingWindow),
+            ("sliding-log", Algorithm::SlidingLog),
+            ("concurrency", Algorithm::Concurrency),
+        ],
+        &[],
+    );
+    // Without a word about the algorithm, or with one that nobody knows, it is a bucket that lacks its rate.
+    match algorithm.or(Algorithm::TokenBucket) {
+        Algorithm::Concurrency => fields.require("max"),
+        _ => fields.require("rate"),
+    }
     let rates = rates(&name.value, &mut fields);
     Limit {
         place: fields.place(),
@@ -111,17 +132,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         burst: fields.whole("burst"),
-        algorithm: fields.choice(
-            "algorithm",
-            &[
-                ("token-bucket", Algorithm::TokenBucket),
-                ("leaky-bucket", Algorithm::LeakyBucket),
-                ("fixed-window", Algorithm::FixedWindow),
-                ("sliding-window", Algorithm::SlidingWindow),
-                ("sliding-log", Algorithm::SlidingLog),
-            ],
-            &["concurrency"],
-        ),
+        algorithm,
         anchor: fields.choice(
             "anchor",
             &[("first", Anchor::First), ("clock", Anchor::Clock)],
@@ -131,6 +142,8 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         timezone: fields.text("timezone", zone),
         buckets: fields.whole("buckets"),
         strict: fields.flag("strict"),
+        max: fields.whole("max"),
+        slot_ttl: fields.time("slot_ttl", Zero::Refused),
         queue: fields.whole("queue"),
         max_wait: fields.time("max_wait", Zero::Allowed),
         over: fields.choice(

@@ -133,6 +133,7 @@ fn bursts(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
         Algorithm::FixedWindow => "a fixed window",
         Algorithm::SlidingWindow => "a sliding window",
         Algorithm::SlidingLog => "a sliding log",
+        Algorithm::Concurrency => "a limit on what is in flight",
     };
     let own = entries.iter().filter_map(|entry| entry.value.burst.at());
     for burst in written.burst.at().into_iter().chain(own) {
@@ -163,6 +164,25 @@ fn windows(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
         foreign(written, algorithm, &fixed, Algorithm::FixedWindow, found);
     } else if written.anchor.or(Anchor::First) == Anchor::First && !written.anchor.is_bad() {
         unanchored(written, &fixed[1..], found);
+    }
+    let slots = [
+        ("max", span(written.max.at().map(|at| &at.span))),
+        ("slot_ttl", span(written.slot_ttl.at().map(|at| &at.span))),
+    ];
+    if algorithm != Algorithm::Concurrency {
+        foreign(written, algorithm, &slots, Algorithm::Concurrency, found);
+    } else if let Some(rates) = written.rates.at() {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!(
+                    "limit `{}` has a rate, but counts what is in flight",
+                    written.name.value
+                ),
+            )
+            .at(&rates.span, "nothing is counted over a time")
+            .help("leave `rate` out; `max` says how many at once"),
+        );
     }
     if algorithm != Algorithm::SlidingWindow {
         foreign(

@@ -7,6 +7,7 @@ use crate::config::source::{At, Span};
 use crate::config::value::{MICROS, quoted, show_rate, show_span};
 use crate::limit::calendar::Calendar;
 use crate::limit::clock_window::ClockWindow;
+use crate::limit::concurrency::Concurrency;
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Rate;
@@ -15,10 +16,13 @@ use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Rule, Unit};
 use jiff::tz::TimeZone;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 const DAY: u64 = 86_400 * MICROS;
+
+/// How long a lease lasts when the file does not say.
+const SLOT_TTL: u64 = 30 * MICROS;
 
 /// Nothing when the numbers do not fit each other, which then has been noted.
 pub(super) fn compile(
@@ -43,7 +47,22 @@ pub(super) fn compile(
         Algorithm::FixedWindow => Some(Rule::FixedWindow(FixedWindow::new(rate.value))),
         Algorithm::SlidingWindow => sliding_window(written, &rate, found),
         Algorithm::SlidingLog => sliding_log(written, &rate, found),
+        Algorithm::Concurrency => None,
     }
+}
+
+/// The rule of a limit on what is in flight, and how many per life of a lease that is at least.
+pub(super) fn concurrency(written: &Limit) -> Option<(Rate, Rule)> {
+    let max = NonZeroU32::new(*written.max.get()?)?;
+    let ttl = match written.slot_ttl.get() {
+        Some(ttl) => u64::try_from(ttl.as_micros()).ok()?,
+        None => SLOT_TTL,
+    };
+    let rate = Rate {
+        count: max,
+        period: NonZeroU64::new(ttl)?,
+    };
+    Some((rate, Rule::Concurrency(Concurrency { max, ttl })))
 }
 
 fn months_elsewhere(

@@ -1,0 +1,68 @@
+//! A limit on what is in flight, as clients meet it.
+
+use super::super::place::{Place, on_both_stores};
+use crate::support::{File, PATIENCE, Upstream, eventually, get};
+use std::time::{Duration, Instant};
+
+on_both_stores! {
+    a_slot_is_taken_until_the_last_byte_and_then_free
+    who_leaves_gives_the_slot_back
+    a_slot_is_renewed_for_as_long_as_its_request_lives
+}
+
+const ONE: &str = "by = \"ip\"\nalgorithm = \"concurrency\"\nmax = 1\nslot_ttl = \"3s\"";
+
+async fn a_slot_is_taken_until_the_last_byte_and_then_free(place: Place) {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["flight"]).limit("flight", ONE);
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..5 {
+        // The slot comes back when the answer has been read, and to Redis nobody waits for that.
+        eventually(PATIENCE, "the slot is free", async || {
+            gateway.get("/").await.status == 200
+        })
+        .await;
+    }
+    eventually(PATIENCE, "and again", async || {
+        client.ask(get("/")).await.status == 200
+    })
+    .await;
+}
+
+async fn who_leaves_gives_the_slot_back(place: Place) {
+    let upstream = Upstream::silent().await;
+    let file = File::to(&upstream, &["flight"]).limit("flight", ONE);
+    let gateway = place.gateway(file).await;
+    let mut first = gateway.connect().await;
+    let waiting = tokio::spawn(async move { first.ask(get("/")).await });
+    upstream.sees(1).await;
+    let refused = gateway.get("/").await.expect(429);
+    assert_eq!(refused.number("retry-after-ms"), 1000);
+    let detail = refused.json()["detail"].to_string();
+    assert!(detail.contains("1 request at a time"), "{detail}");
+    waiting.abort();
+    // The gateway sees the client leave, and a free slot lets the next one through to the upstream.
+    eventually(PATIENCE, "the slot is free", async || {
+        let asked = tokio::time::timeout(Duration::from_millis(200), gateway.get("/"));
+        // No answer: it has gone on.
+        asked.await.is_err()
+    })
+    .await;
+    upstream.sees(2).await;
+}
+
+async fn a_slot_is_renewed_for_as_long_as_its_request_lives(place: Place) {
+    let upstream = Upstream::silent().await;
+    let short = ONE.replace("3s", "1s");
+    let file = File::to(&upstream, &["flight"]).limit("flight", &short);
+    let gateway = place.gateway(file).await;
+    let mut first = gateway.connect().await;
+    let waiting = tokio::spawn(async move { first.ask(get("/")).await });
+    upstream.sees(1).await;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(2500) {
+        gateway.get("/").await.expect(429);
+    }
+    waiting.abort();
+}
