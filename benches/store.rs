@@ -13,9 +13,13 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::key::{KeyTemplate, Missing};
+use tollgate::limit::clock_window::ClockWindow;
+use tollgate::limit::concurrency::Concurrency;
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::leaky_bucket::LeakyBucket;
 use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::sliding_log::SlidingLog;
+use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::redis::RedisStore;
@@ -46,7 +50,8 @@ async fn what_a_call_costs(server: &Server) {
     let [tokens, smooth, window] = limits();
     let odd = token_bucket("odd", 7_000_001, SECOND, 1_000_000);
     let none = token_bucket("none", 1, 86_400 * SECOND, 1);
-    let cases: [(&str, &[&Arc<Limit>], usize); 9] = [
+    let [clock, two, six, sixty, log, flight] = others();
+    let cases: [(&str, &[&Arc<Limit>], usize); 15] = [
         ("token bucket", &[&tokens], 1),
         ("with a fraction", &[&odd], 1),
         ("leaky bucket", &[&smooth], 1),
@@ -56,6 +61,12 @@ async fn what_a_call_costs(server: &Server) {
         ("16 requests", &[&tokens], 16),
         ("16 of three limits", &[&tokens, &smooth, &window], 16),
         ("64 requests", &[&tokens], 64),
+        ("window by the clock", &[&clock], 1),
+        ("sliding window", &[&two], 1),
+        ("in 6 parts", &[&six], 1),
+        ("in 60 parts, strict", &[&sixty], 1),
+        ("sliding log", &[&log], 1),
+        ("concurrency", &[&flight], 1),
     ];
     let store = server.store().await;
     let mut side = server.connection().await;
@@ -178,6 +189,29 @@ fn limits() -> [Arc<Limit>; 3] {
         token_bucket("tokens", 1_000_000, SECOND, 1_000_000),
         limit("smooth", fast, Rule::LeakyBucket(smooth)),
         limit("window", wide, Rule::FixedWindow(FixedWindow::new(wide))),
+    ]
+}
+
+/// One of each algorithm of the longer script.
+fn others() -> [Arc<Limit>; 6] {
+    let (wide, many) = (rate(1_000_000, 60 * SECOND), rate(10_000, 60 * SECOND));
+    let parts = |parts, strict| {
+        let parts = NonZeroU32::new(parts).unwrap();
+        Rule::SlidingWindow(SlidingWindow::new(wide, parts, strict))
+    };
+    let max = NonZeroU32::new(10_000).unwrap();
+    let flight = Concurrency { max, ttl: SECOND };
+    [
+        limit(
+            "clock",
+            wide,
+            Rule::ClockWindow(ClockWindow::by_clock(wide, 0)),
+        ),
+        limit("two", wide, parts(1, false)),
+        limit("six", wide, parts(6, false)),
+        limit("sixty", wide, parts(60, true)),
+        limit("log", many, Rule::SlidingLog(SlidingLog::new(many))),
+        limit("flight", many, Rule::Concurrency(flight)),
     ]
 }
 
