@@ -235,6 +235,12 @@ impl Stall {
 }
 
 impl SocketWatch {
+    /// Has the gateway itself let go of the connection?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
     /// Resolves when the client has closed or reset its side.
     ///
     /// The connection sees that only while nothing lies unread before the end; a request with a pipelined byte behind it

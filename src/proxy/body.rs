@@ -1,7 +1,7 @@
 //! Bodies on their way through: streamed both ways, never collected, each with an idle deadline.
 
 use super::exchange::{Ending, Exchange};
-use super::patience::{Lost, Patience};
+use super::patience::{Lost, Patience, QUICK};
 use super::trailers;
 use crate::listen::socket::{IdleTimer, SocketWatch};
 use crate::upstream::connection::Connection;
@@ -13,10 +13,12 @@ use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::cell::Cell;
 use std::fmt;
-use std::pin::Pin;
+use std::future::pending;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,21 @@ pub enum Broken {
     ClientGone,
     /// It is not framed as HTTP frames bodies.
     Malformed,
+}
+
+/// Resolves when the rest of an upload will not come, since its client has left. Never once all of it has been taken: what
+/// is then left to do is the server's.
+pub async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
+    let mut leaving = pin!(client.gone());
+    loop {
+        let gone = timeout(QUICK, leaving.as_mut()).await.is_ok() || client.is_over();
+        if upload.done.get() {
+            return pending().await;
+        }
+        if gone {
+            return;
+        }
+    }
 }
 
 /// What hyper's error on a request's body comes from: it tells by the kind of an I/O error beneath.
@@ -191,7 +208,8 @@ struct Download {
     connection: Lent,
 }
 
-type Lent = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
+/// The connection that a body comes on, and where it belongs; none when it is moved on elsewhere.
+pub type Lent = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
 
 fn release_free(lent: &mut Lent) {
     if let Some((connection, pool)) = lent.take_if(|(connection, _)| connection.is_free()) {
@@ -224,10 +242,8 @@ impl Body {
         incoming: Incoming,
         allowed: Duration,
         client: &SocketWatch,
-        connection: Connection<RequestBody>,
-        pool: Rc<Pool<RequestBody>>,
+        mut connection: Lent,
     ) -> Self {
-        let mut connection = Some((connection, pool));
         release_free(&mut connection);
         if incoming.is_end_stream() {
             return Self {

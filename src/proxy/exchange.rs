@@ -325,13 +325,6 @@ impl Exchange {
         }
     }
 
-    /// Is the request's body still on its way?
-    #[must_use]
-    pub fn is_uploading(&self) -> bool {
-        let upload = self.upload.as_ref();
-        upload.is_some_and(|upload| !upload.done.get())
-    }
-
     fn client_broke_off(&self) -> bool {
         let upload = self.upload.as_ref();
         upload.is_some_and(|upload| upload.broken.get() == Some(Broken::ClientGone))

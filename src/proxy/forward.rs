@@ -111,7 +111,10 @@ pub async fn send(
 fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
-    head.parse(bytes).ok()?;
+    let length = head.parse(bytes).ok()?;
+    if length != httparse::Status::Complete(bytes.len()) {
+        return None;
+    }
     let mut request = Request::builder().method(head.method?).uri(head.path?);
     for field in head.headers {
         request = request.header(field.name, field.value);

@@ -37,7 +37,7 @@ use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::pool::Pools;
 use admit::Plan;
 use arc_swap::ArcSwap;
-use body::RequestBody;
+use body::{RequestBody, Upload};
 use error::ProxyError;
 use exchange::Exchange;
 use forward::Answer as Answered;
@@ -356,31 +356,35 @@ impl Worker {
             }
             (Switch::None, _) => {
                 exchange.answered(&answer.pool, took, status.as_u16());
-                let uploading = exchange.is_uploading();
-                Ok(Outcome::Answered(self.turn_round(answer, uploading, peer)))
+                let upload = exchange.upload.clone();
+                let response = self.turn_round(answer, upload, peer);
+                Ok(Outcome::Answered(response))
             }
         }
     }
 
-    fn turn_round(&self, answer: Answered, uploading: bool, peer: &Peer) -> Response<Body> {
+    fn turn_round(
+        &self,
+        answer: Answered,
+        upload: Option<Rc<Upload>>,
+        peer: &Peer,
+    ) -> Response<Body> {
         let Answered {
             response,
-            mut connection,
-            pool,
-        } = answer;
-        if uploading {
-            // What the client sends goes on while it does not read what it is sent.
-            connection.set_apart();
-        }
-        let (mut parts, incoming) = response.into_parts();
-        hop::strip_response(&mut parts.headers);
-        let mut response = Response::new(Body::upstream(
-            incoming,
-            self.idle,
-            &peer.watch,
             connection,
             pool,
-        ));
+        } = answer;
+        let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
+            Some(upload) => {
+                let abandoned = body::abandoned(peer.watch.clone(), upload);
+                connection.carry_on(pool, self.idle, abandoned);
+                None
+            }
+            None => Some((connection, pool)),
+        };
+        let (mut parts, incoming) = response.into_parts();
+        hop::strip_response(&mut parts.headers);
+        let mut response = Response::new(Body::upstream(incoming, self.idle, &peer.watch, lent));
         *response.status_mut() = parts.status;
         *response.headers_mut() = parts.headers;
         response

@@ -1,15 +1,20 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
-use super::driver::{Driver, Io};
-use super::recorder::Recorder;
+use super::driver::Driver;
+use super::pool::Pool;
+use super::recorder::{Flow, Recorder};
 use http::{Request, Response};
 use http_body::Frame;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::SendRequest;
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// A connection to send one request on.
 #[derive(Debug)]
@@ -46,10 +51,10 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    pub(super) fn new(sender: SendRequest<B>, connection: http1::Connection<Io, B>) -> Self {
+    pub(super) fn new(sender: SendRequest<B>, driver: Driver<B>) -> Self {
         Self {
             sender,
-            driven: Driven::Here(Box::new(Driver::new(connection))),
+            driven: Driven::Here(Box::new(driver)),
             reused: false,
         }
     }
@@ -63,6 +68,9 @@ where
         request: Request<B>,
     ) -> impl Future<Output = Result<Response<Incoming>, Unanswered<B>>> + use<'_, B> {
         // Not an async function: that would keep the request in its state although hyper has taken it.
+        if let Driven::Here(driver) = &self.driven {
+            driver.flow().begin_head();
+        }
         let answering = self.sender.try_send_request(request);
         let driven = &mut self.driven;
         async move {
@@ -93,16 +101,20 @@ where
             .poll_here(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
-    /// Is the answer wholly read, so that the connection can carry another request?
+    /// Is the answer wholly read and the request wholly written, so that the connection can carry another?
     #[must_use]
     pub fn is_free(&self) -> bool {
-        self.sender.is_ready() && matches!(self.driven, Driven::Here(_))
+        self.sender.is_ready() && self.is_flushed()
     }
 
-    /// Leaves the connection to a task of its own, which moves it on whoever waits for what. It will not be reused.
-    ///
-    /// For a request's body that goes on beside the answer, and for tunnels, which hyper hands out only when it may
-    /// drive the connection to its end.
+    /// Is everything written that has been handed over so far?
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        matches!(&self.driven, Driven::Here(driver) if driver.flow().is_flushed())
+    }
+
+    /// Leaves the connection to a task of its own: for tunnels, which hyper hands out only when it may drive the connection
+    /// to its end. It will not be reused.
     pub fn set_apart(&mut self) {
         match std::mem::replace(&mut self.driven, Driven::Apart) {
             Driven::Here(driver) => {
@@ -113,6 +125,46 @@ where
                 });
             }
             other => self.driven = other,
+        }
+    }
+
+    /// Goes on with a request's body beside its answer, in a task of its own: the body must not wait for whoever reads the
+    /// answer, nor be cut off by the answer's end. The connection goes back to `pool` when both are through.
+    ///
+    /// It is given up when its server has taken nothing of what waits to be written for `idle`, or when `abandoned`
+    /// resolves.
+    pub fn carry_on(
+        mut self,
+        pool: Rc<Pool<B>>,
+        idle: Duration,
+        abandoned: impl Future<Output = ()> + 'static,
+    ) {
+        let Driven::Here(driver) = &self.driven else {
+            return;
+        };
+        let flow = Arc::clone(driver.flow());
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                free = poll_fn(|cx| self.poll_free(cx)) => {
+                    if free {
+                        pool.put(self);
+                    }
+                }
+                () = stalled(&flow, idle) => {}
+                () = abandoned => {}
+            }
+        });
+    }
+
+    /// Ready with true when it is free, with false when it is over.
+    fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.driven.poll_over(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        if self.is_free() {
+            Poll::Ready(true)
+        } else {
+            Poll::Pending
         }
     }
 
@@ -129,7 +181,7 @@ where
     /// Lets it rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&self) -> bool {
         match &self.driven {
-            Driven::Here(driver) if self.sender.is_ready() => {
+            Driven::Here(driver) if self.is_free() => {
                 driver.rest();
                 true
             }
@@ -158,18 +210,34 @@ where
         cx: &mut Context<'_>,
         mut outcome: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        let Self::Here(driver) = self else {
-            return outcome(cx);
-        };
-        if driver.poll(cx).is_pending() {
+        if matches!(self, Self::Here(_)) && self.poll_over(cx).is_pending() {
             // Only the connection can bring it, and its bell wakes this task.
             return outcome(&mut quiet());
+        }
+        outcome(cx)
+    }
+
+    /// Moves the connection on; ready when it is over.
+    fn poll_over(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if let Self::Here(driver) = self {
+            ready!(driver.poll(cx));
         }
         if let Self::Here(driver) = std::mem::replace(self, Self::Apart) {
             // Taken apart, it tells whoever still waits that nothing will come.
             *self = Self::Over(driver.into_stream());
         }
-        outcome(cx)
+        Poll::Ready(())
+    }
+}
+
+/// Resolves when something has waited to be written for `allowed` and nothing of it could be.
+async fn stalled(flow: &Flow, allowed: Duration) {
+    loop {
+        let written = flow.written();
+        sleep(allowed).await;
+        if !flow.is_flushed() && flow.written() == written {
+            return;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! An upstream connection driven by whoever waits for its answer: a request then wakes one task, not two.
 
-use super::recorder::Recorder;
+use super::recorder::{Flow, Recorder};
 use atomic_waker::AtomicWaker;
 use hyper::body::Body;
 use hyper::client::conn::http1;
@@ -17,6 +17,7 @@ pub(super) type Io = TokioIo<Recorder>;
 /// One connection, and the bell that its events ring.
 pub(super) struct Driver<B: Body + 'static> {
     connection: http1::Connection<Io, B>,
+    flow: Arc<Flow>,
     bell: Arc<Bell>,
     /// The bell as hyper and tokio hold it. Always the same one, so that nothing is registered anew when the connection
     /// passes from request to request.
@@ -56,11 +57,12 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     /// Takes a connection over.
-    pub(super) fn new(connection: http1::Connection<Io, B>) -> Self {
+    pub(super) fn new(connection: http1::Connection<Io, B>, flow: Arc<Flow>) -> Self {
         let bell = Arc::<Bell>::default();
         let waker = Waker::from(Arc::clone(&bell));
         Self {
             connection,
+            flow,
             bell,
             waker,
         }
@@ -75,6 +77,11 @@ where
     /// Has an idle connection ended? Only what rang since it was driven last can have ended it.
     pub(super) fn has_ended(&mut self) -> bool {
         self.bell.rung.load(Ordering::Acquire) && self.turn().is_ready()
+    }
+
+    /// What its stream tells.
+    pub(super) fn flow(&self) -> &Arc<Flow> {
+        &self.flow
     }
 
     /// Nobody drives it from here on: its events wake nobody.
@@ -94,6 +101,7 @@ where
 
     fn turn(&mut self) -> Poll<()> {
         self.bell.rung.store(false, Ordering::Release);
+        self.flow.begin_turn();
         // Its errors reach whoever waits for an answer on it; an idle one may fail unseen.
         Pin::new(&mut self.connection)
             .poll(&mut Context::from_waker(&self.waker))

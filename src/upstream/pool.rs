@@ -1,7 +1,8 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
 use super::connection::Connection;
-use super::recorder::Recorder;
+use super::driver::Driver;
+use super::recorder::{Flow, Recorder};
 use super::{Server, demo};
 use hyper::body::Body;
 use hyper::client::conn::http1;
@@ -10,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -141,14 +143,15 @@ where
                 server: self.server.clone(),
                 source,
             })?;
+        let flow = Arc::<Flow>::default();
         let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(Recorder::new(stream)))
+            .handshake(TokioIo::new(Recorder::new(stream, Arc::clone(&flow))))
             .await
             .map_err(|source| ConnectError::Handshake {
                 server: self.server.clone(),
                 source,
             })?;
-        Ok(Connection::new(sender, connection))
+        Ok(Connection::new(sender, Driver::new(connection, flow)))
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another.

@@ -3,6 +3,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -15,13 +17,58 @@ const END: &[u8] = b"\r\n\r\n";
 #[derive(Debug)]
 pub(super) struct Recorder {
     tcp: TcpStream,
+    flow: Arc<Flow>,
     head: Vec<u8>,
     state: State,
 }
 
+/// What is told across hyper, which lies between the stream and whoever drives it.
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// What is written next begins a head. Said by whoever sends one, never guessed: what a client sends as a body must
+    /// not pass for a head.
+    head_begins: AtomicBool,
+    /// Nothing waits in hyper to be written.
+    flushed: AtomicBool,
+    /// Bytes written so far.
+    written: AtomicU64,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self {
+            head_begins: AtomicBool::new(false),
+            flushed: AtomicBool::new(true),
+            written: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Flow {
+    /// A head follows.
+    pub(super) fn begin_head(&self) {
+        self.head_begins.store(true, Ordering::Relaxed);
+    }
+
+    /// The connection is about to be moved on: whether all of it gets written is seen anew.
+    pub(super) fn begin_turn(&self) {
+        self.flushed.store(false, Ordering::Relaxed);
+    }
+
+    /// Has everything been written that was to be?
+    pub(super) fn is_flushed(&self) -> bool {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes written so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Something was read: what is written next begins a head.
+    /// Nothing that was written may be sent again.
     Answered,
     /// A head is being written.
     Writing,
@@ -33,9 +80,10 @@ enum State {
 
 impl Recorder {
     /// Takes a fresh connection.
-    pub(super) fn new(tcp: TcpStream) -> Self {
+    pub(super) fn new(tcp: TcpStream, flow: Arc<Flow>) -> Self {
         Self {
             tcp,
+            flow,
             head: Vec::new(),
             state: State::Answered,
         }
@@ -47,13 +95,17 @@ impl Recorder {
     }
 
     fn wrote(&mut self, mut written: &[u8]) {
-        match self.state {
-            State::Written | State::TooLong => return,
-            State::Writing => {}
-            State::Answered => {
-                self.head.clear();
-                self.state = State::Writing;
-            }
+        let flow = &self.flow;
+        flow.flushed.store(false, Ordering::Relaxed);
+        let total = flow.written.load(Ordering::Relaxed) + written.len() as u64;
+        flow.written.store(total, Ordering::Relaxed);
+        if flow.head_begins.load(Ordering::Relaxed) {
+            flow.head_begins.store(false, Ordering::Relaxed);
+            self.head.clear();
+            self.state = State::Writing;
+        }
+        if self.state != State::Writing {
+            return;
         }
         // Where the end may begin: it may have been cut in two by the writes.
         let from = self.head.len().saturating_sub(END.len() - 1);
@@ -126,7 +178,9 @@ impl AsyncWrite for Recorder {
         self.tcp.is_write_vectored()
     }
 
+    /// hyper asks for this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.flow.flushed.store(true, Ordering::Relaxed);
         Pin::new(&mut self.tcp).poll_flush(cx)
     }
 
@@ -142,7 +196,7 @@ mod tests {
     async fn recorder() -> Recorder {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        Recorder::new(TcpStream::connect(address).await.unwrap())
+        Recorder::new(TcpStream::connect(address).await.unwrap(), Arc::default())
     }
 
     #[tokio::test]
@@ -150,6 +204,7 @@ mod tests {
         let whole = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nbody";
         for cut in 1..whole.len() {
             let mut recorder = recorder().await;
+            recorder.flow.begin_head();
             recorder.wrote(&whole[..cut]);
             recorder.wrote(&whole[cut..]);
             let head = recorder.into_unanswered().unwrap();
@@ -160,10 +215,12 @@ mod tests {
     #[tokio::test]
     async fn forgets_what_is_unfinished_or_too_long() {
         let mut unfinished = recorder().await;
+        unfinished.flow.begin_head();
         unfinished.wrote(b"GET / HTTP/1.1\r\nhost: a\r\n");
         assert_eq!(unfinished.into_unanswered(), None);
 
         let mut long = recorder().await;
+        long.flow.begin_head();
         long.wrote(&[b'a'; MOST - 2]);
         long.wrote(END);
         long.wrote(END);
@@ -171,12 +228,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn begins_anew_after_an_answer() {
+    async fn begins_anew_with_each_head() {
         let mut recorder = recorder().await;
+        recorder.flow.begin_head();
         recorder.wrote(b"GET /1 HTTP/1.1\r\n\r\n");
-        recorder.state = State::Answered;
+        recorder.flow.begin_head();
         recorder.wrote(b"GET /2 HTTP/1.1\r\n\r\n");
         let head = recorder.into_unanswered().unwrap();
         assert_eq!(head, b"GET /2 HTTP/1.1\r\n\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_never_taken_for_a_head() {
+        let mut recorder = recorder().await;
+        recorder.flow.begin_head();
+        recorder.wrote(b"POST / HTTP/1.1\r\ncontent-length: 24\r\n\r\n");
+        recorder.state = State::Answered;
+        recorder.wrote(b"GET /evil HTTP/1.1\r\n\r\n");
+        assert_eq!(recorder.into_unanswered(), None);
     }
 }

@@ -65,3 +65,10 @@ pub(crate) fn resident(pid: u32) -> u64 {
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap();
     kib * 1024
 }
+
+/// How many files a process has open.
+pub(crate) fn open_files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .count()
+}

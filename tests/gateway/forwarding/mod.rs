@@ -7,3 +7,4 @@ mod framing;
 mod leaving;
 mod streaming;
 mod upgrades;
+mod uploads;

@@ -1,0 +1,70 @@
+//! Uploads whose answer comes before their end: they arrive whole, and hold nothing once they are given up.
+
+use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, process, request};
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+const EARLY: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
+/// A little more than the kernel takes for a server that does not read.
+const LARGE: usize = 4_000_000;
+
+fn head(length: usize) -> String {
+    request("POST", "/", &[("Content-Length", &length.to_string())])
+}
+
+#[tokio::test]
+async fn one_that_is_answered_early_arrives_whole() {
+    let read = Arc::new(Notify::new());
+    let reading = Arc::clone(&read);
+    let (whole, mut arrived) = mpsc::channel(1);
+    let upstream = Upstream::playing(move |mut connection: Connection| {
+        let (read, whole) = (Arc::clone(&reading), whole.clone());
+        async move {
+            connection.request().await.unwrap();
+            connection.wire.send(EARLY).await;
+            read.notified().await;
+            connection.wire.exactly_ignored(LARGE).await;
+            whole.send(()).await.unwrap();
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    client.send(head(LARGE)).await;
+    client.send(vec![b'x'; LARGE]).await;
+    client.answer().await.expect(202);
+    // The client has its answer, and the gateway what the server has not taken yet.
+    drop(client);
+    read.notify_one();
+    let all = timeout(PATIENCE, arrived.recv()).await;
+    assert_eq!(all.expect("the upload was cut off"), Some(()));
+}
+
+#[tokio::test]
+async fn one_that_its_client_gives_up_is_let_go_though_the_server_reads_nothing() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection.wire.send(EARLY).await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    client.send(head(100 * LARGE)).await;
+    client.answer().await.expect(202);
+    let piece = vec![b'x'; 64 * 1024];
+    // Until nobody takes any more.
+    while let Ok(sent) = timeout(PATIENCE / 20, client.try_send(&piece)).await {
+        sent.unwrap();
+    }
+    let during = process::open_files(gateway.pid());
+    client.reset();
+    // Within a second of the client's leaving, and a little for a busy machine.
+    eventually(
+        PATIENCE / 5,
+        "both its connections are closed",
+        async || process::open_files(gateway.pid()) <= during - 2,
+    )
+    .await;
+}
