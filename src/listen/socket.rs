@@ -2,12 +2,13 @@
 
 use super::heads::{Finding, Heads};
 use bytes::{Buf, Bytes};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -72,11 +73,19 @@ struct Watched {
 struct Stall {
     allowed: Duration,
     timer: Option<Pin<Box<Sleep>>>,
+    over: Stalled,
 }
+
+/// Whether a connection was ended because its peer took no bytes. Outlives the connection.
+#[derive(Debug, Clone, Default)]
+pub struct Stalled(Arc<AtomicBool>);
 
 /// Sees a client leave although hyper is not reading from its socket.
 #[derive(Debug, Clone)]
-pub struct SocketWatch(Weak<Mutex<Watched>>);
+pub struct SocketWatch {
+    socket: Weak<Mutex<Watched>>,
+    stalled: Stalled,
+}
 
 /// Sees what hyper does not tell of an HTTP/1.1 connection. Keeps the socket open.
 #[derive(Debug, Clone)]
@@ -90,8 +99,7 @@ impl Stream {
     pub fn new(tcp: std::net::TcpStream, idle: Duration) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
         tcp.set_nodelay(true)?;
-        socket2::SockRef::from(&tcp)
-            .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         let socket = Watched {
             tcp: TcpStream::from_std(tcp)?,
             heads: None,
@@ -104,6 +112,7 @@ impl Stream {
             stall: Stall {
                 allowed: idle,
                 timer: None,
+                over: Stalled::default(),
             },
         })
     }
@@ -111,7 +120,10 @@ impl Stream {
     /// Something that sees the client leave.
     #[must_use]
     pub fn watch(&self) -> SocketWatch {
-        SocketWatch(Arc::downgrade(&self.socket))
+        SocketWatch {
+            socket: Arc::downgrade(&self.socket),
+            stalled: self.stall.over.clone(),
+        }
     }
 
     /// Gives bytes back that were read to tell the protocol.
@@ -133,13 +145,35 @@ fn lock(socket: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
 impl Watched {
     fn poll_write(
         &mut self,
-        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut Stall,
     ) -> Poll<io::Result<usize>> {
-        let written = write(Pin::new(&mut self.tcp));
-        if written.is_ready() {
-            self.wrote = Instant::now();
+        let tcp = Pin::new(&mut self.tcp);
+        let mut written = match bufs {
+            [buf] => tcp.poll_write(cx, buf),
+            bufs => tcp.poll_write_vectored(cx, bufs),
+        };
+        if written.is_pending() {
+            ready!(stall.poll_late(cx));
+            written = Poll::Ready(self.write_at_once(bufs, &stall.over));
         }
+        stall.timer = None;
+        self.wrote = Instant::now();
         written
+    }
+
+    /// Writes without asking whether the socket is writable: Linux says so only when a third of its buffer is free, which
+    /// grows to megabytes, so that a peer that reads all the time, but slowly, would seem to take nothing for minutes.
+    fn write_at_once(&self, bufs: &[io::IoSlice<'_>], stalled: &Stalled) -> io::Result<usize> {
+        let written = SockRef::from(&self.tcp).send_vectored(bufs);
+        written.map_err(|error| {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return error;
+            }
+            stalled.set();
+            io::Error::new(io::ErrorKind::TimedOut, "the peer takes no bytes")
+        })
     }
 }
 
@@ -172,33 +206,33 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = lock(&self.socket).poll_write(|tcp| tcp.poll_write(cx, buf));
-        self.stall.bound(cx, written)
+        let this = &mut *self.get_mut();
+        lock(&this.socket).poll_write(cx, &[io::IoSlice::new(buf)], &mut this.stall)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let this = &mut *self.get_mut();
         let total: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let written = if total <= JOINED {
-            // A head and a small body: copying a few hundred bytes costs less than a system call that gathers them.
-            let mut joined = [0; JOINED];
-            let mut end = 0;
-            for buf in bufs {
-                joined[end..end + buf.len()].copy_from_slice(buf);
-                end += buf.len();
-            }
-            lock(&self.socket).poll_write(|tcp| tcp.poll_write(cx, &joined[..end]))
-        } else {
-            lock(&self.socket).poll_write(|tcp| tcp.poll_write_vectored(cx, bufs))
-        };
-        self.stall.bound(cx, written)
+        if total > JOINED {
+            return lock(&this.socket).poll_write(cx, bufs, &mut this.stall);
+        }
+        // A head and a small body: copying a few hundred bytes costs less than a system call that gathers them.
+        let mut joined = [0; JOINED];
+        let mut end = 0;
+        for buf in bufs {
+            joined[end..end + buf.len()].copy_from_slice(buf);
+            end += buf.len();
+        }
+        let joined = io::IoSlice::new(&joined[..end]);
+        lock(&this.socket).poll_write(cx, &[joined], &mut this.stall)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -215,22 +249,23 @@ impl AsyncWrite for Stream {
 }
 
 impl Stall {
-    fn bound(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.timer = None;
-            return written;
-        }
+    /// Nothing could be written; ready when that has been so for too long.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let allowed = self.allowed;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(allowed)));
-        ready!(timer.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the peer takes no bytes",
-        )))
+        timer.as_mut().poll(cx)
+    }
+}
+
+impl Stalled {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// It was.
+    #[must_use]
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -238,7 +273,7 @@ impl SocketWatch {
     /// Has the gateway itself let go of the connection?
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.0.strong_count() == 0
+        self.socket.strong_count() == 0
     }
 
     /// Resolves when the client has closed or reset its side.
@@ -265,8 +300,14 @@ impl SocketWatch {
         }
     }
 
+    /// Tells, also later, whether the connection was ended because its peer took no bytes.
+    #[must_use]
+    pub fn stalled(&self) -> Stalled {
+        self.stalled.clone()
+    }
+
     fn register(&self) -> Option<TcpStream> {
-        let socket = self.0.upgrade()?;
+        let socket = self.socket.upgrade()?;
         let copy = lock(&socket).tcp.as_fd().try_clone_to_owned().ok()?;
         TcpStream::from_std(std::net::TcpStream::from(copy)).ok()
     }

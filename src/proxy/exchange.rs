@@ -12,6 +12,7 @@ use super::{fields, request_id};
 use crate::clock::{self, Timestamp};
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
+use crate::listen::socket::Stalled;
 use crate::snapshot::{FieldStyle, Service};
 use crate::store::DecidedBy;
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
@@ -72,6 +73,7 @@ pub struct Exchange {
     retry_after: Option<u64>,
     sent: u64,
     ending: Ending,
+    stalled: Stalled,
     /// Empty, with room.
     spare: Option<HeaderMap>,
     /// What it holds of limits on what is in flight, until its end.
@@ -125,6 +127,7 @@ impl Exchange {
             retry_after: None,
             sent: 0,
             ending: Ending::ClientGone,
+            stalled: peer.watch.stalled(),
             spare: None,
             slots: None,
             _in_flight: worker.metrics.in_flight(),
@@ -338,6 +341,7 @@ impl Exchange {
             Ending::UpstreamFailed => Reason::UpstreamReset,
             Ending::UpstreamStalled => Reason::UpstreamTimeout,
             Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
+            Ending::ClientGone if self.stalled.get() => Reason::ClientStalled,
             Ending::ClientGone => Reason::ClientGone,
         }
     }

@@ -168,6 +168,33 @@ async fn a_client_that_reads_slowly_gets_all_of_it() {
     client.exactly_ignored(LENGTH - 60 * SLOWLY).await;
 }
 
+/// The system says that there is room again only when much of a buffer is free that has grown to megabytes.
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_served_also_through_a_large_send_buffer() {
+    const SLOWLY: usize = 50_000;
+    let upstream = Upstream::playing(|mut connection| async move {
+        connection.request().await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
+        connection.wire.send(head).await;
+        let piece = vec![b'x'; 64 * 1024];
+        while connection.wire.try_send(&piece).await.is_ok() {}
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let mut client = gateway.connect().await;
+    client.send(get("/")).await;
+    client.head().await;
+    // Grows the buffer.
+    client.exactly_ignored(20_000_000).await;
+    let mut beat = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..60 {
+        beat.tick().await;
+        client.exactly_ignored(SLOWLY).await;
+    }
+    // The connection is still whole: what it was cut with would end long before.
+    client.exactly_ignored(50_000_000).await;
+}
+
 #[tokio::test]
 async fn a_client_that_never_reads_is_not_served_for_ever() {
     let (telling, told) = tokio::sync::oneshot::channel();
@@ -195,4 +222,8 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
         .await
         .expect("the upstream is let go")
         .unwrap();
+    let line = gateway.line_where("path", "/").await;
+    assert_eq!(line["reason"], "client_stalled");
+    let took = line["duration_ms"].as_f64().unwrap();
+    assert!((900.0..3500.0).contains(&took), "{took} ms");
 }

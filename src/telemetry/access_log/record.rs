@@ -99,6 +99,8 @@ pub enum Reason {
     ClientGone,
     /// The client stopped sending.
     ClientTimeout,
+    /// The client did not read its answer.
+    ClientStalled,
     /// It is not a request we take.
     BadRequest,
     /// Its head or body exceeds a bound.
@@ -131,6 +133,7 @@ impl Reason {
             Self::UpstreamInvalid => "upstream_invalid",
             Self::ClientGone => "client_gone",
             Self::ClientTimeout => "client_timeout",
+            Self::ClientStalled => "client_stalled",
             Self::BadRequest => "bad_request",
             Self::TooLarge => "too_large",
             Self::Draining => "draining",
@@ -157,6 +160,7 @@ impl Reason {
             Self::UpstreamInvalid => "the upstream did not answer in HTTP",
             Self::ClientGone => "the client left",
             Self::ClientTimeout => "the client stopped sending",
+            Self::ClientStalled => "the client did not read the answer",
             Self::BadRequest => "not a valid request",
             Self::TooLarge => "too large",
             Self::Draining => "shutting down",
