@@ -1,5 +1,6 @@
 //! The client's address: the peer's own, or through trusted hops, walked from the right.
 
+use super::forwarded;
 use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -38,31 +39,37 @@ impl Trust {
         if self.0.is_empty() || !self.believes(peer) {
             return peer;
         }
+        let listed = || {
+            let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
+            let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+            self.walk(
+                peer,
+                entries.map(|entry| read_address(str::from_utf8(entry).ok()?)),
+            )
+        };
+        let forwarded = || {
+            let lines = fields.get_all(header::FORWARDED).into_iter().rev();
+            self.walk(
+                peer,
+                lines.flat_map(|line| forwarded::nodes(line.as_bytes())),
+            )
+        };
         let has = |name: &HeaderName| fields.contains_key(name);
         match (has(&header::FORWARDED), has(&X_FORWARDED_FOR)) {
             (false, false) => peer,
-            (false, true) => self.walk(peer, fields, &X_FORWARDED_FOR, read_address),
-            (true, false) => self.walk(peer, fields, &header::FORWARDED, read_forwarded),
+            (false, true) => listed(),
+            (true, false) => forwarded(),
             (true, true) => {
-                let client = self.walk(peer, fields, &X_FORWARDED_FOR, read_address);
-                let same = client == self.walk(peer, fields, &header::FORWARDED, read_forwarded);
-                if same { client } else { peer }
+                let client = listed();
+                if client == forwarded() { client } else { peer }
             }
         }
     }
 
-    fn walk(
-        &self,
-        peer: IpAddr,
-        fields: &HeaderMap,
-        name: &HeaderName,
-        read: fn(&str) -> Option<IpAddr>,
-    ) -> IpAddr {
-        let lines = fields.get_all(name).into_iter().rev();
-        let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+    fn walk(&self, peer: IpAddr, entries: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let mut client = peer;
         for entry in entries.take(MOST_HOPS) {
-            let Some(address) = std::str::from_utf8(entry).ok().and_then(read) else {
+            let Some(address) = entry else {
                 return client;
             };
             client = address;
@@ -74,22 +81,9 @@ impl Trust {
     }
 }
 
-/// The `for` of one element of `Forwarded`. A comma inside quotes splits wrongly and then reads as malformed, which
-/// only ends the walk.
-fn read_forwarded(element: &str) -> Option<IpAddr> {
-    element
-        .split(';')
-        .find_map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            name.trim()
-                .eq_ignore_ascii_case("for")
-                .then(|| value.trim().trim_matches('"'))
-        })
-        .and_then(read_address)
-}
-
 /// An address with or without port, brackets and zone.
-fn read_address(text: &str) -> Option<IpAddr> {
+#[must_use]
+pub fn read_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());

@@ -4,6 +4,7 @@ pub mod address;
 pub mod client_ip;
 mod digest;
 mod extract;
+pub mod forwarded;
 
 pub use extract::{Caller, Found};
 

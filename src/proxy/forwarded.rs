@@ -4,10 +4,12 @@
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
 use crate::key::address::Spelled;
+use crate::key::client_ip::read_address;
+use crate::key::forwarded::nodes;
 use crate::listen::Introduced;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -150,7 +152,10 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             let mut chain = Line::default();
             for entry in entries(fields, &X_FORWARDED_FOR) {
                 chain.text(b"for=");
-                write_node(&mut chain, read_address(entry));
+                write_node(
+                    &mut chain,
+                    str::from_utf8(entry).ok().and_then(read_address),
+                );
                 chain.text(b", ");
             }
             write_element(&mut chain, origin);
@@ -159,12 +164,15 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
         }
         (false, true) => {
             let mut chain = Line::default();
-            for element in entries(fields, &header::FORWARDED) {
-                match read_for(element) {
-                    Some(address) => chain.address(address),
-                    None => chain.text(b"unknown"),
+            for line in fields.get_all(header::FORWARDED) {
+                let nodes: SmallVec<[Option<IpAddr>; 8]> = nodes(line.as_bytes()).collect();
+                for node in nodes.iter().rev() {
+                    match node {
+                        Some(address) => chain.address(*address),
+                        None => chain.text(b"unknown"),
+                    }
+                    chain.text(b", ");
                 }
-                chain.text(b", ");
             }
             chain.address(peer);
             append(fields, header::FORWARDED, |line| {
@@ -259,36 +267,10 @@ fn write_value(line: &mut Line, text: &[u8]) {
     line.text(b"\"");
 }
 
-/// The members of a field over all its lines. A comma in quotes splits too; the halves then read as `unknown`.
+/// The members of a field over all its lines; for fields without quoted strings.
 fn entries<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     let lines = fields.get_all(name).into_iter();
     lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
-}
-
-/// The `for` of one element of `Forwarded`.
-fn read_for(element: &[u8]) -> Option<IpAddr> {
-    let mut pairs = str::from_utf8(element).ok()?.split(';');
-    pairs.find_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        let is_for = name.trim().eq_ignore_ascii_case("for");
-        is_for.then(|| read_address(value.trim().trim_matches('"').as_bytes()))?
-    })
-}
-
-/// An address with or without port, brackets and zone: what [`Trust`](crate::key::client_ip::Trust) reads as one.
-fn read_address(text: &[u8]) -> Option<IpAddr> {
-    let text = str::from_utf8(text).ok()?.trim();
-    let plain = text.parse::<IpAddr>().ok();
-    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
-    let scoped = || {
-        let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-        let inside = bracketed.map_or(text, |(inside, _)| inside);
-        let address = inside
-            .split_once('%')
-            .map_or(inside, |(address, _)| address);
-        address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
-    };
-    plain.or_else(with_port).or_else(scoped)
 }
 
 /// Has this request passed here too often? Then it runs in a circle, and 508 ends it.

@@ -93,3 +93,42 @@ async fn those_behind_a_leaver_move_up_and_its_place_is_free() {
     );
     late.answer().await.expect(200);
 }
+
+/// A comma in a quoted string cut the element in two, and the client was lost.
+#[tokio::test]
+async fn separators_in_quoted_strings_of_forwarded_separate_nothing() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &[]).server("trust = [\"127.0.0.0/8\"]");
+    let gateway = Gateway::start(&file).await;
+    for (said, client, chain) in [
+        (
+            "for=1.2.3.4;secret=\"a,b\"",
+            "1.2.3.4",
+            "1.2.3.4, 127.0.0.1",
+        ),
+        (
+            "by=\"x;for=6.6.6.6, for=7.7.7.7\";for=1.2.3.4",
+            "1.2.3.4",
+            "1.2.3.4, 127.0.0.1",
+        ),
+        (
+            "for=6.6.6.6, for=\"7.7.7.7",
+            "127.0.0.1",
+            "unknown, 127.0.0.1",
+        ),
+        (
+            "for=\"6.6.6.6, for=1.2.3.4",
+            "1.2.3.4",
+            "unknown, 1.2.3.4, 127.0.0.1",
+        ),
+    ] {
+        let answer = gateway
+            .get_with("/", &[("Forwarded", said)])
+            .await
+            .expect(200);
+        let echoed = answer.echoed();
+        assert_eq!(echoed.fields.get("x-forwarded-for"), Some(chain), "{said}");
+        assert_eq!(echoed.fields.get("x-real-ip"), Some(client), "{said}");
+        assert_eq!(gateway.line_of(&answer).await["client"], client, "{said}");
+    }
+}
