@@ -10,7 +10,7 @@ mod server;
 mod time;
 mod zone;
 
-pub(super) use key::part;
+pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::path;
 pub(super) use server::{server, store};

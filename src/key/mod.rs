@@ -4,8 +4,10 @@ pub mod address;
 pub mod client_ip;
 mod digest;
 mod extract;
+mod price;
 
 pub use extract::{Caller, Found};
+pub use price::{Misquoted, Price};
 
 use http::HeaderName;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -22,7 +22,7 @@ pub use kind::{Kind, LimitId, Unit};
 pub use state::{Change, Mark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
-use crate::key::KeyTemplate;
+use crate::key::{KeyTemplate, Price};
 use bucket::BucketState;
 use clock_window::{Anchor, Bounds, ClockWindow};
 use concurrency::Concurrency;
@@ -53,8 +53,10 @@ pub struct Limit {
     pub rate: Rate,
     /// The algorithm with its numbers.
     pub rule: Rule,
-    /// What one request takes.
+    /// What one request takes, unless it says otherwise.
     pub cost: Cost,
+    /// Where a request says what it takes, if it may.
+    pub price: Option<Price>,
     /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
@@ -75,7 +77,17 @@ impl Limit {
             rate,
             rule,
             cost,
+            price: None,
             block,
+        }
+    }
+
+    /// The same with a cost that requests say.
+    #[must_use]
+    pub fn priced(self, price: Price) -> Self {
+        Self {
+            price: Some(price),
+            ..self
         }
     }
 

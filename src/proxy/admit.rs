@@ -2,13 +2,19 @@
 
 use super::error::ProxyError;
 use super::slots::Slots;
-use crate::key::{Caller, Found};
+use crate::key::{Caller, Found, Misquoted};
 use crate::limit::Limit;
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
+use crate::telemetry::log::Throttle;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
+static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The limits that apply to one request, each with its key.
 #[derive(Debug, Default)]
@@ -23,6 +29,7 @@ struct Planned {
     limit: usize,
     start: usize,
     end: usize,
+    cost: Cost,
 }
 
 /// What the store made of a plan.
@@ -51,6 +58,7 @@ impl Plan {
                     limit: index,
                     start,
                     end: plan.keys.len(),
+                    cost: cost(limit, caller),
                 }),
                 Found::Skip => {}
                 Found::Refuse(field) => {
@@ -83,7 +91,11 @@ impl Plan {
             .iter()
             .map(|planned| {
                 let limit = &service.limits[planned.limit];
-                Check::new(limit, &self.keys[planned.start..planned.end])
+                Check {
+                    limit,
+                    key: &self.keys[planned.start..planned.end],
+                    cost: planned.cost,
+                }
             })
             .collect()
     }
@@ -102,15 +114,42 @@ impl Plan {
         self.limits.iter().map(|planned| planned.limit)
     }
 
-    /// Each limit's position in the service, with its key as text.
-    pub fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
+    /// Each limit's position in the service, with its key as text and its cost.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &str, Cost)> {
         self.limits.iter().map(|planned| {
             // Keys are written as ASCII.
             let key =
                 std::str::from_utf8(&self.keys[planned.start..planned.end]).unwrap_or_default();
-            (planned.limit, key)
+            (planned.limit, key, planned.cost)
         })
     }
+}
+
+/// What the request takes from `limit`.
+fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
+    let Some(price) = &limit.price else {
+        return limit.cost;
+    };
+    let (units, misquoted) = price.of(caller.fields);
+    if let Some(misquoted) = misquoted
+        && let Some(more) = MISQUOTED.pass()
+    {
+        warn_of(limit, misquoted, caller, more);
+    }
+    Cost::new(units)
+}
+
+#[cold]
+fn warn_of(
+    limit: &Limit,
+    misquoted: Misquoted,
+    caller: &Caller<'_>,
+    more: crate::telemetry::log::More,
+) {
+    let Some(price) = &limit.price else { return };
+    let (field, client) = (&price.header, caller.address);
+    let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
+    tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
 }
 
 /// One question to the store for all of the plan.

@@ -350,11 +350,11 @@ impl Exchange {
     }
 
     fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
-        let keys = self.plan.keys().map(|(at, key)| (&service.limits[at], key));
-        keys.map(|(limit, key)| Charge {
-            limit: &limit.name,
+        let keys = self.plan.keys();
+        keys.map(|(at, key, cost)| Charge {
+            limit: &service.limits[at].name,
             key: key.as_bytes(),
-            cost: u64::from(limit.cost.units()),
+            cost: u64::from(cost.units()),
         })
         .collect()
     }

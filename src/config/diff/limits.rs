@@ -1,6 +1,6 @@
 //! What has changed about limits, and what becomes of their counters.
 
-use super::super::describe::{key, missing, rate, span_as_written};
+use super::super::describe::{cost, key, missing, rate, span_as_written};
 use super::{Change, Outline, named};
 use crate::limit::clock_window::Anchor;
 use crate::limit::{Limit, Rule};
@@ -50,11 +50,7 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
             push(what, a, b);
         }
     }
-    push(
-        "cost",
-        a.cost.units().to_string(),
-        b.cost.units().to_string(),
-    );
+    push("cost", cost(a), cost(b));
     if a.by.can_be_absent() || b.by.can_be_absent() {
         push(
             "missing",

@@ -2,7 +2,7 @@
 
 use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, Limit, Over};
+use crate::config::document::{Algorithm, Anchor, Cost, Limit, Over};
 use crate::config::source::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
@@ -11,6 +11,7 @@ use crate::config::value::{show_rate, show_span};
 pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
     let name = &written.name.value;
     let leaky = algorithm == Algorithm::LeakyBucket;
+    dear_default(written, found);
     let queue = written.queue.at().map(|at| ("queue", &at.span));
     let max_wait = written.max_wait.at().map(|at| ("max_wait", &at.span));
     let over = written.over.at();
@@ -222,6 +223,26 @@ fn foreign(
         }
         found.push(diagnostic);
     }
+}
+
+/// A request without the field would take more than any with it.
+fn dear_default(written: &Limit, found: &mut Vec<Diagnostic>) {
+    let Some(Cost::Field { default, max, .. }) = written.cost.get() else {
+        return;
+    };
+    let Some(default) = default.at().filter(|at| at.value > max.value) else {
+        return;
+    };
+    let name = &written.name.value;
+    found.push(
+        Diagnostic::error(
+            Code::Conflict,
+            format!("the cost of limit `{name}` has a default above its maximum"),
+        )
+        .at(&default.span, "without the field")
+        .and(&max.span, "at most")
+        .help("raise `max`, or lower `default`"),
+    );
 }
 
 /// An offset or a time zone of a window that starts with a request.
