@@ -4,7 +4,7 @@ use super::value::{show_rate, show_span};
 use crate::key::{KeyTemplate, Mask, Missing, Part};
 use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::rate::Rate;
-use crate::limit::{Limit, Rule, Unit};
+use crate::limit::{GivesBack, Limit, Rule, Unit};
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
 #[must_use]
@@ -12,6 +12,9 @@ pub fn limit(limit: &Limit) -> String {
     let mut text = format!("{}, {}", amount(limit), per(&limit.by));
     if limit.cost.units() > 1 || limit.price.is_some() {
         text.push_str(&format!("; a request counts {}", cost(limit)));
+    }
+    if limit.gives_back.ever() {
+        text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
     }
     if let Some(missing) = without(&limit.by) {
         text.push_str("; ");
@@ -172,6 +175,17 @@ pub fn cost(limit: &Limit) -> String {
     }
 }
 
+/// `5xx`, `5xx or cancel`, `nothing`.
+#[must_use]
+pub fn refund(gives_back: GivesBack) -> &'static str {
+    match (gives_back.errors, gives_back.cancels) {
+        (true, true) => "5xx or cancel",
+        (true, false) => "5xx",
+        (false, true) => "cancel",
+        (false, false) => "nothing",
+    }
+}
+
 /// A key template as the file writes it: `ip`, `header:x-api-key + route`.
 #[must_use]
 pub fn key(by: &KeyTemplate) -> String {
@@ -252,8 +266,8 @@ mod tests {
                 "at most 7 at once, then 7 in 3s, per client network (/24 of IPv4, /48 of IPv6) and route; a request counts 2",
             ),
             (
-                "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }",
-                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed)",
+                "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }\nrefund = \"5xx\"",
+                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); given back after 5xx",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",

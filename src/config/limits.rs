@@ -7,12 +7,12 @@ mod rules;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{self, Algorithm, Limit};
+use super::document::{self, Algorithm, Limit, Refund};
 use super::source::{At, Span};
 use super::value::show_quota;
 use crate::key::{KeyTemplate, Missing, Part, Price};
 use crate::limit::rate::Cost;
-use crate::limit::{self, Rule};
+use crate::limit::{self, GivesBack, Rule};
 use std::sync::Arc;
 
 /// How long a leaky bucket holds a request when the file does not say.
@@ -46,9 +46,13 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         return Vec::new();
     };
     let (cost, price) = price(written);
-    let priced = |limit: limit::Limit| match &price {
-        Some(price) => limit.priced(price.clone()),
-        None => limit,
+    let gives_back = gives_back(written);
+    let whole = |limit: limit::Limit| {
+        let limit = limit.giving_back(gives_back);
+        match &price {
+            Some(price) => limit.priced(price.clone()),
+            None => limit,
+        }
     };
     if algorithm == Algorithm::Concurrency {
         let Some((rate, rule)) = rules::concurrency(written) else {
@@ -62,7 +66,7 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         );
         let name = written.name.value.as_str().into();
         let limit = limit::Limit::new(name, by, rate, rule, cost);
-        return vec![Arc::new(priced(limit))];
+        return vec![Arc::new(whole(limit))];
     }
     warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
@@ -70,7 +74,7 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     let limits = entries.iter().zip(compiled).map(|(entry, rule)| {
         let quota = entry.value.quota.value;
         let limit = limit::Limit::new(Arc::clone(&name), by.clone(), quota.rate, rule, cost);
-        let limit = priced(limit);
+        let limit = whole(limit);
         Arc::new(match listed {
             true => limit.listed(&show_quota(quota)),
             false => limit,
@@ -181,6 +185,15 @@ fn missing_choice(
          missing = \"skip\"    not to limit such requests\n\
          missing = \"shared\"  to count all of them as one",
     )
+}
+
+/// After what charges go back.
+fn gives_back(written: &Limit) -> GivesBack {
+    let has = |word| written.refund.entries().iter().any(|at| at.value == word);
+    GivesBack {
+        errors: has(Refund::Errors),
+        cancels: has(Refund::Cancels),
+    }
 }
 
 /// What a request takes, and where it says so.

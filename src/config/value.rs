@@ -46,6 +46,17 @@ impl Wrong {
         }
     }
 
+    /// A word that `key` does not know.
+    pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
+        let near = super::suggest::nearest(word, words.iter().copied());
+        let wrong = Self::new(
+            Code::BadChoice,
+            format!("{} is no choice for `{key}`", quoted(word)),
+            format!("must be {}", super::suggest::one_of(words)),
+        );
+        wrong.offer(near)
+    }
+
     /// What to write instead of the whole text. Only what can be read itself is shown, see [`Wrong::kept`]; where nothing
     /// is left, the help is.
     fn offer<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {

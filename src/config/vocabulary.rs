@@ -65,6 +65,8 @@ pub enum Shape {
     Texts,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One of these words, or a list of them.
+    Choices(&'static [&'static str]),
     /// A whole number in this range.
     Whole {
         /// From.
@@ -127,6 +129,7 @@ impl Shape {
             Self::Text => "a text".into(),
             Self::Texts => "a text or a list of texts".into(),
             Self::Choice(words) => super::suggest::one_of(words),
+            Self::Choices(words) => format!("a list of {}", super::suggest::all_of(words)),
             Self::Whole { least, most } if most >= u64::from(u32::MAX) => {
                 format!("a whole number from {least}")
             }

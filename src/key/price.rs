@@ -100,9 +100,7 @@ mod tests {
 
     #[test]
     fn nonsense_costs_the_most() {
-        for text in [
-            "", "-1", "+1", "1.5", "0x10", "1 2", "1,2", "many", "\u{ff}",
-        ] {
+        for text in ["", "-1", "+1", "1.5", "0x10", "1 2", "1,2", "many"] {
             assert_eq!(
                 cost(true, &[text]),
                 (50, Some(Misquoted::Malformed)),

@@ -57,6 +57,8 @@ pub struct Limit {
     pub cost: Cost,
     /// Where a request says what it takes, if it may.
     pub price: Option<Price>,
+    /// When a charge goes back.
+    pub gives_back: GivesBack,
     /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
@@ -78,6 +80,7 @@ impl Limit {
             rule,
             cost,
             price: None,
+            gives_back: GivesBack::default(),
             block,
         }
     }
@@ -89,6 +92,12 @@ impl Limit {
             price: Some(price),
             ..self
         }
+    }
+
+    /// The same, giving charges back.
+    #[must_use]
+    pub fn giving_back(self, gives_back: GivesBack) -> Self {
+        Self { gives_back, ..self }
     }
 
     /// How many months of the calendar its window has, if any.
@@ -113,6 +122,23 @@ impl Limit {
             id: LimitId::of(&self.name, kind),
             ..self
         }
+    }
+}
+
+/// When a limit gives back what a request was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GivesBack {
+    /// When the upstream fails, or fails to answer.
+    pub errors: bool,
+    /// When the request is given up before anything of it was forwarded.
+    pub cancels: bool,
+}
+
+impl GivesBack {
+    /// Does it ever?
+    #[must_use]
+    pub const fn ever(self) -> bool {
+        self.errors || self.cancels
     }
 }
 

@@ -1,6 +1,7 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
 use super::error::ProxyError;
+use super::returns::Returns;
 use super::slots::Slots;
 use crate::key::{Caller, Found, Misquoted};
 use crate::limit::Limit;
@@ -10,6 +11,7 @@ use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
 use crate::telemetry::log::Throttle;
 use smallvec::SmallVec;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,6 +202,25 @@ impl Admission {
         Slots::hold(store, self.by, charges.collect())
     }
 
+    /// What this admission has paid to limits that may give it back. A place in a queue belongs to who waits in it.
+    #[must_use]
+    pub fn returns(&self, plan: &Plan, service: &Service, store: &Store) -> Option<Rc<Returns>> {
+        let decided = self.decided.as_ref()?;
+        let mut limits = service.limits.iter();
+        if !limits.any(|limit| limit.gives_back.ever()) {
+            return None;
+        }
+        let Ruling::Admit { delay } = decided.decision.ruling else {
+            return None;
+        };
+        let checks = plan.checks(service);
+        let given = checks.iter().enumerate().filter(|(_, check)| {
+            check.limit.gives_back.ever() && (delay == 0 || !check.limit.rule.queues())
+        });
+        let charges = given.filter_map(|(index, check)| Charge::of(decided, index, check));
+        Some(Returns::keep(store, self.by, charges.collect()))
+    }
+
     /// The places this admission takes in queues; none when nothing has to wait.
     #[must_use]
     pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Charge> {
@@ -215,14 +236,7 @@ impl Admission {
             .enumerate()
             .filter(|(_, check)| check.limit.rule.queues());
         queued
-            .filter_map(|(index, check)| {
-                let ticket = decided.ticket(index, check)?;
-                Some(Charge {
-                    limit: Arc::clone(check.limit),
-                    key: Box::from(check.key),
-                    ticket,
-                })
-            })
+            .filter_map(|(index, check)| Charge::of(decided, index, check))
             .collect()
     }
 

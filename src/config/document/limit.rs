@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Quota, field, part, rate, zone};
+use super::super::value::{Quota, Wrong, field, part, rate, zone};
 use super::super::vocabulary::{LIMIT_COST, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::{Given, List};
@@ -34,6 +34,14 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) max_wait: Given<Duration>,
     pub(in crate::config) over: Given<Over>,
     pub(in crate::config) cost: Given<Cost>,
+    pub(in crate::config) refund: List<Refund>,
+}
+
+/// After what a charge goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Refund {
+    Errors,
+    Cancels,
 }
 
 /// What a request takes.
@@ -167,6 +175,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         cost: cost(&limit, &mut fields),
+        refund: fields.texts("refund", refund),
     }
 }
 
@@ -245,5 +254,14 @@ fn cost(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
     match fields.inner(&LIMIT_COST, &name, (table, whole.clone()), read) {
         Some(cost) => Given::Yes(At::new(cost, whole)),
         None => Given::Bad,
+    }
+}
+
+/// One word of `refund`.
+fn refund(text: &str) -> Result<Refund, Wrong> {
+    match text {
+        "5xx" => Ok(Refund::Errors),
+        "cancel" => Ok(Refund::Cancels),
+        other => Err(Wrong::choice("refund", other, &["5xx", "cancel"])),
     }
 }

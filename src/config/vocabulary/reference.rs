@@ -70,6 +70,10 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             words.join(", ")
         }
+        Shape::Choices(words) => {
+            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+            format!("list of {}", words.join(", "))
+        }
         Shape::Whole { .. } | Shape::Cost | Shape::Secret => shape.describe(),
     }
 }

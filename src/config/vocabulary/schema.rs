@@ -87,6 +87,12 @@ fn shape(shape: Shape) -> Value {
             ]
         }),
         Shape::Choice(words) => json!({ "enum": words }),
+        Shape::Choices(words) => json!({
+            "oneOf": [
+                { "enum": words },
+                { "type": "array", "items": { "enum": words } },
+            ]
+        }),
         Shape::Whole { least, most } => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }

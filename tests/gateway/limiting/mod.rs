@@ -3,6 +3,7 @@
 mod costs;
 mod in_flight;
 mod keys;
+mod refunds;
 mod telling;
 mod windows;
 

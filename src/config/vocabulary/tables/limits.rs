@@ -158,6 +158,14 @@ pub static LIMITS: Table = Table {
             example: "5",
             live: true,
         },
+        Key {
+            name: "refund",
+            shape: Shape::Choices(&["5xx", "cancel"]),
+            default: Words("nothing"),
+            about: "After what a charge goes back: an answer of the upstream's from 500 on, or 502 and 504 for want of one (`5xx`), or a request given up before anything of it was forwarded (`cancel`). A place in a queue goes back in any case when its request leaves it.",
+            example: "[\"5xx\", \"cancel\"]",
+            live: true,
+        },
     ],
     later: &[
         "candidate",
@@ -166,7 +174,6 @@ pub static LIMITS: Table = Table {
         "mode",
         "on_down",
         "partial",
-        "refund",
         "scope",
         "tiers",
     ],
