@@ -4,14 +4,17 @@ use super::value::{show_rate, show_span};
 use crate::key::{KeyTemplate, Mask, Missing, Part};
 use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::rate::Rate;
-use crate::limit::{Limit, Rule, Unit};
+use crate::limit::{GivesBack, Limit, Rule, Unit};
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
 #[must_use]
 pub fn limit(limit: &Limit) -> String {
     let mut text = format!("{}, {}", amount(limit), per(&limit.by));
-    if limit.cost.units() > 1 {
-        text.push_str(&format!("; a request counts {}", limit.cost.units()));
+    if limit.cost.units() > 1 || limit.price.is_some() {
+        text.push_str(&format!("; a request counts {}", cost(limit)));
+    }
+    if limit.gives_back.ever() {
+        text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
     }
     if let Some(missing) = without(&limit.by) {
         text.push_str("; ");
@@ -157,6 +160,32 @@ fn without(by: &KeyTemplate) -> Option<&'static str> {
     })
 }
 
+/// `5`, `what x-cost says (1 without it, at most 50)`.
+#[must_use]
+pub fn cost(limit: &Limit) -> String {
+    match &limit.price {
+        None => limit.cost.units().to_string(),
+        Some(price) => {
+            let zero = if price.may_peek { ", 0 allowed" } else { "" };
+            format!(
+                "what {} says ({} without it, at most {}{zero})",
+                price.header, price.default, price.max
+            )
+        }
+    }
+}
+
+/// `5xx`, `5xx or cancel`, `nothing`.
+#[must_use]
+pub fn refund(gives_back: GivesBack) -> &'static str {
+    match (gives_back.errors, gives_back.cancels) {
+        (true, true) => "5xx or cancel",
+        (true, false) => "5xx",
+        (false, true) => "cancel",
+        (false, false) => "nothing",
+    }
+}
+
 /// A key template as the file writes it: `ip`, `header:x-api-key + route`.
 #[must_use]
 pub fn key(by: &KeyTemplate) -> String {
@@ -235,6 +264,10 @@ mod tests {
             (
                 "by = [\"ip/24,48\", \"route\"]\nrate = \"7/3s\"\ncost = 2",
                 "at most 7 at once, then 7 in 3s, per client network (/24 of IPv4, /48 of IPv6) and route; a request counts 2",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }\nrefund = \"5xx\"",
+                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); given back after 5xx",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",

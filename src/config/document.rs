@@ -10,7 +10,7 @@ mod strange;
 mod syntax;
 mod target;
 
-pub(super) use limit::{Algorithm, Anchor, Entry, Limit, Over};
+pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use server::{Admin, Log, Response, Server};
 pub(super) use store::{Password, Store};
 pub(super) use target::{Route, Upstream};

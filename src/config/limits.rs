@@ -7,12 +7,12 @@ mod rules;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Algorithm, Limit};
+use super::document::{self, Algorithm, Limit, Refund};
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{KeyTemplate, Missing, Part};
+use crate::key::{KeyTemplate, Missing, Part, Price};
 use crate::limit::rate::Cost;
-use crate::limit::{self, Rule};
+use crate::limit::{self, GivesBack, Rule};
 use std::sync::Arc;
 
 /// How long a leaky bucket holds a request when the file does not say.
@@ -45,21 +45,36 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     let Some(by) = by.filter(|_| !wrong(found)) else {
         return Vec::new();
     };
-    let cost = Cost::new(written.cost.or(1));
+    let (cost, price) = price(written);
+    let gives_back = gives_back(written);
+    let whole = |limit: limit::Limit| {
+        let limit = limit.giving_back(gives_back);
+        match &price {
+            Some(price) => limit.priced(price.clone()),
+            None => limit,
+        }
+    };
     if algorithm == Algorithm::Concurrency {
         let Some((rate, rule)) = rules::concurrency(written) else {
             return Vec::new();
         };
-        warn_of_cost(written, std::slice::from_ref(&rule), cost, found);
+        warn_of_cost(
+            written,
+            std::slice::from_ref(&rule),
+            (cost, price.as_ref()),
+            found,
+        );
         let name = written.name.value.as_str().into();
-        return vec![Arc::new(limit::Limit::new(name, by, rate, rule, cost))];
+        let limit = limit::Limit::new(name, by, rate, rule, cost);
+        return vec![Arc::new(whole(limit))];
     }
-    warn_of_cost(written, &compiled, cost, found);
+    warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
     let name: Arc<str> = written.name.value.as_str().into();
     let limits = entries.iter().zip(compiled).map(|(entry, rule)| {
         let quota = entry.value.quota.value;
         let limit = limit::Limit::new(Arc::clone(&name), by.clone(), quota.rate, rule, cost);
+        let limit = whole(limit);
         Arc::new(match listed {
             true => limit.listed(&show_quota(quota)),
             false => limit,
@@ -172,27 +187,74 @@ fn missing_choice(
     )
 }
 
+/// After what charges go back.
+fn gives_back(written: &Limit) -> GivesBack {
+    let has = |word| written.refund.entries().iter().any(|at| at.value == word);
+    GivesBack {
+        errors: has(Refund::Errors),
+        cancels: has(Refund::Cancels),
+    }
+}
+
+/// What a request takes, and where it says so.
+fn price(written: &Limit) -> (Cost, Option<Price>) {
+    match written.cost.get() {
+        None => (Cost::ONE, None),
+        Some(document::Cost::Fixed(units)) => (Cost::new(*units), None),
+        Some(document::Cost::Field {
+            header,
+            default,
+            max,
+            min,
+        }) => {
+            let default = default.or(1);
+            let price = Price {
+                header: header.value.clone(),
+                default,
+                max: max.value,
+                may_peek: min.or(1) == 0,
+            };
+            (Cost::new(default), Some(price))
+        }
+    }
+}
+
 /// A request that costs more than the whole limit never passes.
-fn warn_of_cost(written: &Limit, rules: &[Rule], cost: Cost, found: &mut Vec<Diagnostic>) {
+fn warn_of_cost(
+    written: &Limit,
+    rules: &[Rule],
+    (cost, price): (Cost, Option<&Price>),
+    found: &mut Vec<Diagnostic>,
+) {
     let Some(whole) = rules.iter().map(Rule::most).min() else {
         return;
     };
-    if u64::from(cost.units()) <= whole {
-        return;
-    }
     let name = &written.name.value;
-    let mut diagnostic = Diagnostic::warning(
-        Code::NeverAdmits,
-        format!("limit `{name}` never lets a request pass"),
-    );
-    if let Some(at) = written.cost.at() {
-        diagnostic = diagnostic.at(
-            &at.span,
+    let never = u64::from(cost.units()) > whole;
+    let most = price.map(|price| u64::from(price.max));
+    let (message, label, help) = match most {
+        Some(most) if most > whole && !never => (
+            format!("limit `{name}` never lets the dearest requests pass"),
+            format!("costs up to {most}, and the limit never holds more than {whole}"),
+            "lower `max`, or raise what the limit holds",
+        ),
+        _ if never => (
+            format!("limit `{name}` never lets a request pass"),
             format!(
                 "costs {}, and the limit never holds more than {whole}",
                 cost.units()
             ),
-        );
+            "lower `cost`, or raise what the limit holds",
+        ),
+        _ => return,
+    };
+    let mut diagnostic = Diagnostic::warning(Code::NeverAdmits, message);
+    if let Some(at) = written.cost.at() {
+        let span = match &at.value {
+            document::Cost::Field { max, .. } if !never => &max.span,
+            _ => &at.span,
+        };
+        diagnostic = diagnostic.at(span, label);
     }
-    found.push(diagnostic.help("lower `cost`, or raise what the limit holds"));
+    found.push(diagnostic.help(help));
 }

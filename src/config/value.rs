@@ -10,7 +10,7 @@ mod server;
 mod time;
 mod zone;
 
-pub(super) use key::part;
+pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::path;
 pub(super) use server::{server, store};
@@ -44,6 +44,17 @@ impl Wrong {
             help: None,
             offers: Vec::new(),
         }
+    }
+
+    /// A word that `key` does not know.
+    pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
+        let near = super::suggest::nearest(word, words.iter().copied());
+        let wrong = Self::new(
+            Code::BadChoice,
+            format!("{} is no choice for `{key}`", quoted(word)),
+            format!("must be {}", super::suggest::one_of(words)),
+        );
+        wrong.offer(near)
     }
 
     /// What to write instead of the whole text. Only what can be read itself is shown, see [`Wrong::kept`]; where nothing

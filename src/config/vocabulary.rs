@@ -8,7 +8,7 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ADMIN, LIMIT_COST, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -65,6 +65,8 @@ pub enum Shape {
     Texts,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One of these words, or a list of them.
+    Choices(&'static [&'static str]),
     /// A whole number in this range.
     Whole {
         /// From.
@@ -78,6 +80,8 @@ pub enum Shape {
     Rate,
     /// Yes or no.
     Flag,
+    /// A whole number from 1, or the field that has it.
+    Cost,
     /// A text, or where to find it.
     Secret,
 }
@@ -101,6 +105,23 @@ impl Table {
 }
 
 impl Shape {
+    /// The whole numbers it takes, from and to, if any.
+    #[must_use]
+    pub fn range(self) -> Option<(u64, u64)> {
+        match self {
+            Self::Whole { least, most } => Some((least, most)),
+            Self::Cost => Some((1, u64::from(u32::MAX))),
+            _ => None,
+        }
+    }
+
+    /// Does it take this number?
+    #[must_use]
+    pub fn holds(self, number: u64) -> bool {
+        self.range()
+            .is_some_and(|(least, most)| (least..=most).contains(&number))
+    }
+
     /// In a sentence: "takes ...".
     #[must_use]
     pub fn describe(self) -> String {
@@ -108,6 +129,7 @@ impl Shape {
             Self::Text => "a text".into(),
             Self::Texts => "a text or a list of texts".into(),
             Self::Choice(words) => super::suggest::one_of(words),
+            Self::Choices(words) => format!("a list of {}", super::suggest::all_of(words)),
             Self::Whole { least, most } if most >= u64::from(u32::MAX) => {
                 format!("a whole number from {least}")
             }
@@ -115,6 +137,7 @@ impl Shape {
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
             Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
+            Self::Cost => "a whole number from 1, or `{ header = \"x-cost\", max = 50 }`".into(),
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }
     }

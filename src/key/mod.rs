@@ -4,9 +4,14 @@ pub mod address;
 pub mod client_ip;
 mod digest;
 mod extract;
+<<<<<<< HEAD
 pub mod forwarded;
+=======
+mod price;
+>>>>>>> engine
 
 pub use extract::{Caller, Found};
+pub use price::{Misquoted, Price};
 
 use http::HeaderName;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

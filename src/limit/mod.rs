@@ -22,7 +22,7 @@ pub use kind::{Kind, LimitId, Unit};
 pub use state::{Change, Mark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
-use crate::key::KeyTemplate;
+use crate::key::{KeyTemplate, Price};
 use bucket::BucketState;
 use clock_window::{Anchor, Bounds, ClockWindow};
 use concurrency::Concurrency;
@@ -53,8 +53,12 @@ pub struct Limit {
     pub rate: Rate,
     /// The algorithm with its numbers.
     pub rule: Rule,
-    /// What one request takes.
+    /// What one request takes, unless it says otherwise.
     pub cost: Cost,
+    /// Where a request says what it takes, if it may.
+    pub price: Option<Price>,
+    /// When a charge goes back.
+    pub gives_back: GivesBack,
     /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
@@ -75,8 +79,25 @@ impl Limit {
             rate,
             rule,
             cost,
+            price: None,
+            gives_back: GivesBack::default(),
             block,
         }
+    }
+
+    /// The same with a cost that requests say.
+    #[must_use]
+    pub fn priced(self, price: Price) -> Self {
+        Self {
+            price: Some(price),
+            ..self
+        }
+    }
+
+    /// The same, giving charges back.
+    #[must_use]
+    pub fn giving_back(self, gives_back: GivesBack) -> Self {
+        Self { gives_back, ..self }
     }
 
     /// How many months of the calendar its window has, if any.
@@ -101,6 +122,23 @@ impl Limit {
             id: LimitId::of(&self.name, kind),
             ..self
         }
+    }
+}
+
+/// When a limit gives back what a request was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GivesBack {
+    /// When the upstream fails, or fails to answer.
+    pub errors: bool,
+    /// When the request is given up before anything of it was forwarded.
+    pub cancels: bool,
+}
+
+impl GivesBack {
+    /// Does it ever?
+    #[must_use]
+    pub const fn ever(self) -> bool {
+        self.errors || self.cancels
     }
 }
 

@@ -1,14 +1,22 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
 use super::error::ProxyError;
+use super::returns::Returns;
 use super::slots::Slots;
-use crate::key::{Caller, Found};
+use crate::key::{Caller, Found, Misquoted};
 use crate::limit::Limit;
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
+use crate::telemetry::log::Throttle;
 use smallvec::SmallVec;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
+static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The limits that apply to one request, each with its key.
 #[derive(Debug, Default)]
@@ -23,6 +31,7 @@ struct Planned {
     limit: usize,
     start: usize,
     end: usize,
+    cost: Cost,
 }
 
 /// What the store made of a plan.
@@ -51,6 +60,7 @@ impl Plan {
                     limit: index,
                     start,
                     end: plan.keys.len(),
+                    cost: cost(limit, caller),
                 }),
                 Found::Skip => {}
                 Found::Refuse(field) => {
@@ -83,7 +93,11 @@ impl Plan {
             .iter()
             .map(|planned| {
                 let limit = &service.limits[planned.limit];
-                Check::new(limit, &self.keys[planned.start..planned.end])
+                Check {
+                    limit,
+                    key: &self.keys[planned.start..planned.end],
+                    cost: planned.cost,
+                }
             })
             .collect()
     }
@@ -102,15 +116,42 @@ impl Plan {
         self.limits.iter().map(|planned| planned.limit)
     }
 
-    /// Each limit's position in the service, with its key as text.
-    pub fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
+    /// Each limit's position in the service, with its key as text and its cost.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &str, Cost)> {
         self.limits.iter().map(|planned| {
             // Keys are written as ASCII.
             let key =
                 std::str::from_utf8(&self.keys[planned.start..planned.end]).unwrap_or_default();
-            (planned.limit, key)
+            (planned.limit, key, planned.cost)
         })
     }
+}
+
+/// What the request takes from `limit`.
+fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
+    let Some(price) = &limit.price else {
+        return limit.cost;
+    };
+    let (units, misquoted) = price.of(caller.fields);
+    if let Some(misquoted) = misquoted
+        && let Some(more) = MISQUOTED.pass()
+    {
+        warn_of(limit, misquoted, caller, more);
+    }
+    Cost::new(units)
+}
+
+#[cold]
+fn warn_of(
+    limit: &Limit,
+    misquoted: Misquoted,
+    caller: &Caller<'_>,
+    more: crate::telemetry::log::More,
+) {
+    let Some(price) = &limit.price else { return };
+    let (field, client) = (&price.header, caller.address);
+    let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
+    tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
 }
 
 /// One question to the store for all of the plan.
@@ -161,6 +202,25 @@ impl Admission {
         Slots::hold(store, self.by, charges.collect())
     }
 
+    /// What this admission has paid to limits that may give it back. A place in a queue belongs to who waits in it.
+    #[must_use]
+    pub fn returns(&self, plan: &Plan, service: &Service, store: &Store) -> Option<Rc<Returns>> {
+        let decided = self.decided.as_ref()?;
+        let mut limits = service.limits.iter();
+        if !limits.any(|limit| limit.gives_back.ever()) {
+            return None;
+        }
+        let Ruling::Admit { delay } = decided.decision.ruling else {
+            return None;
+        };
+        let checks = plan.checks(service);
+        let given = checks.iter().enumerate().filter(|(_, check)| {
+            check.limit.gives_back.ever() && (delay == 0 || !check.limit.rule.queues())
+        });
+        let charges = given.filter_map(|(index, check)| Charge::of(decided, index, check));
+        Some(Returns::keep(store, self.by, charges.collect()))
+    }
+
     /// The places this admission takes in queues; none when nothing has to wait.
     #[must_use]
     pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Charge> {
@@ -176,14 +236,7 @@ impl Admission {
             .enumerate()
             .filter(|(_, check)| check.limit.rule.queues());
         queued
-            .filter_map(|(index, check)| {
-                let ticket = decided.ticket(index, check)?;
-                Some(Charge {
-                    limit: Arc::clone(check.limit),
-                    key: Box::from(check.key),
-                    ticket,
-                })
-            })
+            .filter_map(|(index, check)| Charge::of(decided, index, check))
             .collect()
     }
 

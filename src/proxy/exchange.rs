@@ -3,10 +3,12 @@
 use super::Worker;
 use super::admit::{Admission, Plan};
 use super::body::{Body, Broken, RequestBody, Upload};
+pub use super::ending::Ending;
 use super::error::ProxyError;
 use super::local::Local;
 use super::reply::{self, Violated};
 use super::request_id::X_REQUEST_ID;
+use super::returns::Returns;
 use super::slots::Slots;
 use super::{fields, request_id};
 use crate::clock::{self, Timestamp};
@@ -24,19 +26,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// How an exchange ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// The last byte was handed on.
-    Complete,
-    /// The upstream broke off in the middle.
-    UpstreamFailed,
-    /// The upstream said nothing for too long.
-    UpstreamStalled,
-    /// The client left before the end.
-    ClientGone,
-}
 
 /// One request and its response.
 #[derive(Debug)]
@@ -78,6 +67,8 @@ pub struct Exchange {
     spare: Option<HeaderMap>,
     /// What it holds of limits on what is in flight, until its end.
     pub slots: Option<Slots>,
+    /// What it has paid to limits that may give it back.
+    pub returns: Option<Rc<Returns>>,
     _in_flight: InFlight,
 }
 
@@ -130,6 +121,7 @@ impl Exchange {
             stalled: peer.watch.stalled(),
             spare: None,
             slots: None,
+            returns: None,
             _in_flight: worker.metrics.in_flight(),
         })
     }
@@ -171,6 +163,9 @@ impl Exchange {
         self.upstream = Some((Rc::clone(pool), after));
         self.source = Source::Upstream;
         self.status = status;
+        if let Some(returns) = &self.returns {
+            returns.answered(status);
+        }
         let others = after + Duration::from_micros(self.delayed);
         let ours = self.started.elapsed().saturating_sub(others);
         self.worker.metrics.overhead(ours);
@@ -204,6 +199,9 @@ impl Exchange {
         self.status = error.status().as_u16();
         self.reason = error.reason();
         self.retry_after = error.retry_after();
+        if let Some(returns) = &self.returns {
+            returns.failed(error);
+        }
         if matches!(error, ProxyError::TooManyHeld | ProxyError::Draining) {
             // Charged for a wait that was not waited out, and given back.
             self.delayed = 0;
@@ -347,11 +345,11 @@ impl Exchange {
     }
 
     fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
-        let keys = self.plan.keys().map(|(at, key)| (&service.limits[at], key));
-        keys.map(|(limit, key)| Charge {
-            limit: &limit.name,
+        let keys = self.plan.keys();
+        keys.map(|(at, key, cost)| Charge {
+            limit: &service.limits[at].name,
             key: key.as_bytes(),
-            cost: u64::from(limit.cost.units()),
+            cost: u64::from(cost.units()),
         })
         .collect()
     }
@@ -377,6 +375,9 @@ impl Drop for Exchange {
                 false => ProxyError::ClientGone,
             };
             self.status = end.status().as_u16();
+            if let Some(returns) = &self.returns {
+                returns.given_up();
+            }
         }
         let worker = Rc::clone(&self.worker);
         let took = self.started.elapsed();

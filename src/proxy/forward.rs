@@ -5,6 +5,7 @@ use super::error::ProxyError;
 use super::local::Servers;
 use super::onward::Head;
 use super::patience::QUICK;
+use super::returns::Returns;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::connection::Connection;
@@ -72,6 +73,7 @@ pub async fn send(
     body: RequestBody,
     upload: Option<&Upload>,
     tunnel: bool,
+    returns: Option<Rc<Returns>>,
 ) -> Result<Answer, ProxyError> {
     let turn = servers.turn();
     // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
@@ -82,6 +84,9 @@ pub async fn send(
     };
     if tunnel {
         connection.set_apart();
+    }
+    if let Some(returns) = returns {
+        returns.forwarded();
     }
     let bodiless = matches!(body, RequestBody::Empty);
     let unanswered = match connection.send(head.request(body)).await {

@@ -6,6 +6,7 @@ use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
 use crate::store::{Charge, DecidedBy, Store};
 use std::collections::HashMap;
+use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -133,12 +134,16 @@ impl Places {
         self
     }
 
-    /// The request goes on: nothing is given back.
-    pub fn used(mut self) {
-        self.places.clear();
+    /// The request goes on: nothing is given back for now. Returns the places that go back should it be given up before
+    /// it is forwarded, as they are after others have left.
+    pub fn used(mut self) -> Vec<Charge> {
+        let mut used = mem::take(&mut self.places);
+        used.retain(|place| place.limit.gives_back.cancels);
         if let Some((lines, spot)) = self.spot.take() {
             lines.used(&spot);
+            used.extend(spot.kept());
         }
+        used
     }
 
     fn until(&self) -> Instant {

@@ -101,6 +101,13 @@ impl Spot {
         self.until.get()
     }
 
+    /// Its place, when the limit wants it back from who is given up.
+    #[must_use]
+    pub fn kept(&self) -> Option<Charge> {
+        let charge = self.charge.borrow();
+        charge.limit.gives_back.cancels.then(|| charge.clone())
+    }
+
     /// Resolves when it has moved up.
     pub async fn moved(&self) {
         self.moved.notified().await;

@@ -2,6 +2,7 @@
 
 pub mod admit;
 pub mod body;
+mod ending;
 pub mod error;
 pub mod exchange;
 pub mod fields;
@@ -17,6 +18,7 @@ mod refused;
 pub mod reply;
 pub mod request;
 pub mod request_id;
+mod returns;
 mod slots;
 pub mod trailers;
 pub mod upgrade;
@@ -264,9 +266,11 @@ impl Worker {
         let asked = Instant::now();
         let places = admission.places(&plan, service);
         let slots = admission.slots(&plan, service, &self.store);
+        let returns = admission.returns(&plan, service, &self.store);
         let (by, delay) = (admission.by, admission.delay(&plan, service));
         exchange.decided(plan, admission);
         exchange.slots = slots;
+        exchange.returns = returns;
         let delay = delay?;
         if delay == 0 {
             return Ok(None);
@@ -293,7 +297,10 @@ impl Worker {
         drop(counted);
         exchange.held_for(began.elapsed());
         let Err(cut) = held else {
-            places.used();
+            let used = places.used();
+            if let Some(returns) = &exchange.returns {
+                returns.keep_more(used);
+            }
             return Ok(());
         };
         Err(match cut {
@@ -331,7 +338,8 @@ impl Worker {
             head,
             body,
             upload.as_deref(),
-            down.is_some()
+            down.is_some(),
+            exchange.returns.clone(),
         ));
         let answer = match forward::within(sending, started, allowed, peer).await {
             Ok(answer) => answer,

@@ -98,15 +98,21 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
+    /// What `check`, number `index` of an admitted request, was charged, if anything.
     #[must_use]
-    pub fn slots(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
-        check.limit.rule.holds()?;
+    pub fn of(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
         Some(Self {
             limit: Arc::clone(check.limit),
             key: Box::from(check.key),
             ticket: decided.ticket(index, check)?,
         })
+    }
+
+    /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
+    #[must_use]
+    pub fn slots(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
+        check.limit.rule.holds()?;
+        Self::of(decided, index, check)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What has changed about limits, and what becomes of their counters.
 
-use super::super::describe::{key, missing, rate, span_as_written};
+use super::super::describe::{cost, key, missing, rate, refund, span_as_written};
 use super::{Change, Outline, named};
 use crate::limit::clock_window::Anchor;
 use crate::limit::{Limit, Rule};
@@ -50,10 +50,11 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
             push(what, a, b);
         }
     }
+    push("cost", cost(a), cost(b));
     push(
-        "cost",
-        a.cost.units().to_string(),
-        b.cost.units().to_string(),
+        "refund",
+        refund(a.gives_back).into(),
+        refund(b.gives_back).into(),
     );
     if a.by.can_be_absent() || b.by.can_be_absent() {
         push(

@@ -201,8 +201,8 @@ impl<'a> Fields<'a> {
         let Some((value, span)) = self.value(key) else {
             return Given::No;
         };
-        let Some(Shape::Whole { least, most }) = self.vocabulary.key(key).map(|key| key.shape)
-        else {
+        let shape = self.vocabulary.key(key).map(|key| key.shape);
+        let Some((least, most)) = shape.and_then(Shape::range) else {
             return Given::Bad;
         };
         let DeValue::Integer(number) = value else {
@@ -305,10 +305,8 @@ impl<'a> Fields<'a> {
                 .at(span, "in how long?")
                 .help_if(help_of(rate(&number)))
             }
-            (Shape::Whole { least, most }, DeValue::String(text))
-                if text
-                    .parse::<u64>()
-                    .is_ok_and(|number| (least..=most).contains(&number)) =>
+            (Shape::Whole { .. } | Shape::Cost, DeValue::String(text))
+                if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
             {
                 self.type_error(key, shape, value, span)
                     .help(format!("write `{key} = {text}`, without quotes"))

@@ -2,11 +2,12 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Quota, part, rate, zone};
-use super::super::vocabulary::LIMIT_RATE;
+use super::super::value::{Quota, Wrong, field, part, rate, zone};
+use super::super::vocabulary::{LIMIT_COST, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::{Given, List};
 use crate::key::{Missing, Part};
+use http::HeaderName;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -32,7 +33,28 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) queue: Given<u32>,
     pub(in crate::config) max_wait: Given<Duration>,
     pub(in crate::config) over: Given<Over>,
-    pub(in crate::config) cost: Given<u32>,
+    pub(in crate::config) cost: Given<Cost>,
+    pub(in crate::config) refund: List<Refund>,
+}
+
+/// After what a charge goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Refund {
+    Errors,
+    Cancels,
+}
+
+/// What a request takes.
+#[derive(Debug, Clone)]
+pub(in crate::config) enum Cost {
+    Fixed(u32),
+    /// What a field says.
+    Field {
+        header: At<HeaderName>,
+        default: Given<u32>,
+        max: At<u32>,
+        min: Given<u32>,
+    },
 }
 
 /// One of a limit's rates.
@@ -115,7 +137,8 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         Algorithm::Concurrency => fields.require("max"),
         _ => fields.require("rate"),
     }
-    let rates = rates(&name.value, &mut fields);
+    let limit = name.value.clone();
+    let rates = rates(&limit, &mut fields);
     Limit {
         place: fields.place(),
         name,
@@ -151,7 +174,8 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[("refuse", Over::Refuse), ("delay", Over::Delay)],
             &[],
         ),
-        cost: fields.whole("cost"),
+        cost: cost(&limit, &mut fields),
+        refund: fields.texts("refund", refund),
     }
 }
 
@@ -199,5 +223,45 @@ fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
     match entries.len() == many && many > 0 {
         true => Given::Yes(At::new(entries, whole)),
         false => Given::Bad,
+    }
+}
+
+/// A number, or the field that has it.
+fn cost(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
+    let Some((value, whole)) = fields.value("cost") else {
+        return Given::No;
+    };
+    let DeValue::Table(table) = value else {
+        return match fields.whole("cost") {
+            Given::Yes(units) => Given::Yes(At::new(Cost::Fixed(units.value), units.span)),
+            _ => Given::Bad,
+        };
+    };
+    let name = format!("{name}.cost");
+    let read = |mut inner: Fields<'_>| {
+        let (header, max) = (inner.text("header", field), inner.whole("max"));
+        let (default, min) = (inner.whole("default"), inner.whole("min"));
+        let (Given::Yes(header), Given::Yes(max)) = (header, max) else {
+            return None;
+        };
+        (!default.is_bad() && !min.is_bad()).then_some(Cost::Field {
+            header,
+            default,
+            max,
+            min,
+        })
+    };
+    match fields.inner(&LIMIT_COST, &name, (table, whole.clone()), read) {
+        Some(cost) => Given::Yes(At::new(cost, whole)),
+        None => Given::Bad,
+    }
+}
+
+/// One word of `refund`.
+fn refund(text: &str) -> Result<Refund, Wrong> {
+    match text {
+        "5xx" => Ok(Refund::Errors),
+        "cancel" => Ok(Refund::Cancels),
+        other => Err(Wrong::choice("refund", other, &["5xx", "cancel"])),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, Limit, Over};
+use crate::config::document::{Algorithm, Anchor, Cost, Limit, Over, Refund};
 use crate::config::source::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
@@ -11,6 +11,8 @@ use crate::config::value::{show_rate, show_span};
 pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
     let name = &written.name.value;
     let leaky = algorithm == Algorithm::LeakyBucket;
+    dear_default(written, found);
+    needless_refund(written, algorithm, found);
     let queue = written.queue.at().map(|at| ("queue", &at.span));
     let max_wait = written.max_wait.at().map(|at| ("max_wait", &at.span));
     let over = written.over.at();
@@ -222,6 +224,50 @@ fn foreign(
         }
         found.push(diagnostic);
     }
+}
+
+/// A slot comes back at the end anyhow, and a place in a queue whose turn has come has been used.
+fn needless_refund(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
+    let name = &written.name.value;
+    let queues = algorithm == Algorithm::LeakyBucket && written.over.or(Over::Delay) == Over::Delay;
+    for word in written.refund.entries() {
+        let diagnostic = match word.value {
+            _ if algorithm == Algorithm::Concurrency => Diagnostic::error(
+                Code::Conflict,
+                format!("limit `{name}` gives back slots, which come back anyhow"),
+            )
+            .at(&word.span, "at the end of every request")
+            .help("leave `refund` out"),
+            Refund::Errors if queues => Diagnostic::error(
+                Code::Conflict,
+                format!("limit `{name}` gives back places in its queue that have been used"),
+            )
+            .at(&word.span, "the next would go on at the same instant")
+            .help("leave `\"5xx\"` out, or write `over = \"refuse\"`"),
+            Refund::Errors | Refund::Cancels => continue,
+        };
+        return found.push(diagnostic);
+    }
+}
+
+/// A request without the field would take more than any with it.
+fn dear_default(written: &Limit, found: &mut Vec<Diagnostic>) {
+    let Some(Cost::Field { default, max, .. }) = written.cost.get() else {
+        return;
+    };
+    let Some(default) = default.at().filter(|at| at.value > max.value) else {
+        return;
+    };
+    let name = &written.name.value;
+    found.push(
+        Diagnostic::error(
+            Code::Conflict,
+            format!("the cost of limit `{name}` has a default above its maximum"),
+        )
+        .at(&default.span, "without the field")
+        .and(&max.span, "at most")
+        .help("raise `max`, or lower `default`"),
+    );
 }
 
 /// An offset or a time zone of a window that starts with a request.

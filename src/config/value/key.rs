@@ -62,6 +62,21 @@ fn read(text: &str) -> Result<Option<Part>, Wrong> {
     }
 }
 
+/// Reads the name of a request's field.
+pub(in crate::config) fn field(text: &str) -> Result<HeaderName, Wrong> {
+    mended(text, |text| {
+        HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+            let name = text.strip_prefix("header:").unwrap_or_default();
+            Wrong::new(
+                Code::BadKey,
+                format!("{} is no name of a field", quoted(text)),
+                "a field name is letters, digits and `-`",
+            )
+            .offer((!name.is_empty()).then_some(name))
+        })
+    })
+}
+
 fn header(rest: Option<&str>, wrong: impl Fn(&str) -> Wrong) -> Result<Option<Part>, Wrong> {
     let name = rest
         .and_then(|rest| rest.strip_prefix(':'))

@@ -70,7 +70,11 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             words.join(", ")
         }
-        Shape::Whole { .. } | Shape::Secret => shape.describe(),
+        Shape::Choices(words) => {
+            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+            format!("list of {}", words.join(", "))
+        }
+        Shape::Whole { .. } | Shape::Cost | Shape::Secret => shape.describe(),
     }
 }
 

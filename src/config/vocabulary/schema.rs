@@ -87,6 +87,12 @@ fn shape(shape: Shape) -> Value {
             ]
         }),
         Shape::Choice(words) => json!({ "enum": words }),
+        Shape::Choices(words) => json!({
+            "oneOf": [
+                { "enum": words },
+                { "type": "array", "items": { "enum": words } },
+            ]
+        }),
         Shape::Whole { least, most } => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
@@ -101,6 +107,18 @@ fn shape(shape: Shape) -> Value {
             })
         }
         Shape::Flag => json!({ "type": "boolean" }),
+        Shape::Cost => json!({
+            "oneOf": [
+                { "type": "integer", "minimum": 1, "maximum": u32::MAX },
+                { "type": "object", "required": ["header", "max"], "additionalProperties": false,
+                  "properties": {
+                      "header": { "type": "string" },
+                      "default": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
+                      "max": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
+                      "min": { "type": "integer", "minimum": 0, "maximum": 1 },
+                  } },
+            ]
+        }),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

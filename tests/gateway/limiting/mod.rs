@@ -1,7 +1,9 @@
 //! Limits as a client meets them: what passes, what does not, and what either is told. The same with both stores.
 
+mod costs;
 mod in_flight;
 mod keys;
+mod refunds;
 mod telling;
 mod windows;
 

@@ -152,13 +152,18 @@ pub static LIMITS: Table = Table {
         },
         Key {
             name: "cost",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
+            shape: Shape::Cost,
             default: Value("1"),
-            about: "How much one request takes.",
+            about: "How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1) without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without taking.",
             example: "5",
+            live: true,
+        },
+        Key {
+            name: "refund",
+            shape: Shape::Choices(&["5xx", "cancel"]),
+            default: Words("nothing"),
+            about: "After what a charge goes back: an answer of the upstream's from 500 on, or 502 and 504 for want of one (`5xx`), or a request given up before anything of it was forwarded (`cancel`). A place in a queue goes back in any case when its request leaves it.",
+            example: "[\"5xx\", \"cancel\"]",
             live: true,
         },
     ],
@@ -169,10 +174,58 @@ pub static LIMITS: Table = Table {
         "mode",
         "on_down",
         "partial",
-        "refund",
         "scope",
         "tiers",
     ],
+};
+
+/// A cost that a request says: not a table of its own in the file.
+pub static LIMIT_COST: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "a cost",
+    about: "A cost that a request says.",
+    keys: &[
+        Key {
+            name: "header",
+            shape: Shape::Text,
+            default: Required,
+            about: "The field that says it.",
+            example: "\"x-cost\"",
+            live: true,
+        },
+        Key {
+            name: "default",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Value("1"),
+            about: "Without the field.",
+            example: "1",
+            live: true,
+        },
+        Key {
+            name: "max",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Required,
+            about: "The most that a request takes.",
+            example: "50",
+            live: true,
+        },
+        Key {
+            name: "min",
+            shape: Shape::Whole { least: 0, most: 1 },
+            default: Value("1"),
+            about: "0 lets requests ask without taking.",
+            example: "0",
+            live: true,
+        },
+    ],
+    later: &["response_header"],
 };
 
 /// One rate of a list, in its long form: not a table of its own in the file.

@@ -1,0 +1,113 @@
+//! What a request says that it costs: a field read with bounds, so that no client can ask for less than it may.
+
+use http::{HeaderMap, HeaderName};
+
+/// A cost that stands in a request's field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Price {
+    /// The field.
+    pub header: HeaderName,
+    /// Without it.
+    pub default: u32,
+    /// The most that it counts, and what anything unreadable counts.
+    pub max: u32,
+    /// May it be 0, which asks without taking?
+    pub may_peek: bool,
+}
+
+/// Why a field was not taken at its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misquoted {
+    /// No whole number.
+    Malformed,
+    /// 0, where that is not allowed.
+    Zero,
+    /// More than one.
+    Repeated,
+}
+
+impl Misquoted {
+    /// In a sentence: "the field is ...".
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "no whole number",
+            Self::Zero => "0",
+            Self::Repeated => "repeated",
+        }
+    }
+}
+
+impl Price {
+    /// What a request with `fields` costs, and what was wrong with its word. Who writes nonsense pays the most.
+    #[must_use]
+    pub fn of(&self, fields: &HeaderMap) -> (u32, Option<Misquoted>) {
+        let mut values = fields.get_all(&self.header).iter();
+        let Some(value) = values.next() else {
+            return (self.default, None);
+        };
+        if values.next().is_some() {
+            return (self.max, Some(Misquoted::Repeated));
+        }
+        match digits(value.as_bytes().trim_ascii()) {
+            None => (self.max, Some(Misquoted::Malformed)),
+            Some(0) if !self.may_peek => (self.max, Some(Misquoted::Zero)),
+            Some(cost) => (cost.min(self.max), None),
+        }
+    }
+}
+
+/// Digits and nothing else; what no number holds is the greatest.
+fn digits(text: &[u8]) -> Option<u32> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0_u32, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u32::from(byte - b'0'))?;
+        Some(number.saturating_mul(10).saturating_add(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn cost(may_peek: bool, values: &[&'static str]) -> (u32, Option<Misquoted>) {
+        let header = HeaderName::from_static("x-cost");
+        let mut fields = HeaderMap::new();
+        for value in values {
+            fields.append(&header, HeaderValue::from_static(value));
+        }
+        let price = Price {
+            header,
+            default: 2,
+            max: 50,
+            may_peek,
+        };
+        price.of(&fields)
+    }
+
+    #[test]
+    fn a_field_is_taken_at_its_word_within_bounds() {
+        assert_eq!(cost(false, &[]), (2, None));
+        for (text, units) in [("1", 1), ("50", 50), ("51", 50), ("007", 7)] {
+            assert_eq!(cost(false, &[text]), (units, None), "{text}");
+        }
+        assert_eq!(cost(false, &["99999999999999999999999"]), (50, None));
+        assert_eq!(cost(true, &["0"]), (0, None));
+    }
+
+    #[test]
+    fn nonsense_costs_the_most() {
+        for text in ["", "-1", "+1", "1.5", "0x10", "1 2", "1,2", "many"] {
+            assert_eq!(
+                cost(true, &[text]),
+                (50, Some(Misquoted::Malformed)),
+                "{text}"
+            );
+        }
+        assert_eq!(cost(false, &["0"]), (50, Some(Misquoted::Zero)));
+        assert_eq!(cost(true, &["1", "1"]), (50, Some(Misquoted::Repeated)));
+    }
+}

@@ -1,0 +1,14 @@
+//! How an exchange ended, as its body has seen it.
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The last byte was handed on.
+    Complete,
+    /// The upstream broke off in the middle.
+    UpstreamFailed,
+    /// The upstream said nothing for too long.
+    UpstreamStalled,
+    /// The client left before the end.
+    ClientGone,
+}
