@@ -1,0 +1,230 @@
+//! Who was refused, and how often, for any number of clients in bounded room: exact up to a quarter of a million of them,
+//! beyond that the numbers of clients are estimates and those refused most are kept.
+
+use super::sketch::Sketch;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+/// So many are kept. A client takes about 60 bytes.
+const MOST: usize = 1 << 18;
+
+/// Files that are compared at most.
+pub(super) const SIDES: usize = 2;
+
+/// All clients of a trace.
+#[derive(Debug)]
+pub(super) struct Clients {
+    table: HashTable<Client>,
+    most: usize,
+    /// Somebody was dropped: counts come from the sketches.
+    dropped: bool,
+    seen: Sketch,
+    /// Refused under each file.
+    refused: [Sketch; SIDES],
+    /// Refused under either.
+    either: Sketch,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Client {
+    hash: u64,
+    /// Written down at the first refusal.
+    pub(super) name: Option<Box<str>>,
+    pub(super) requests: u64,
+    /// Under each file.
+    pub(super) refused: [u64; SIDES],
+}
+
+/// How many clients, in all and refused; exact or about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Different clients.
+    pub all: u64,
+    /// Refused at least once under each file.
+    pub refused: [u64; SIDES],
+    /// Refused under the second file and never under the first.
+    pub first_time: u64,
+    /// There were too many to be told apart exactly.
+    pub about: bool,
+}
+
+impl Clients {
+    /// Nobody yet.
+    pub(super) fn new() -> Self {
+        Self::with_room(MOST)
+    }
+
+    fn with_room(most: usize) -> Self {
+        Self {
+            table: HashTable::new(),
+            most,
+            dropped: false,
+            seen: Sketch::new(),
+            refused: std::array::from_fn(|_| Sketch::new()),
+            either: Sketch::new(),
+        }
+    }
+
+    /// A request of the client that `hash` stands for; `refused` says under which files it was refused, and
+    /// `name` what it is called.
+    pub(super) fn count(
+        &mut self,
+        hash: u64,
+        refused: [bool; SIDES],
+        name: impl FnOnce() -> Box<str>,
+    ) {
+        if self.table.len() >= self.most {
+            self.drop_some();
+        }
+        let entry = self
+            .table
+            .entry(hash, |client| client.hash == hash, |client| client.hash);
+        let client = match entry {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                self.seen.add(hash);
+                let new = Client {
+                    hash,
+                    name: None,
+                    requests: 0,
+                    refused: [0; SIDES],
+                };
+                entry.insert(new).into_mut()
+            }
+        };
+        client.requests += 1;
+        if refused == [false; SIDES] {
+            return;
+        }
+        if client.name.is_none() {
+            client.name = Some(name());
+            self.either.add(hash);
+        }
+        for (side, refused) in refused.into_iter().enumerate() {
+            if refused {
+                if client.refused[side] == 0 {
+                    self.refused[side].add(hash);
+                }
+                client.refused[side] += 1;
+            }
+        }
+    }
+
+    /// Those refused most under file `side`, the worst first.
+    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<&Client> {
+        let mut worst: Vec<&Client> = Vec::with_capacity(many + 1);
+        for client in self.table.iter().filter(|client| client.refused[side] > 0) {
+            let rank = |client: &Client| (client.refused[side], client.name.clone());
+            let harder = |other: &&Client| {
+                let (one, two) = (rank(client), rank(other));
+                other.refused[side] > client.refused[side] || (one.0 == two.0 && two.1 < one.1)
+            };
+            if worst.len() == many && worst.last().is_some_and(harder) {
+                continue;
+            }
+            let at = worst
+                .iter()
+                .position(|other| !harder(other))
+                .unwrap_or(worst.len());
+            worst.insert(at, client);
+            worst.truncate(many);
+        }
+        worst
+    }
+
+    /// How many there are.
+    pub(super) fn heads(&self) -> Heads {
+        if self.dropped {
+            let refused = [0, 1].map(|side: usize| self.refused[side].estimate());
+            return Heads {
+                all: self.seen.estimate(),
+                refused,
+                first_time: self.either.estimate().saturating_sub(refused[0]),
+                about: true,
+            };
+        }
+        let count = |is: &dyn Fn(&Client) -> bool| {
+            self.table.iter().filter(|client| is(client)).count() as u64
+        };
+        Heads {
+            all: self.table.len() as u64,
+            refused: [0, 1].map(|side: usize| count(&|client| client.refused[side] > 0)),
+            first_time: count(&|client| client.refused[0] == 0 && client.refused[1] > 0),
+            about: false,
+        }
+    }
+
+    /// Makes room: those who were never refused go first, then those who were least.
+    #[cold]
+    fn drop_some(&mut self) {
+        self.dropped = true;
+        let mut least = 1;
+        while self.table.len() > self.most / 2 {
+            self.table
+                .retain(|client| client.refused.iter().max() >= Some(&least));
+            least *= 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldhash::fast::FixedState;
+    use std::hash::BuildHasher;
+
+    fn hash(client: u64) -> u64 {
+        FixedState::with_seed(1).hash_one(client)
+    }
+
+    #[test]
+    fn few_are_counted_exactly() {
+        let mut clients = Clients::new();
+        for client in 0..1_000_u64 {
+            for _ in 0..10 {
+                let refused = [client % 10 == 0, client % 5 == 0];
+                clients.count(hash(client), refused, || client.to_string().into());
+            }
+        }
+        for _ in 0..5 {
+            clients.count(hash(7), [true, false], || "seven".into());
+        }
+        let heads = clients.heads();
+        assert_eq!(
+            (heads.all, heads.refused, heads.about),
+            (1_000, [101, 200], false)
+        );
+        assert_eq!(heads.first_time, 100);
+        let worst = clients.hardest(1, 3);
+        assert_eq!(worst.len(), 3);
+        assert_eq!(
+            worst[0].name.as_deref(),
+            Some("0"),
+            "of equals the first by name"
+        );
+        assert_eq!(clients.hardest(0, 1_000).last().unwrap().refused[0], 5);
+    }
+
+    #[test]
+    fn many_take_no_more_room() {
+        let mut clients = Clients::with_room(4_096);
+        for client in 0..400_000_u64 {
+            clients.count(hash(client), [false, client % 4 == 0], || "x".into());
+            clients.count(hash(3), [true, true], || "worst".into());
+            assert!(clients.table.len() <= 4_096);
+        }
+        let heads = clients.heads();
+        let near = |told: u64, exact: u64| told.abs_diff(exact) < exact / 20;
+        assert!(
+            heads.about && near(heads.all, 400_000) && near(heads.refused[1], 100_000),
+            "{heads:?}"
+        );
+        assert!(near(heads.first_time, 100_000), "{heads:?}");
+        let worst = clients.hardest(1, 1);
+        assert_eq!(
+            (worst[0].name.as_deref(), worst[0].refused[1]),
+            (Some("worst"), 400_000)
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! One file's answer to each request: route, keys, one question, one decision, as the gateway goes about it.
+
+use super::counters::Counters;
+use super::line::{Fault, Request};
+use crate::clock::Timestamp;
+use crate::key::Caller;
+use crate::limit::verdict::{self, Ruling, Wait};
+use crate::proxy::admit::Plan;
+use crate::proxy::error::ProxyError;
+use crate::proxy::request::tidy;
+use crate::route::{host_key, path};
+use crate::snapshot::{Service, Snapshot};
+use crate::store::{Decided, StoreError};
+use http::{HeaderMap, Method};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// Who asks where a line names nobody.
+const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// A file with its counters.
+#[derive(Debug)]
+pub(super) struct Side {
+    snapshot: Snapshot,
+    counters: Counters,
+    plan: Plan,
+    /// Limits that count by something else than they did when the log was written.
+    moved: Vec<Arc<str>>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It goes on at once.
+    Admit,
+    /// It goes on after so many microseconds.
+    Delay {
+        /// At least 1.
+        wait: u64,
+        /// The limit that holds it.
+        limit: Arc<str>,
+    },
+    /// It is refused.
+    Refuse {
+        /// Microseconds until it would not be, if it ever would.
+        wait: Option<u64>,
+        /// The limit that refuses.
+        limit: Arc<str>,
+    },
+    /// No route takes it.
+    NoRoute,
+}
+
+/// A request's answer.
+#[derive(Debug)]
+pub(super) struct Judged {
+    /// Position of its route.
+    pub(super) route: Option<usize>,
+    /// What becomes of it.
+    pub(super) outcome: Outcome,
+    /// What the limits say one by one; nothing where none was asked.
+    pub(super) decided: Option<Decided>,
+}
+
+/// What of a request both files look at, read once.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    method: Method,
+    fields: HeaderMap,
+}
+
+impl Head {
+    /// Reads what is not plain text in the line.
+    pub(super) fn read(&mut self, request: &Request<'_>) -> Result<(), Fault> {
+        if *self.method.as_str() != *request.method {
+            self.method = Method::from_bytes(request.method.as_bytes())
+                .map_err(|_| Fault::BadMember("method"))?;
+        }
+        self.fields.clear();
+        request.fields(&mut self.fields)?;
+        if !self.fields.is_empty() {
+            tidy(&mut self.fields);
+        }
+        Ok(())
+    }
+}
+
+impl Side {
+    /// A file that nothing has been asked of. `before` is the file whose traffic the log shows, if that is another.
+    pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
+        let limits = |snapshot: &Snapshot| -> Vec<_> {
+            let services = snapshot.services.iter();
+            services
+                .flat_map(|service| service.limits.clone())
+                .collect()
+        };
+        let then = before
+            .map(|side| limits(&side.snapshot))
+            .unwrap_or_default();
+        let moved = limits(&snapshot)
+            .into_iter()
+            .filter(|limit| {
+                let same = then.iter().find(|other| other.name == limit.name);
+                same.is_some_and(|other| other.by != limit.by)
+            })
+            .map(|limit| Arc::clone(&limit.name))
+            .collect();
+        Self {
+            snapshot,
+            counters,
+            plan: Plan::default(),
+            moved,
+        }
+    }
+
+    /// Decides one request at the instant `now`.
+    pub(super) fn judge(
+        &mut self,
+        request: &Request<'_>,
+        head: &Head,
+        now: Timestamp,
+    ) -> Result<Judged, StoreError> {
+        let Some(route) = self.find(request, head) else {
+            return Ok(Judged {
+                route: None,
+                outcome: Outcome::NoRoute,
+                decided: None,
+            });
+        };
+        let judged = |outcome, decided| Judged {
+            route: Some(route),
+            outcome,
+            decided,
+        };
+        let service = &self.snapshot.services[route];
+        let caller = Caller {
+            address: request.client.unwrap_or(NOBODY),
+            route: &service.name,
+            fields: &head.fields,
+        };
+        let planned = self.plan.refill(service, &caller, |limit, out| {
+            if request.keys.is_empty() || self.moved.contains(&limit.name) {
+                return false;
+            }
+            let key = request.logged_key(&limit.name);
+            key.map(|key| out.extend_from_slice(key.as_bytes()))
+                .is_some()
+        });
+        if let Err(ProxyError::MissingKey { limit, .. }) = planned {
+            return Ok(judged(Outcome::Refuse { wait: None, limit }, None));
+        }
+        if self.plan.is_empty() {
+            return Ok(judged(Outcome::Admit, None));
+        }
+        let decided = self.counters.decide(&self.plan.checks(service), now)?;
+        let outcome = outcome(&decided, &self.plan, service);
+        Ok(judged(outcome, Some(decided)))
+    }
+
+    fn find(&self, request: &Request<'_>, head: &Head) -> Option<usize> {
+        let (raw, host) = request.path();
+        let path = path::normalize(raw).ok()?;
+        let named = || head.fields.get(http::header::HOST)?.to_str().ok();
+        let host = match host {
+            Some(host) => host,
+            None if request.host.is_empty() => named().unwrap_or_default(),
+            None => &request.host,
+        };
+        self.snapshot
+            .table
+            .find(&host_key(host), path.to_match(), &head.method)
+    }
+
+    /// The service that a request leads to.
+    pub(super) fn service(&self, judged: &Judged) -> Option<&Service> {
+        self.snapshot.services.get(judged.route?)
+    }
+
+    /// What the request just judged was asked: each limit's position in its service, its key.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.plan.keys()
+    }
+
+    /// Where it counts.
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
+    let name = |index: usize| {
+        let limits = plan.limits(service);
+        limits
+            .get(index)
+            .map(|limit| Arc::clone(&limit.name))
+            .unwrap_or_default()
+    };
+    match decided.decision.ruling {
+        Ruling::Admit { delay: 0 } => Outcome::Admit,
+        Ruling::Admit { delay } => {
+            let longest = verdict::Outcome::Admit { delay };
+            let verdicts = &decided.decision.verdicts;
+            let by = verdicts.iter().position(|one| one.outcome == longest);
+            Outcome::Delay {
+                wait: delay,
+                limit: by.map(name).unwrap_or_default(),
+            }
+        }
+        Ruling::Refuse { by, wait } => Outcome::Refuse {
+            wait: match wait {
+                Wait::Micros(wait) => Some(wait),
+                Wait::Never => None,
+            },
+            limit: name(by),
+        },
+    }
+}
