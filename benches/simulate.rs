@@ -20,7 +20,7 @@ const ROUNDS: usize = 5;
 const FILE: &str = r#"
 [limits.per-ip]
 by = "ip"
-rate = "10/s"
+rate = "1/s"
 burst = 20
 [limits.per-route]
 by = ["ip", "route"]

@@ -217,8 +217,11 @@ impl Bar {
     }
 
     fn show(&mut self, lines: &Lines, requests: u64) {
+        let Some(next) = self.next else {
+            return;
+        };
         let now = Instant::now();
-        if self.next.is_none_or(|next| now < next) {
+        if now < next {
             return;
         }
         self.next = Some(now + LOOK);

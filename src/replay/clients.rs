@@ -1,12 +1,12 @@
-//! Who was refused, and how often, for any number of clients in bounded room: exact up to a quarter of a million of them,
-//! beyond that the numbers of clients are estimates and those refused most are kept.
+//! Who was refused, and how often, for any number of clients in bounded room: exact up to some
+//! hundred thousand, beyond that the numbers of clients are estimates and those refused most are kept.
 
 use super::sketch::Sketch;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 /// So many are kept. A client takes about 60 bytes.
-const MOST: usize = 1 << 18;
+const MOST: usize = 1 << 17;
 
 /// Files that are compared at most.
 pub(super) const SIDES: usize = 2;
@@ -171,7 +171,7 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foldhash::fast::FixedState;
+    use foldhash::quality::FixedState;
     use std::hash::BuildHasher;
 
     fn hash(client: u64) -> u64 {

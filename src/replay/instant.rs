@@ -15,21 +15,26 @@ pub(super) fn read(text: &str) -> Option<Timestamp> {
 
 /// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
 pub(super) fn decimal(text: &str, places: usize) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    if whole.is_empty() || fraction.is_empty() {
+    let mut value: u64 = 0;
+    let (mut whole, mut decimals, mut point) = (0_usize, 0_usize, false);
+    for byte in text.bytes() {
+        match byte {
+            b'0'..=b'9' if point && decimals == places => {}
+            b'0'..=b'9' => {
+                value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+                *(if point { &mut decimals } else { &mut whole }) += 1;
+            }
+            b'.' if !point => point = true,
+            _ => return None,
+        }
+    }
+    if whole == 0 || text.ends_with('.') {
         return None;
     }
-    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
-    let mut value: u64 = 0;
-    for byte in whole.bytes() {
-        value = value.checked_mul(10)?.checked_add(digit(byte)?)?;
+    for _ in decimals..places {
+        value = value.checked_mul(10)?;
     }
-    let mut decimals = fraction.bytes();
-    for _ in 0..places {
-        let next = decimals.next().map_or(Some(0), digit)?;
-        value = value.checked_mul(10)?.checked_add(next)?;
-    }
-    decimals.all(|byte| byte.is_ascii_digit()).then_some(value)
+    Some(value)
 }
 
 fn within(micros: u64) -> Option<Timestamp> {

@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    fn any() -> impl Strategy<Value = serde_json::Value> {
+    fn anything() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),
             Just(json!(true)),
@@ -336,7 +336,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_serde_json_writes(value in any(), pretty: bool) {
+        fn it_reads_what_serde_json_writes(value in anything(), pretty: bool) {
             let value = json!({ "inside": value });
             let text = match pretty {
                 true => serde_json::to_string_pretty(&value).unwrap(),

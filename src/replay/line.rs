@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// More requests than one line can stand for.
 const MOST_REPEATED: u64 = 1_000_000_000;
@@ -32,8 +32,6 @@ pub(super) struct Request<'a> {
     pub(super) referer: Option<Cow<'a, str>>,
     /// An object of keys by limit, as the access log writes it.
     pub(super) keys: &'a str,
-    /// An object of costs by limit, as the access log writes it.
-    pub(super) costs: &'a str,
     /// What it takes from limits that read their cost from it.
     pub(super) cost: Option<u32>,
     /// How long it lasted, in microseconds.
@@ -94,7 +92,6 @@ impl<'a> Request<'a> {
             user_agent: None,
             referer: None,
             keys: "",
-            costs: "",
             cost: None,
             duration: 0,
             times: 1,
@@ -172,14 +169,6 @@ impl<'a> Request<'a> {
             _ => None,
         }
     }
-
-    /// The cost that the access log says `limit` took for it.
-    pub(super) fn logged_cost(&self, limit: &str) -> Option<u32> {
-        match logged(self.costs, limit)? {
-            Value::Number(digits) => digits.parse().ok(),
-            _ => None,
-        }
-    }
 }
 
 fn logged<'a>(object: &'a str, limit: &str) -> Option<Value<'a>> {
@@ -198,8 +187,13 @@ fn logged<'a>(object: &'a str, limit: &str) -> Option<Value<'a>> {
 
 /// An address; an IPv4 address in IPv6 clothes is an IPv4 address.
 pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
-    let address = text.parse::<IpAddr>().map_err(|_| Fault::BadClient)?;
-    Ok(address.to_canonical())
+    match text.parse::<Ipv4Addr>() {
+        Ok(address) => Ok(IpAddr::V4(address)),
+        Err(_) => {
+            let address = text.parse::<IpAddr>().map_err(|_| Fault::BadClient)?;
+            Ok(address.to_canonical())
+        }
+    }
 }
 
 fn from_json(line: &str) -> Result<Request<'_>, Fault> {
@@ -227,7 +221,6 @@ fn from_json(line: &str) -> Result<Request<'_>, Fault> {
             ("headers", _) => return Err(Fault::BadMember("headers")),
             ("user_agent", Value::Text(text)) => request.user_agent = Some(text.read()?),
             ("keys", Value::Object(raw)) => request.keys = raw,
-            ("costs", Value::Object(raw)) => request.costs = raw,
             ("cost", Value::Number(digits)) => {
                 request.cost = Some(digits.parse().map_err(|_| Fault::BadMember("cost"))?);
             }
@@ -266,10 +259,7 @@ mod tests {
             (Some(4), 1_500, 8)
         );
         assert_eq!(request.logged_key("per-ip").as_deref(), Some("a\"b"));
-        assert_eq!(
-            (request.logged_key("other"), request.logged_cost("per-ip")),
-            (None, Some(2))
-        );
+        assert_eq!(request.logged_key("other"), None);
         let mut fields = HeaderMap::new();
         request.fields(&mut fields).unwrap();
         assert_eq!(fields.len(), 4);

@@ -63,7 +63,8 @@ pub struct Replay {
     sides: Vec<Side>,
     server: Option<Rc<Server>>,
     head: Head,
-    hasher: foldhash::fast::FixedState,
+    /// The estimates need every bit of a hash to be a good one.
+    hasher: foldhash::quality::FixedState,
     clients: Clients,
     course: Course,
     tallies: Vec<Tally>,
@@ -127,7 +128,7 @@ impl Replay {
             server,
             head: Head::default(),
             // The same trace gives the same summary, estimates included.
-            hasher: foldhash::fast::FixedState::with_seed(0x7011_6a7e),
+            hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
             course: Course::default(),
             lines: 0,
@@ -164,12 +165,11 @@ impl Replay {
             if line.is_ok_and(|line| line.trim_ascii().is_empty()) {
                 continue;
             }
-            let request = line.and_then(Request::read).and_then(|request| {
-                self.head.read(&request)?;
-                Ok(request)
-            });
-            match request {
-                Ok(request) => self.request(number, &request, &mut decisions)?,
+            match line.and_then(Request::read) {
+                Ok(request) => match self.head.read(&request) {
+                    Ok(()) => self.request(number, &request, &mut decisions)?,
+                    Err(fault) => self.unreadable.add(number, fault),
+                },
                 Err(fault) => self.unreadable.add(number, fault),
             }
             if number.is_multiple_of(LOOK) {
