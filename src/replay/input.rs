@@ -26,6 +26,15 @@ pub struct Lines {
     size: Option<u64>,
 }
 
+/// One line of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Counted from 1.
+    pub number: u64,
+    /// What stands there, with its end; or why nobody looked.
+    pub text: Result<&'a [u8], Fault>,
+}
+
 impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lines")
@@ -80,15 +89,11 @@ impl Lines {
         })
     }
 
-    /// The next line with its number, counted from 1; or why it is none.
+    /// The next line.
     ///
     /// # Errors
     /// When reading fails: a broken disk, or gzip that is cut off.
-    #[allow(
-        clippy::type_complexity,
-        reason = "each part is one word of the sentence above"
-    )]
-    pub fn next(&mut self) -> io::Result<Option<(u64, Result<&[u8], Fault>)>> {
+    pub fn read(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let most = LONGEST as u64 + 1;
         let taken = (&mut self.reader)
@@ -98,13 +103,15 @@ impl Lines {
             return Ok(None);
         }
         self.number += 1;
+        let number = self.number;
         if self.line.last() != Some(&b'\n') && taken > LONGEST {
             self.reader.skip_until(b'\n')?;
-            self.line.truncate(0);
-            self.line.shrink_to(CHUNK);
-            return Ok(Some((self.number, Err(Fault::TooLong))));
+            self.line = Vec::new();
+            let text = Err(Fault::TooLong);
+            return Ok(Some(Line { number, text }));
         }
-        Ok(Some((self.number, Ok(&self.line))))
+        let text = Ok(&*self.line);
+        Ok(Some(Line { number, text }))
     }
 
     /// Bytes read so far, as they lie there, and how many there are.
@@ -138,8 +145,8 @@ mod tests {
     fn read(bytes: Vec<u8>) -> io::Result<Vec<(u64, Result<usize, Fault>)>> {
         let mut lines = Lines::new(io::Cursor::new(bytes), None)?;
         let mut seen = Vec::new();
-        while let Some((number, line)) = lines.next()? {
-            seen.push((number, line.map(<[u8]>::len)));
+        while let Some(line) = lines.read()? {
+            seen.push((line.number, line.text.map(<[u8]>::len)));
         }
         Ok(seen)
     }

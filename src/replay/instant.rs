@@ -14,27 +14,30 @@ pub(super) fn read(text: &str) -> Option<Timestamp> {
 }
 
 /// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
-pub(super) fn decimal(text: &str, places: usize) -> Option<u64> {
-    let mut value: u64 = 0;
-    let (mut whole, mut decimals, mut point) = (0_usize, 0_usize, false);
-    for byte in text.bytes() {
-        match byte {
-            b'0'..=b'9' if point && decimals == places => {}
-            b'0'..=b'9' => {
-                value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
-                *(if point { &mut decimals } else { &mut whole }) += 1;
-            }
-            b'.' if !point => point = true,
-            _ => return None,
-        }
-    }
-    if whole == 0 || text.ends_with('.') {
+pub(super) fn decimal(text: &str, places: u32) -> Option<u64> {
+    let bytes = text.as_bytes();
+    let point = bytes.iter().position(|byte| *byte == b'.');
+    let (whole, fraction) = match point {
+        Some(at) => (&bytes[..at], &bytes[at + 1..]),
+        None => (bytes, &b"0"[..]),
+    };
+    let kept = fraction.len().min(places as usize);
+    let (kept, finer) = fraction.split_at(kept);
+    // Nine digits more than any instant has, and no overflow to look out for at each.
+    if whole.is_empty() || whole.len() > 19 - places as usize || fraction.is_empty() {
         return None;
     }
-    for _ in decimals..places {
-        value = value.checked_mul(10)?;
-    }
-    Some(value)
+    let mut odd = 0;
+    let mut sum = |value: u64, byte: &u8| {
+        let digit = byte.wrapping_sub(b'0');
+        odd |= u8::from(digit > 9);
+        value * 10 + u64::from(digit)
+    };
+    let value = whole.iter().fold(0, &mut sum);
+    let value = kept.iter().fold(value, &mut sum);
+    finer.iter().fold(0_u64, |_, byte| sum(0, byte));
+    let missing = places - u32::try_from(kept.len()).unwrap_or(places);
+    (odd == 0).then(|| value * 10_u64.pow(missing))
 }
 
 fn within(micros: u64) -> Option<Timestamp> {

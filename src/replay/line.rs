@@ -197,49 +197,77 @@ pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
 }
 
 fn from_json(line: &str) -> Result<Request<'_>, Fault> {
-    let mut ts = None;
     let mut request = Request::at(Timestamp::default());
+    let mut timed = false;
     json::members(line, |name, value| {
-        match (name, value) {
-            ("ts", Value::Number(digits)) => {
-                ts = Some(instant::read(digits).ok_or(Fault::BadTime)?)
+        // Most members of an access log are none of these: told by their length, before a byte is compared.
+        match name.len() {
+            2 if name == "ts" => {
+                let ts = match value {
+                    Value::Number(digits) => instant::read(digits),
+                    Value::Text(text) => instant::read(&text.read()?),
+                    _ => None,
+                };
+                request.ts = ts.ok_or(Fault::BadTime)?;
+                timed = true;
             }
-            ("ts", Value::Text(text)) => {
-                ts = Some(instant::read(&text.read()?).ok_or(Fault::BadTime)?);
-            }
-            ("ts", _) => return Err(Fault::BadTime),
-            (_, Value::Null) => {}
-            ("client", Value::Text(text)) => request.client = Some(address(&text.read()?)?),
-            ("client", _) => return Err(Fault::BadClient),
-            ("method", Value::Text(text)) => request.method = text.read()?,
-            ("method", _) => return Err(Fault::BadMember("method")),
-            ("host", Value::Text(text)) => request.host = text.read()?,
-            ("host", _) => return Err(Fault::BadMember("host")),
-            ("path", Value::Text(text)) => request.target = text.read()?,
-            ("path", _) => return Err(Fault::BadMember("path")),
-            ("headers", Value::Object(raw)) => request.headers = raw,
-            ("headers", _) => return Err(Fault::BadMember("headers")),
-            ("user_agent", Value::Text(text)) => request.user_agent = Some(text.read()?),
-            ("keys", Value::Object(raw)) => request.keys = raw,
-            ("cost", Value::Number(digits)) => {
-                request.cost = Some(digits.parse().map_err(|_| Fault::BadMember("cost"))?);
-            }
-            ("cost", _) => return Err(Fault::BadMember("cost")),
-            ("duration_ms", Value::Number(digits)) => {
-                request.duration =
-                    instant::decimal(digits, 3).ok_or(Fault::BadMember("duration_ms"))?;
-            }
-            ("duration_ms", _) => return Err(Fault::BadMember("duration_ms")),
-            ("repeated", Value::Number(digits)) => {
-                let more: Option<u64> = digits.parse().ok().filter(|more| *more < MOST_REPEATED);
-                request.times = 1 + more.ok_or(Fault::BadMember("repeated"))?;
-            }
+            4 | 6..=8 | 10 | 11 if value != Value::Null => member(&mut request, name, value)?,
             _ => {}
         }
         Ok(())
     })?;
-    request.ts = ts.ok_or(Fault::NoTime)?;
-    Ok(request)
+    if timed {
+        Ok(request)
+    } else {
+        Err(Fault::NoTime)
+    }
+}
+
+fn member<'a>(request: &mut Request<'a>, name: &str, value: Value<'a>) -> Result<(), Fault> {
+    let text = |name: &'static str| match value {
+        Value::Text(text) => text.read(),
+        _ => Err(Fault::BadMember(name)),
+    };
+    match name {
+        "client" => match value {
+            Value::Text(text) => request.client = Some(address(&text.read()?)?),
+            _ => return Err(Fault::BadClient),
+        },
+        "method" => request.method = text("method")?,
+        "host" => request.host = text("host")?,
+        "path" => request.target = text("path")?,
+        "user_agent" => request.user_agent = Some(text("user_agent")?),
+        "headers" => match value {
+            Value::Object(raw) => request.headers = raw,
+            _ => return Err(Fault::BadMember("headers")),
+        },
+        "keys" => match value {
+            Value::Object(raw) => request.keys = raw,
+            _ => return Err(Fault::BadMember("keys")),
+        },
+        "cost" => request.cost = Some(number(value, 0, "cost")?),
+        "duration_ms" => request.duration = number(value, 3, "duration_ms")?,
+        "repeated" => {
+            let more: u64 = number(value, 0, "repeated")?;
+            if more >= MOST_REPEATED {
+                return Err(Fault::BadMember("repeated"));
+            }
+            request.times = 1 + more;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A number without sign; whole where it has no `places`.
+fn number<T: TryFrom<u64>>(value: Value<'_>, places: u32, name: &'static str) -> Result<T, Fault> {
+    let Value::Number(digits) = value else {
+        return Err(Fault::BadMember(name));
+    };
+    let whole = places > 0 || !digits.contains('.');
+    let number = instant::decimal(digits, places).filter(|_| whole);
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or(Fault::BadMember(name))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ mod waits;
 
 pub use clients::Heads;
 pub use course::{Course, Stretch};
-pub use input::Lines;
+pub use input::{Line, Lines};
 pub use line::Fault;
 pub use report::Report;
 pub use tally::{ByLimit, Held, Minute, Tally};
@@ -152,8 +152,7 @@ impl Replay {
         watch: &mut dyn FnMut(&Lines, u64),
     ) -> Result<(), Failure> {
         loop {
-            let read = lines.next();
-            let (number, line) = match read {
+            let Line { number, text: line } = match lines.read() {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(error) => {

@@ -19,6 +19,9 @@ const COLOURS: [(&str, &str); 3] = [
     ("#c0392b", "refused"),
 ];
 
+/// Where a part of a stretch begins, and how tall it is.
+type Part = fn(&Stretch) -> (u64, u64);
+
 /// The picture of a report. `sets` is what changed the file.
 #[must_use]
 pub fn picture(report: &Report, sets: &[String]) -> String {
@@ -71,7 +74,7 @@ fn chart(out: &mut String, report: &Report, side: usize, title: &str, top: u64) 
         let tall = u128::from(HEIGHT) * 10 * u128::from(count) / u128::from(most);
         ground * 10 - u64::try_from(tall).unwrap_or(HEIGHT * 10)
     };
-    let parts: [fn(&Stretch) -> (u64, u64); 3] = [
+    let parts: [Part; 3] = [
         |stretch| (0, stretch.admitted),
         |stretch| (stretch.admitted, stretch.delayed),
         |stretch| (stretch.admitted + stretch.delayed, stretch.refused),
