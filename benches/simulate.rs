@@ -46,6 +46,7 @@ fn main() {
     println!("{LINES} lines, {CLIENTS} clients, three limits; the best of {ROUNDS} rounds:");
     let by_key = FILE.replacen("by = \"ip\"", BY_KEY, 1);
     measure(folder.path(), "the shortest JSON", FILE, 1, minimal);
+    measure(folder.path(), "each for another path", FILE, 1, other_paths);
     measure(
         folder.path(),
         "with a key in a header",
@@ -119,6 +120,11 @@ fn address(client: u32) -> String {
 
 fn minimal(out: &mut String, number: u32, client: u32) {
     let ((second, micro), client) = (time(number), address(client));
+    write!(out, r#"{{"ts": {second}.{micro:06}, "client": "{client}", "method": "GET", "host": "api.example.com", "path": "/v1/orders/{}?q=1"}}"#, number % 100).unwrap();
+}
+
+fn other_paths(out: &mut String, number: u32, client: u32) {
+    let ((second, micro), client) = (time(number), address(client));
     write!(out, r#"{{"ts": {second}.{micro:06}, "client": "{client}", "method": "GET", "host": "api.example.com", "path": "/v1/orders/{number}?q=1"}}"#).unwrap();
 }
 
@@ -135,11 +141,11 @@ fn with_header(out: &mut String, number: u32, client: u32) {
 fn access(out: &mut String, number: u32, client: u32) {
     let ((second, micro), ip) = (time(number), address(client));
     let (minute, second) = (second / 60 % 60, second % 60);
-    write!(out, r#"{{"ts":"2026-11-20T17:{minute:02}:{second:02}.{micro:06}Z","client":"{ip}","method":"GET","host":"api.example.com","path":"/v1/orders/{number}","request_id":"01930b7e-5a3c-7c41-9f6b-{number:012x}","status":200,"reason":"ok","route":"orders","limit":"per-ip","delay_ms":0,"duration_ms":3.15,"keys":{{"per-ip":"%sha={client:032x}","per-route":"{ip}|orders","all":""}},"costs":{{"per-ip":1,"per-route":1,"all":1}},"remaining":19,"retry_after_ms":null,"decided_by":"memory","upstream":"10.1.0.5:3000","upstream_ms":2.9,"bytes_in":0,"bytes_out":212,"peer":"{ip}","proto":"HTTP/1.1","user_agent":"curl/8.7"}}"#).unwrap();
+    write!(out, r#"{{"ts":"2026-11-20T17:{minute:02}:{second:02}.{micro:06}Z","client":"{ip}","method":"GET","host":"api.example.com","path":"/v1/orders/{}","request_id":"01930b7e-5a3c-7c41-9f6b-{number:012x}","status":200,"reason":"ok","route":"orders","limit":"per-ip","delay_ms":0,"duration_ms":3.15,"keys":{{"per-ip":"%sha={client:032x}","per-route":"{ip}|orders","all":""}},"costs":{{"per-ip":1,"per-route":1,"all":1}},"remaining":19,"retry_after_ms":null,"decided_by":"memory","upstream":"10.1.0.5:3000","upstream_ms":2.9,"bytes_in":0,"bytes_out":212,"peer":"{ip}","proto":"HTTP/1.1","user_agent":"curl/8.7"}}"#, number % 100).unwrap();
 }
 
 fn combined(out: &mut String, number: u32, client: u32) {
     let ((second, _), ip) = (time(number), address(client));
     let (minute, second) = (second / 60 % 60, second % 60);
-    write!(out, r#"{ip} - - [20/Nov/2026:17:{minute:02}:{second:02} +0000] "GET http://api.example.com/v1/orders/{number} HTTP/1.1" 200 212 "-" "curl/8.7""#).unwrap();
+    write!(out, r#"{ip} - - [20/Nov/2026:17:{minute:02}:{second:02} +0000] "GET http://api.example.com/v1/orders/{} HTTP/1.1" 200 212 "-" "curl/8.7""#, number % 100).unwrap();
 }

@@ -145,8 +145,9 @@ impl Line {
                 ..RunArgs::default()
             }),
             Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
-            Command::Simulate(args) => {
-                Command::Simulate(simulate::SimulateArgs { config, ..args })
+            Command::Simulate(mut args) => {
+                args.config = config;
+                Command::Simulate(args)
             }
         })
     }

@@ -5,7 +5,7 @@ use super::sketch::Sketch;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-/// So many are kept. A client takes about 60 bytes.
+/// So many are kept.
 const MOST: usize = 1 << 17;
 
 /// Files that are compared at most.
@@ -14,7 +14,9 @@ pub(super) const SIDES: usize = 2;
 /// All clients of a trace.
 #[derive(Debug)]
 pub(super) struct Clients {
-    table: HashTable<Client>,
+    table: HashTable<Seen>,
+    /// What is known of those who were refused, apart: the others are many, and looked at for every request.
+    refusals: Vec<Refusals>,
     most: usize,
     /// Somebody was dropped: counts come from the sketches.
     dropped: bool,
@@ -25,16 +27,33 @@ pub(super) struct Clients {
     either: Sketch,
 }
 
-/// One of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Client {
+/// A client.
+#[derive(Debug)]
+struct Seen {
     hash: u64,
-    /// Written down at the first refusal.
-    pub(super) name: Option<Box<str>>,
+    requests: u64,
+    /// Its position among the refusals; nobody's where it was never refused.
+    refusals: u32,
+}
+
+#[derive(Debug, Default)]
+struct Refusals {
+    name: Box<str>,
+    /// Under each file.
+    count: [u64; SIDES],
+}
+
+/// A client as it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Client<'a> {
+    pub(super) name: &'a str,
     pub(super) requests: u64,
     /// Under each file.
     pub(super) refused: [u64; SIDES],
 }
+
+/// The position of those who were never refused.
+const NOBODY: u32 = 0;
 
 /// How many clients, in all and refused; exact or about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +77,7 @@ impl Clients {
     fn with_room(most: usize) -> Self {
         Self {
             table: HashTable::new(),
+            refusals: vec![Refusals::default()],
             most,
             dropped: false,
             seen: Sketch::new(),
@@ -84,11 +104,10 @@ impl Clients {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 self.seen.add(hash);
-                let new = Client {
+                let new = Seen {
                     hash,
-                    name: None,
                     requests: 0,
-                    refused: [0; SIDES],
+                    refusals: NOBODY,
                 };
                 entry.insert(new).into_mut()
             }
@@ -97,38 +116,42 @@ impl Clients {
         if refused == [false; SIDES] {
             return;
         }
-        if client.name.is_none() {
-            client.name = Some(name());
+        if client.refusals == NOBODY {
             self.either.add(hash);
+            client.refusals = u32::try_from(self.refusals.len()).unwrap_or(NOBODY);
+            self.refusals.push(Refusals {
+                name: name(),
+                ..Refusals::default()
+            });
         }
-        for (side, refused) in refused.into_iter().enumerate() {
-            if refused {
-                if client.refused[side] == 0 {
-                    self.refused[side].add(hash);
-                }
-                client.refused[side] += 1;
+        let count = &mut self.refusals[client.refusals as usize].count;
+        for (side, count) in count.iter_mut().enumerate() {
+            if refused[side] && *count == 0 {
+                self.refused[side].add(hash);
             }
+            *count += u64::from(refused[side]);
         }
     }
 
-    /// Those refused most under file `side`, the worst first.
-    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<&Client> {
-        let mut worst: Vec<&Client> = Vec::with_capacity(many + 1);
-        for client in self.table.iter().filter(|client| client.refused[side] > 0) {
-            let rank = |client: &Client| (client.refused[side], client.name.clone());
-            let harder = |other: &&Client| {
-                let (one, two) = (rank(client), rank(other));
-                other.refused[side] > client.refused[side] || (one.0 == two.0 && two.1 < one.1)
+    /// Those refused most under file `side`, the worst first, of equals the first by name.
+    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<Client<'_>> {
+        let mut worst: Vec<Client<'_>> = Vec::with_capacity(many + 1);
+        for seen in &self.table {
+            let refusals = &self.refusals[seen.refusals as usize];
+            let client = Client {
+                name: &refusals.name,
+                requests: seen.requests,
+                refused: refusals.count,
             };
-            if worst.len() == many && worst.last().is_some_and(harder) {
-                continue;
+            let harder = |other: &Client<'_>| {
+                let (one, two) = (other.refused[side], client.refused[side]);
+                one > two || (one == two && other.name < client.name)
+            };
+            let at = worst.partition_point(harder);
+            if client.refused[side] > 0 && at < many {
+                worst.truncate(many - 1);
+                worst.insert(at, client);
             }
-            let at = worst
-                .iter()
-                .position(|other| !harder(other))
-                .unwrap_or(worst.len());
-            worst.insert(at, client);
-            worst.truncate(many);
         }
         worst
     }
@@ -144,13 +167,14 @@ impl Clients {
                 about: true,
             };
         }
-        let count = |is: &dyn Fn(&Client) -> bool| {
-            self.table.iter().filter(|client| is(client)).count() as u64
+        let count = |is: &dyn Fn([u64; SIDES]) -> bool| {
+            let refusals = self.refusals.iter();
+            refusals.filter(|refusals| is(refusals.count)).count() as u64
         };
         Heads {
             all: self.table.len() as u64,
-            refused: [0, 1].map(|side: usize| count(&|client| client.refused[side] > 0)),
-            first_time: count(&|client| client.refused[0] == 0 && client.refused[1] > 0),
+            refused: [0, 1].map(|side: usize| count(&|count| count[side] > 0)),
+            first_time: count(&|count| count[0] == 0 && count[1] > 0),
             about: false,
         }
     }
@@ -161,10 +185,22 @@ impl Clients {
         self.dropped = true;
         let mut least = 1;
         while self.table.len() > self.most / 2 {
-            self.table
-                .retain(|client| client.refused.iter().max() >= Some(&least));
+            let most = |seen: &Seen| {
+                self.refusals[seen.refusals as usize]
+                    .count
+                    .into_iter()
+                    .max()
+            };
+            self.table.retain(|seen| most(seen) >= Some(least));
             least *= 2;
         }
+        let mut kept = vec![Refusals::default()];
+        for seen in &mut self.table {
+            let refusals = std::mem::take(&mut self.refusals[seen.refusals as usize]);
+            seen.refusals = u32::try_from(kept.len()).unwrap_or(NOBODY);
+            kept.push(refusals);
+        }
+        self.refusals = kept;
     }
 }
 
@@ -198,11 +234,7 @@ mod tests {
         assert_eq!(heads.first_time, 100);
         let worst = clients.hardest(1, 3);
         assert_eq!(worst.len(), 3);
-        assert_eq!(
-            worst[0].name.as_deref(),
-            Some("0"),
-            "of equals the first by name"
-        );
+        assert_eq!(worst[0].name, "0", "of equals the first by name");
         assert_eq!(clients.hardest(0, 1_000).last().unwrap().refused[0], 5);
     }
 
@@ -222,9 +254,6 @@ mod tests {
         );
         assert!(near(heads.first_time, 100_000), "{heads:?}");
         let worst = clients.hardest(1, 1);
-        assert_eq!(
-            (worst[0].name.as_deref(), worst[0].refused[1]),
-            (Some("worst"), 400_000)
-        );
+        assert_eq!((worst[0].name, worst[0].refused[1]), ("worst", 400_000));
     }
 }

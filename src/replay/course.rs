@@ -60,25 +60,37 @@ pub struct Course {
     length: usize,
     /// Number of the first stretch, counted from the epoch.
     first: u64,
+    /// When the last stretch ends: until then nothing has to be divided.
+    until: u64,
     stretches: Vec<[Stretch; SIDES]>,
 }
 
 impl Course {
     /// Adds what became of requests at `at`, which is never before the last.
     pub(super) fn add(&mut self, at: u64, outcome: [Stretch; SIDES]) {
+        if at >= self.until {
+            self.reach(at);
+        }
+        if let Some(last) = self.stretches.last_mut() {
+            for (stretch, more) in last.iter_mut().zip(outcome) {
+                stretch.add(more);
+            }
+        }
+    }
+
+    /// Makes the stretch of `at` the last.
+    #[cold]
+    fn reach(&mut self, at: u64) {
         if self.stretches.is_empty() {
             self.first = at / self.length();
         }
         while at / self.length() - self.first >= MOST as u64 {
             self.widen();
         }
-        let index = usize::try_from(at / self.length() - self.first).unwrap_or(MOST - 1);
-        if index >= self.stretches.len() {
-            self.stretches.resize(index + 1, Default::default());
-        }
-        for (stretch, more) in self.stretches[index].iter_mut().zip(outcome) {
-            stretch.add(more);
-        }
+        let number = at / self.length();
+        let index = usize::try_from(number - self.first).unwrap_or(MOST - 1);
+        self.stretches.resize(index + 1, Default::default());
+        self.until = (number + 1) * self.length();
     }
 
     /// How long a stretch is, in microseconds.

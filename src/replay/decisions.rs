@@ -1,6 +1,6 @@
 //! A request's decision as one line of JSON, for `--decisions`: whole numbers, in microseconds.
 
-use super::side::{Judged, Outcome, Side};
+use super::side::{Outcome, Side};
 use crate::clock::Timestamp;
 use crate::limit::verdict::{self, Wait};
 use std::io::{self, Write};
@@ -11,12 +11,12 @@ pub(super) fn write(
     number: u64,
     at: Timestamp,
     side: &Side,
-    judged: &Judged,
+    outcome: &Outcome,
 ) -> io::Result<()> {
-    let service = side.service(judged);
+    let service = side.service();
     write!(out, r#"{{"line":{number},"ts_us":{},"route":"#, at.micros())?;
     text(out, service.map(|service| &*service.name))?;
-    let (word, wait, limit, again) = match &judged.outcome {
+    let (word, wait, limit, again) = match outcome {
         Outcome::Admit => ("admit", 0, None, None),
         Outcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
         Outcome::Refuse { wait, limit } => ("refuse", 0, Some(&**limit), *wait),
@@ -26,10 +26,10 @@ pub(super) fn write(
     text(out, limit)?;
     out.write_all(br#","retry_after_us":"#)?;
     number_or_null(out, again)?;
-    write!(out, r#","granted":{},"verdicts":["#, granted(side, judged))?;
-    let verdicts = judged
-        .decided
-        .iter()
+    write!(out, r#","granted":{},"verdicts":["#, granted(side, outcome))?;
+    let verdicts = side
+        .decided()
+        .into_iter()
         .flat_map(|decided| &decided.decision.verdicts);
     for (index, (verdict, (at, key))) in verdicts.zip(side.keys()).enumerate() {
         out.write_all(if index == 0 {
@@ -61,13 +61,13 @@ pub(super) fn write(
 }
 
 /// How many units the request was granted: the most that one of its limits took, 1 where it has none.
-fn granted(side: &Side, judged: &Judged) -> u32 {
-    match judged.outcome {
+fn granted(side: &Side, outcome: &Outcome) -> u32 {
+    match outcome {
         Outcome::Refuse { .. } | Outcome::NoRoute => 0,
         Outcome::Admit | Outcome::Delay { .. } => {
-            let service = side.service(judged);
-            let asked = judged.decided.iter().flat_map(|_| side.keys());
-            let costs = asked.filter_map(|(at, _)| Some(service?.limits.get(at)?.cost.units()));
+            let limits = side.service().map(|service| &service.limits);
+            let asked = side.decided().into_iter().flat_map(|_| side.keys());
+            let costs = asked.filter_map(|(at, _)| Some(limits?.get(at)?.cost.units()));
             costs.max().unwrap_or(1)
         }
     }

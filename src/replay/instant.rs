@@ -6,38 +6,45 @@ use crate::clock::Timestamp;
 const END: u64 = 1 << 52;
 
 /// Seconds since the epoch with up to six decimals, or RFC 3339.
-pub(super) fn read(text: &str) -> Option<Timestamp> {
-    match text.as_bytes().get(4) {
+pub(super) fn read(text: &[u8]) -> Option<Timestamp> {
+    match text.get(4) {
         Some(b'-') => rfc3339(text),
         _ => decimal(text, 6).and_then(within),
     }
 }
 
 /// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
-pub(super) fn decimal(text: &str, places: u32) -> Option<u64> {
-    let bytes = text.as_bytes();
-    let point = bytes.iter().position(|byte| *byte == b'.');
-    let (whole, fraction) = match point {
-        Some(at) => (&bytes[..at], &bytes[at + 1..]),
-        None => (bytes, &b"0"[..]),
-    };
-    let kept = fraction.len().min(places as usize);
-    let (kept, finer) = fraction.split_at(kept);
-    // Nine digits more than any instant has, and no overflow to look out for at each.
-    if whole.is_empty() || whole.len() > 19 - places as usize || fraction.is_empty() {
+pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
+    let mut value: u64 = 0;
+    let mut left = places as usize;
+    let mut bytes = text.iter();
+    let mut digits = 0;
+    for byte in &mut bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            if *byte == b'.' {
+                break;
+            }
+            return None;
+        }
+        digits += 1;
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+    }
+    // More digits than any instant has, and no overflow to look out for at each.
+    if digits == 0 || digits > 19 - left || text.ends_with(b".") {
         return None;
     }
-    let mut odd = 0;
-    let mut sum = |value: u64, byte: &u8| {
+    for byte in bytes {
         let digit = byte.wrapping_sub(b'0');
-        odd |= u8::from(digit > 9);
-        value * 10 + u64::from(digit)
-    };
-    let value = whole.iter().fold(0, &mut sum);
-    let value = kept.iter().fold(value, &mut sum);
-    finer.iter().fold(0_u64, |_, byte| sum(0, byte));
-    let missing = places - u32::try_from(kept.len()).unwrap_or(places);
-    (odd == 0).then(|| value * 10_u64.pow(missing))
+        if digit > 9 {
+            return None;
+        }
+        if left > 0 {
+            left -= 1;
+            value = value * 10 + u64::from(digit);
+        }
+    }
+    Some(value * [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].get(left)?)
 }
 
 fn within(micros: u64) -> Option<Timestamp> {
@@ -45,8 +52,7 @@ fn within(micros: u64) -> Option<Timestamp> {
 }
 
 /// `2026-11-20T17:48:50.123456Z`, or with an offset.
-pub(super) fn rfc3339(text: &str) -> Option<Timestamp> {
-    let bytes = text.as_bytes();
+fn rfc3339(bytes: &[u8]) -> Option<Timestamp> {
     let mark = |at: usize, marks: &[u8]| bytes.get(at).is_some_and(|byte| marks.contains(byte));
     if !(mark(4, b"-") && mark(7, b"-") && mark(10, b"Tt ") && mark(13, b":") && mark(16, b":")) {
         return None;
@@ -170,7 +176,7 @@ mod tests {
     use super::*;
 
     fn micros(text: &str) -> Option<u64> {
-        read(text).map(Timestamp::micros)
+        read(text.as_bytes()).map(Timestamp::micros)
     }
 
     #[test]

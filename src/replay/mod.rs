@@ -5,6 +5,7 @@
 //! input      lines of a file, of standard input, of gzip
 //! line       a line → a request     (json, combined, instant: how it is written)
 //! side       a request → its answer (one for the file, one for the file as --set changes it)
+//! ways       routes that were found a moment ago
 //! counters   where a side counts: memory, or Redis through the scripts
 //! decisions  an answer → a line of --decisions
 //! tally      answers → numbers      (clients, waits, course: whose, how long, when)
@@ -28,6 +29,7 @@ mod side;
 mod sketch;
 mod tally;
 mod waits;
+mod ways;
 
 pub use clients::Heads;
 pub use course::{Course, Stretch};
@@ -223,22 +225,27 @@ impl Replay {
         let mut stretches = [Stretch::default(); SIDES];
         let last = self.sides.len() - 1;
         for (index, side) in self.sides.iter_mut().enumerate() {
-            let judged = side
+            let outcome = side
                 .judge(request, &self.head, self.now)
                 .map_err(Failure::Store)?;
-            refused[index] = matches!(judged.outcome, Outcome::Refuse { .. });
-            stretches[index] = self.tallies[index].add(self.now.micros(), &judged.outcome);
+            refused[index] = matches!(outcome, Outcome::Refuse { .. });
+            stretches[index] = self.tallies[index].add(self.now.micros(), &outcome);
             if index == last
                 && let Some(out) = decisions
             {
-                decisions::write(out, number, self.now, side, &judged)
+                decisions::write(out, number, self.now, side, &outcome)
                     .map_err(Failure::Decisions)?;
             }
         }
         self.requests += 1;
         self.course.add(self.now.micros(), stretches);
         // Who names no address is told apart by the first key.
-        let key = || self.sides[0].keys().next().map_or("", |(_, key)| key);
+        let asked = self.sides[0].decided();
+        let key = || {
+            asked
+                .and_then(|_| self.sides[0].keys().next())
+                .map_or("", |(_, key)| key)
+        };
         match request.client {
             Some(address) => {
                 let hash = self.hasher.hash_one(address);
@@ -263,7 +270,7 @@ impl Replay {
         let shown = if heads.refused[side] > 0 { side } else { 0 };
         let hardest = self.clients.hardest(shown, HARDEST).into_iter();
         let hardest = hardest.map(|client| Hardest {
-            client: client.name.as_deref().unwrap_or_default().to_owned(),
+            client: client.name.to_owned(),
             requests: client.requests,
             refused: client.refused,
         });

@@ -2,13 +2,13 @@
 
 use super::counters::Counters;
 use super::line::{Fault, Request};
+use super::ways::Ways;
 use crate::clock::Timestamp;
 use crate::key::Caller;
 use crate::limit::verdict::{self, Ruling, Wait};
 use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::request::tidy;
-use crate::route::{host_key, path};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Decided, StoreError};
 use http::{HeaderMap, Method};
@@ -23,7 +23,11 @@ const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 pub(super) struct Side {
     snapshot: Snapshot,
     counters: Counters,
+    ways: Ways,
+    /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
+    route: Option<usize>,
     plan: Plan,
+    decided: Option<Decided>,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
@@ -49,17 +53,6 @@ pub(super) enum Outcome {
     },
     /// No route takes it.
     NoRoute,
-}
-
-/// A request's answer.
-#[derive(Debug)]
-pub(super) struct Judged {
-    /// Position of its route.
-    pub(super) route: Option<usize>,
-    /// What becomes of it.
-    pub(super) outcome: Outcome,
-    /// What the limits say one by one; nothing where none was asked.
-    pub(super) decided: Option<Decided>,
 }
 
 /// What of a request both files look at, read once.
@@ -108,7 +101,10 @@ impl Side {
         Self {
             snapshot,
             counters,
+            ways: Ways::new(),
+            route: None,
             plan: Plan::default(),
+            decided: None,
             moved,
         }
     }
@@ -119,18 +115,11 @@ impl Side {
         request: &Request<'_>,
         head: &Head,
         now: Timestamp,
-    ) -> Result<Judged, StoreError> {
-        let Some(route) = self.find(request, head) else {
-            return Ok(Judged {
-                route: None,
-                outcome: Outcome::NoRoute,
-                decided: None,
-            });
-        };
-        let judged = |outcome, decided| Judged {
-            route: Some(route),
-            outcome,
-            decided,
+    ) -> Result<Outcome, StoreError> {
+        self.decided = None;
+        self.route = self.find(request, head);
+        let Some(route) = self.route else {
+            return Ok(Outcome::NoRoute);
         };
         let service = &self.snapshot.services[route];
         let caller = Caller {
@@ -147,38 +136,41 @@ impl Side {
                 .is_some()
         });
         if let Err(ProxyError::MissingKey { limit, .. }) = planned {
-            return Ok(judged(Outcome::Refuse { wait: None, limit }, None));
+            return Ok(Outcome::Refuse { wait: None, limit });
         }
         if self.plan.is_empty() {
-            return Ok(judged(Outcome::Admit, None));
+            return Ok(Outcome::Admit);
         }
-        let decided = self.counters.decide(&self.plan.checks(service), now)?;
-        let outcome = outcome(&decided, &self.plan, service);
-        Ok(judged(outcome, Some(decided)))
+        let checks = self.plan.checks(service);
+        let decided = self.decided.insert(self.counters.decide(&checks, now)?);
+        Ok(outcome(decided, &self.plan, service))
     }
 
-    fn find(&self, request: &Request<'_>, head: &Head) -> Option<usize> {
+    fn find(&mut self, request: &Request<'_>, head: &Head) -> Option<usize> {
         let (raw, host) = request.path();
-        let path = path::normalize(raw).ok()?;
         let named = || head.fields.get(http::header::HOST)?.to_str().ok();
         let host = match host {
             Some(host) => host,
             None if request.host.is_empty() => named().unwrap_or_default(),
             None => &request.host,
         };
-        self.snapshot
-            .table
-            .find(&host_key(host), path.to_match(), &head.method)
+        let table = &self.snapshot.table;
+        self.ways.find(table, &head.method, host, raw)
     }
 
-    /// The service that a request leads to.
-    pub(super) fn service(&self, judged: &Judged) -> Option<&Service> {
-        self.snapshot.services.get(judged.route?)
+    /// The service that the request just judged leads to.
+    pub(super) fn service(&self) -> Option<&Service> {
+        self.snapshot.services.get(self.route?)
     }
 
     /// What the request just judged was asked: each limit's position in its service, its key.
     pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
         self.plan.keys()
+    }
+
+    /// What the limits said to it one by one; nothing where none was asked.
+    pub(super) fn decided(&self) -> Option<&Decided> {
+        self.decided.as_ref()
     }
 
     /// Where it counts.
