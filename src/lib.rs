@@ -10,6 +10,7 @@ pub mod limit;
 pub mod listen;
 pub mod proxy;
 pub mod reload;
+pub mod replay;
 pub mod route;
 pub mod shutdown;
 pub mod snapshot;

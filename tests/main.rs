@@ -8,4 +8,5 @@ mod support;
 
 mod gateway;
 mod law;
+mod simulate;
 mod tidy;

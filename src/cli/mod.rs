@@ -2,6 +2,7 @@
 
 pub mod check;
 mod run;
+mod simulate;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
@@ -26,6 +27,7 @@ Examples:
   tollgate run --to 127.0.0.1:3000 --limit 10/s    at most 10 a second for each client, no file needed
   tollgate run --config gateway.toml               what the file says, reloaded when it changes
   tollgate check                                   is gateway.toml right, and what does it mean?
+  tollgate simulate access.json --set limits.per-ip.rate=5/s    what would that have done to yesterday's traffic?
 
 Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached.";
 
@@ -35,6 +37,8 @@ enum Command {
     Run(RunArgs),
     /// Validate a file and say what its limits mean; nothing is started and nobody is asked.
     Check(CheckArgs),
+    /// Replay logged traffic and say what the limits, or a change of them, would have done to it.
+    Simulate(simulate::SimulateArgs),
 }
 
 /// How to run.
@@ -80,6 +84,8 @@ const GOOD: u8 = 0;
 const BAD: u8 = 1;
 /// Wrong usage.
 const USAGE: u8 = 2;
+/// What was to be asked cannot be reached.
+const UNREACHABLE: u8 = 3;
 
 /// Runs one command line.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -94,6 +100,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(match command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check_command(args),
+        Command::Simulate(args) => simulate::simulate(&args),
     })
 }
 
@@ -116,6 +123,7 @@ impl Line {
         let (named, flags) = match &command {
             Command::Run(args) => (args.config.as_deref(), args.flags()),
             Command::Check(args) => (args.file.as_deref().or(args.config.as_deref()), Vec::new()),
+            Command::Simulate(args) => (args.config.as_deref(), Vec::new()),
         };
         if let Some(named) = named {
             return Err(conflict(&format!(
@@ -137,6 +145,10 @@ impl Line {
                 ..RunArgs::default()
             }),
             Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
+            Command::Simulate(mut args) => {
+                args.config = config;
+                Command::Simulate(args)
+            }
         })
     }
 }

@@ -232,7 +232,7 @@ impl Report {
         } else {
             parts.join(", ")
         };
-        format!("{found} in {}", self.source.name())
+        format!("{found} in {}", self.source.title())
     }
 
     fn count(&self, severity: Severity) -> usize {

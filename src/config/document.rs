@@ -16,6 +16,7 @@ pub(super) use store::{Password, Store};
 pub(super) use target::{Route, Upstream};
 
 use super::diagnostic::{Code, Diagnostic};
+use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{self, TABLES};
 use fields::Fields;
@@ -134,7 +135,12 @@ const ENOUGH: usize = 1_000;
 
 /// Reads `source` and adds every mistake of form to `found`.
 pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
-    let (root, errors) = DeTable::parse_recoverable(source.text());
+    let set_values = set::documents(source);
+    let (mut root, errors) = DeTable::parse_recoverable(source.file());
+    set::apply(source, &set_values, root.get_mut(), found);
+    if source.is_without_store() {
+        root.get_mut().remove("store");
+    }
     let mut document = Document {
         torn: syntax::report(source, root.get_ref(), &errors, found),
         empty: root.get_ref().is_empty(),

@@ -17,6 +17,7 @@ mod limits;
 mod quick;
 mod redact;
 pub mod render;
+mod set;
 pub mod source;
 mod suggest;
 mod validate;
@@ -31,6 +32,7 @@ mod robust;
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use quick::quick;
+pub use set::Set;
 
 use crate::snapshot::Snapshot;
 use diff::Outline;
@@ -100,20 +102,19 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// All that is wrong with them.
 pub fn decode(path: &Path, bytes: Vec<u8>) -> Result<Compiled, Report> {
     let name = path.display().to_string();
-    match String::from_utf8(bytes) {
-        Ok(text) => parse(&name, &text),
-        Err(error) => {
-            let good = error.utf8_error().valid_up_to();
-            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            let diagnostic = Diagnostic::error(Code::Unreadable, "the file is not UTF-8 text")
-                .at(&(good..good), "the first byte that is not")
-                .help("save it with the encoding UTF-8");
-            Err(Report::new(
-                Arc::new(Source::new(name, text)),
-                vec![diagnostic],
-            ))
-        }
-    }
+    let text = text(&name, bytes)?;
+    parse(&name, &text)
+}
+
+fn text(name: &str, bytes: Vec<u8>) -> Result<String, Report> {
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+        let diagnostic = Diagnostic::error(Code::Unreadable, "the file is not UTF-8 text")
+            .at(&(good..good), "the first byte that is not")
+            .help("save it with the encoding UTF-8");
+        Report::new(Arc::new(Source::new(name, text)), vec![diagnostic])
+    })
 }
 
 /// The report on a file that cannot be read.
@@ -129,7 +130,36 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Report {
 /// # Errors
 /// All that is wrong with it.
 pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
-    let source = Arc::new(Source::new(name, text));
+    compile(name, Source::new(name, text))
+}
+
+/// Reads and compiles the file at `path` for a replay: with `sets` in place of what it says, and without its `[store]`,
+/// which may need secrets that are not here.
+///
+/// # Errors
+/// All that is wrong with it, and with `sets`.
+pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
+    let bytes = read(path).map_err(|error| unreadable(path, &error))?;
+    let name = path.display().to_string();
+    let text = text(&name, bytes)?;
+    compile(&name, Source::with_sets(&name, text, sets).without_store())
+}
+
+/// The store that `url` names, given with `--store`.
+///
+/// # Errors
+/// What is wrong with it, shown as it was given.
+pub fn store(url: &str) -> Result<crate::store::Source, Report> {
+    let front = "--store ";
+    value::store(url).map_err(|wrong| {
+        let shown = format!("{front}{url}");
+        let mistake = wrong.at(&(front.len()..shown.len()));
+        Report::new(Arc::new(Source::new("command line", shown)), vec![mistake])
+    })
+}
+
+fn compile(name: &str, source: Source) -> Result<Compiled, Report> {
+    let source = Arc::new(source);
     let mut found = Vec::new();
     if let Some(at) = source.text().find('\0') {
         let binary = Diagnostic::error(Code::Unreadable, "the file is not text")

@@ -85,7 +85,8 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         .elements(std::iter::empty::<annotate_snippets::Message<'_>>());
     if let Some(primary) = &diagnostic.primary {
         let near = |label: &&Label| label.span.start.abs_diff(primary.span.start) <= FARTHEST;
-        let others: Vec<&Label> = diagnostic.others.iter().filter(near).collect();
+        let here = |label: &&Label| source.is_one_place(label.span.start, primary.span.start);
+        let others: Vec<&Label> = diagnostic.others.iter().filter(here).filter(near).collect();
         let start = others.iter().map(|l| l.span.start).min();
         let end = others.iter().map(|l| l.span.end).max();
         let around = start.map_or(primary.span.start, |s| s.min(primary.span.start))
@@ -104,12 +105,15 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         };
         let mut shown = Snippet::source(&source.shown()[window.clone()])
             .line_start(line)
-            .path(source.name())
+            .path(source.place(primary.span.start))
             .annotation(mark(AnnotationKind::Primary, primary));
         for other in others {
             shown = shown.annotation(mark(AnnotationKind::Context, other));
         }
         group = group.element(shown);
+        for other in diagnostic.others.iter().filter(|label| !here(label)) {
+            group = group.element(elsewhere(source, other));
+        }
     } else {
         group = group.element(Origin::path(source.name())).element(Padding);
     }
@@ -122,6 +126,29 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
     let text = renderer.render(&[group]);
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n")
+}
+
+/// The line of a label that stands in another file or option than the mistake itself.
+fn elsewhere<'a>(
+    source: &'a Source,
+    label: &'a Label,
+) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+    let (line, window) = source.lines_around(&label.span);
+    let annotation = AnnotationKind::Context.span(within(source, &label.span, &window));
+    let shown = if window.len() > MOST_BYTES {
+        ""
+    } else {
+        &source.shown()[window]
+    };
+    let annotation = match (shown.is_empty(), label.text.is_empty()) {
+        (true, _) => AnnotationKind::Context.span(0..0),
+        (false, true) => annotation,
+        (false, false) => annotation.label(printable(&label.text)),
+    };
+    Snippet::source(shown)
+        .line_start(line)
+        .path(source.place(label.span.start))
+        .annotation(annotation)
 }
 
 /// The place in numbers alone.
@@ -171,7 +198,12 @@ fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
     out.insert("severity".into(), severity.into());
     out.insert("code".into(), diagnostic.code.as_str().into());
     out.insert("message".into(), diagnostic.message.as_str().into());
-    out.insert("file".into(), source.name().into());
+    let file = diagnostic.primary.as_ref();
+    let file = file.map_or_else(
+        || source.name().to_owned(),
+        |at| source.place(at.span.start),
+    );
+    out.insert("file".into(), file.into());
     if let Some(primary) = &diagnostic.primary {
         place(source, primary, &mut out);
     }

@@ -1,5 +1,6 @@
 //! A text with its name: where in it something stands, and how much of it may be shown.
 
+use super::set::Set;
 use std::ops::Range;
 
 /// A stretch of the text, in bytes.
@@ -47,6 +48,9 @@ pub struct Source {
     shown: String,
     /// Where each line begins.
     lines: Vec<usize>,
+    /// What was given beside the file, and where in the text it stands: behind the file, each on a line of its own.
+    sets: Vec<(usize, Set)>,
+    without_store: bool,
 }
 
 impl Source {
@@ -66,13 +70,91 @@ impl Source {
             shown: super::redact::starred(&text).replace("\r\n", " \n"),
             text,
             lines,
+            sets: Vec::new(),
+            without_store: false,
         }
+    }
+
+    /// The same with values that replace what the file says.
+    #[must_use]
+    pub fn with_sets(name: impl Into<String>, text: impl Into<String>, sets: &[Set]) -> Self {
+        let mut text: String = text.into();
+        let mark = if text.starts_with('\u{feff}') {
+            '\u{feff}'.len_utf8()
+        } else {
+            0
+        };
+        let mut placed = Vec::new();
+        for set in sets {
+            text.push('\n');
+            placed.push((text.len() - mark, set.clone()));
+            text.push_str(set.text());
+        }
+        Self {
+            sets: placed,
+            ..Self::new(name, text)
+        }
+    }
+
+    /// The same, but its `[store]` is not looked at.
+    #[must_use]
+    pub fn without_store(mut self) -> Self {
+        self.without_store = true;
+        self
+    }
+
+    /// Is its `[store]` not to be looked at?
+    #[must_use]
+    pub fn is_without_store(&self) -> bool {
+        self.without_store
+    }
+
+    /// What replaces values of the file, and where it stands.
+    pub(super) fn sets(&self) -> impl Iterator<Item = (usize, &Set)> {
+        self.sets.iter().map(|(start, set)| (*start, set))
+    }
+
+    /// The file alone.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        match self.sets.first() {
+            Some((start, _)) => &self.text[..start - 1],
+            None => &self.text,
+        }
+    }
+
+    /// What messages call the place of a byte: the file, or the option that was given.
+    #[must_use]
+    pub fn place(&self, offset: usize) -> String {
+        match self.set_at(offset) {
+            Some((_, set)) => format!("--set {}", set.key()),
+            None => self.name.clone(),
+        }
+    }
+
+    /// Do two bytes stand in one file, or in one option?
+    #[must_use]
+    pub fn is_one_place(&self, one: usize, other: usize) -> bool {
+        self.set_at(one).map(|(start, _)| *start) == self.set_at(other).map(|(start, _)| *start)
+    }
+
+    fn set_at(&self, offset: usize) -> Option<&(usize, Set)> {
+        self.sets.iter().rfind(|(start, _)| *start <= offset)
     }
 
     /// What messages call it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What a count of its mistakes calls it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.sets.is_empty() {
+            true => self.name.clone(),
+            false => format!("{} with --set", self.name),
+        }
     }
 
     /// The text itself. It may hold secrets: show [`Source::shown`].
@@ -91,6 +173,12 @@ impl Source {
     #[must_use]
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.floor(offset);
+        if let Some((start, _)) = self.set_at(offset) {
+            return Position {
+                line: 1,
+                column: self.text[*start..offset].chars().count() + 1,
+            };
+        }
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines[line.saturating_sub(1)];
         Position {
@@ -102,6 +190,9 @@ impl Source {
     /// The whole lines that `span` touches: the first one's number and the bytes from its start to the end of the last.
     #[must_use]
     pub fn lines_around(&self, span: &Span) -> (usize, Span) {
+        if let Some((start, set)) = self.set_at(span.start) {
+            return (1, *start..start + set.text().len());
+        }
         let first = self.position(span.start).line;
         let last = self.position(span.end.max(span.start)).line;
         let end = self

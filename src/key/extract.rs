@@ -125,18 +125,31 @@ fn write_field(fields: &HeaderMap, name: &HeaderName, secret: bool, out: &mut Ve
     true
 }
 
+/// Bytes that stay as they are.
+const KEPT: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric()
+            || matches!(byte as u8, b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'-');
+        byte += 1;
+    }
+    table
+};
+
 fn escape(value: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in value {
-        if byte.is_ascii_alphanumeric() || b"._~:/@-".contains(&byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
-        }
+    let mut rest = value;
+    loop {
+        let run = rest.iter().position(|byte| !KEPT[usize::from(*byte)]);
+        let (kept, behind) = rest.split_at(run.unwrap_or(rest.len()));
+        out.extend_from_slice(kept);
+        let Some((&byte, behind)) = behind.split_first() else {
+            return;
+        };
+        let digits = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+        out.extend_from_slice(&[b'%', digits[0], digits[1]]);
+        rest = behind;
     }
 }
 

@@ -4,11 +4,8 @@ pub mod address;
 pub mod client_ip;
 mod digest;
 mod extract;
-<<<<<<< HEAD
 pub mod forwarded;
-=======
 mod price;
->>>>>>> engine
 
 pub use extract::{Caller, Found};
 pub use price::{Misquoted, Price};

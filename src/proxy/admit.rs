@@ -53,14 +53,40 @@ impl Plan {
             keys: Vec::with_capacity(64 * service.limits.len()),
             limits: SmallVec::new(),
         };
+        plan.refill(service, caller, None, |_, _| false)?;
+        Ok(plan)
+    }
+
+    /// Likewise in place, for replays: `given` is what the request takes from limits that let it say so, `known` says
+    /// whether it has written the key of a limit, as it was counted then.
+    ///
+    /// # Errors
+    /// As [`Plan::of`].
+    pub fn refill(
+        &mut self,
+        service: &Service,
+        caller: &Caller<'_>,
+        given: Option<Cost>,
+        known: impl Fn(&Limit, &mut Vec<u8>) -> bool,
+    ) -> Result<(), ProxyError> {
+        self.keys.clear();
+        self.limits.clear();
         for (index, limit) in service.limits.iter().enumerate() {
-            let start = plan.keys.len();
-            match limit.by.write(caller, &mut plan.keys) {
-                Found::Key => plan.limits.push(Planned {
+            let start = self.keys.len();
+            let found = if known(limit, &mut self.keys) {
+                Found::Key
+            } else {
+                limit.by.write(caller, &mut self.keys)
+            };
+            match found {
+                Found::Key => self.limits.push(Planned {
                     limit: index,
                     start,
-                    end: plan.keys.len(),
-                    cost: cost(limit, caller),
+                    end: self.keys.len(),
+                    cost: match given.filter(|_| limit.price.is_some()) {
+                        Some(given) => given,
+                        None => cost(limit, caller),
+                    },
                 }),
                 Found::Skip => {}
                 Found::Refuse(field) => {
@@ -71,7 +97,7 @@ impl Plan {
                 }
             }
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// Does no limit apply?

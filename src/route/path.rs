@@ -111,11 +111,14 @@ impl Text {
 /// # Errors
 /// What origins would not agree on, and what no URI may contain.
 pub fn normalize(raw_path: &str) -> Result<NormalPath<'_>, BadPath> {
-    let forward = if is_plain(raw_path) {
-        Text::Same(raw_path.len())
-    } else {
-        forward_form(raw_path)?
-    };
+    if is_plain(raw_path) {
+        return Ok(NormalPath {
+            raw: raw_path,
+            forward: Text::Same(raw_path.len()),
+            matched: without_slash(raw_path),
+        });
+    }
+    let forward = forward_form(raw_path)?;
     let matched = match_form(forward.of(raw_path));
     Ok(NormalPath {
         raw: raw_path,
@@ -272,8 +275,7 @@ fn match_form(forward: &str) -> Text {
         .bytes()
         .all(|byte| byte == b'/' || SEGMENT[usize::from(byte)])
     {
-        let whole = forward.strip_suffix('/').unwrap_or(forward);
-        return Text::Same(whole.len().max(1));
+        return without_slash(forward);
     }
     let mut out = Writer::over(forward);
     for segment in forward.split('/') {
@@ -286,6 +288,12 @@ fn match_form(forward: &str) -> Text {
         out.push(b'/');
     }
     out.text
+}
+
+/// The whole of a path in which every byte stands as it is matched, but for a slash at its end.
+fn without_slash(path: &str) -> Text {
+    let whole = path.strip_suffix('/').unwrap_or(path);
+    Text::Same(whole.len().max(1))
 }
 
 fn match_segment(segment: &str, out: &mut Writer<'_>) {

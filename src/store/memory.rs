@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Shards; a power of two, far more than cores.
-const SHARDS: usize = 64;
+pub const SHARDS: usize = 64;
 /// The key all keys without room share; no written key contains a bare `%` followed by this.
 const OVERFLOW: &[u8] = b"%overflow";
 

@@ -2,6 +2,7 @@
 //!
 //! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
+mod clear;
 mod gather;
 mod health;
 mod layout;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 17] = [
+const ROOMS: [(&str, &[&str]); 18] = [
     ("clock", &[]),
     ("shutdown", &[]),
     ("telemetry", &[]),
@@ -50,6 +50,12 @@ const ROOMS: [(&str, &[&str]); 17] = [
             "snapshot",
             "admin",
             "config",
+        ],
+    ),
+    (
+        "replay",
+        &[
+            "clock", "route", "key", "limit", "store", "snapshot", "proxy",
         ],
     ),
     ("app", &["*"]),

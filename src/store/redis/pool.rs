@@ -71,7 +71,8 @@ impl Connection {
         Ok(())
     }
 
-    async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
+    /// Sends any command.
+    pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
         let answer = self.line.send_packed_command(command).await;
         answer.and_then(Value::extract_error).map_err(told)
     }

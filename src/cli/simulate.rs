@@ -1,0 +1,254 @@
+//! `tollgate simulate`: what the limits of a file would have done to logged traffic, and what a change of them would.
+
+use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell};
+use crate::config::render::Colour;
+use crate::config::{self, Compiled, Set};
+use crate::replay::report::{self, Marks};
+use crate::replay::{Failure, Lines, Replay};
+use crate::store::{RedisTarget, Source};
+use clap::Args;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What to replay, and what to compare.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct SimulateArgs {
+    /// The trace: our access log, JSON lines with at least `ts`, or Apache's combined log; plain or gzip, - for standard
+    /// input.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Compare with the file as this changes it; any number of times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Write each decision as a line of JSON; with --set those of the changed file.
+    #[arg(long, value_name = "FILE")]
+    decisions: Option<PathBuf>,
+    /// Count in this Redis instead of memory, under a prefix of its own that is removed at the end.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Draw the course over time into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate simulate access.json                                    what this file does to that traffic
+  tollgate simulate access.json.gz --set limits.per-ip.rate=5/s    and what it would do with 5/s
+  zcat *.gz | tollgate simulate - --config new.toml --json
+
+Exit codes: 0 replayed, whatever was refused; 1 a bad file, or a trace that cannot be read; 2 wrong usage;
+3 the --store cannot be reached.";
+
+/// Nobody looks at what is over so soon.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Time between two looks of the progress bar.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) fn simulate(args: &SimulateArgs) -> u8 {
+    match replay(args) {
+        Ok(()) => GOOD,
+        Err(code) => code,
+    }
+}
+
+/// The whole command; a mistake has been told when it comes back as an exit code.
+fn replay(args: &SimulateArgs) -> Result<(), u8> {
+    let (file, changed) = load(args)?;
+    let target = store(args)?;
+    let mut lines = Lines::open(&args.trace).map_err(|error| {
+        tell(&format!(
+            "error: cannot open {}: {error}",
+            args.trace.display()
+        ));
+        BAD
+    })?;
+    let mut decisions = args.decisions.as_deref().map(create).transpose()?;
+    let snapshot = changed.map(|changed| changed.snapshot);
+    let mut replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
+        let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
+        tell(&format!("error: --store {target}: {error}"));
+        UNREACHABLE
+    })?;
+
+    let began = Instant::now();
+    let mut bar = Bar::new(began);
+    let out = decisions.as_mut().map(|out| out as &mut dyn Write);
+    let ran = replay.run(&mut lines, out, &mut |lines, requests| {
+        bar.show(lines, requests)
+    });
+    bar.end();
+    let took = began.elapsed();
+    if let Err(error) = replay.clear() {
+        tell(&format!(
+            "warning: counters of the replay are left in Redis until they end: {error}"
+        ));
+    }
+    ran.map_err(|failure| {
+        tell(&format!("error: {failure}"));
+        if matches!(failure, Failure::Store(_)) {
+            UNREACHABLE
+        } else {
+            BAD
+        }
+    })?;
+    drop(decisions);
+
+    let report = replay.report();
+    if let Some(path) = &args.svg {
+        let mut out = create(path)?;
+        let drawn = out.write_all(report::picture(&report, &args.sets).as_bytes());
+        drawn
+            .and_then(|()| out.flush())
+            .map_err(|error| cannot_write(path, &error))?;
+    }
+    let text = if args.json {
+        format!("{}\n", report::program(&report, &args.sets, took))
+    } else {
+        report::human(&report, &args.sets, took, marks())
+    };
+    // It may be closed, and nobody reads then.
+    let _ = io::stdout().write_all(text.as_bytes());
+    if report.requests == 0 && report.unreadable.count > 0 {
+        tell(&format!(
+            "error: no line of {} is a request",
+            args.trace.display()
+        ));
+        return Err(BAD);
+    }
+    Ok(())
+}
+
+/// The file as it is, and as `--set` changes it.
+fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), u8> {
+    let sets: Result<Vec<Set>, String> = args.sets.iter().map(|set| Set::read(set)).collect();
+    let sets = sets.map_err(|wrong| {
+        tell(&format!("error: {wrong}"));
+        USAGE
+    })?;
+    let Some(path) = args.config.clone().or_else(find_file) else {
+        no_file();
+        return Err(BAD);
+    };
+    let read = |sets: &[Set], code: u8| {
+        config::load_for_replay(&path, sets).map_err(|report| {
+            tell(report.human(Colour::of_stderr()).trim_end());
+            code
+        })
+    };
+    let file = read(&[], BAD)?;
+    let changed = match sets.as_slice() {
+        [] => None,
+        // The file is right without them, so the mistake is in the options.
+        sets => Some(read(sets, USAGE)?),
+    };
+    let shown = changed.as_ref().unwrap_or(&file);
+    if !shown.warnings.is_empty() {
+        tell(shown.report().human(Colour::of_stderr()).trim_end());
+    }
+    Ok((file, changed))
+}
+
+/// The Redis to count in, if any.
+fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, u8> {
+    let Some(url) = &args.store else {
+        return Ok(None);
+    };
+    match config::store(url) {
+        Ok(Source::Memory) => Ok(None),
+        Ok(Source::Redis(target)) => Ok(Some(target)),
+        Err(report) => {
+            tell(report.human(Colour::of_stderr()).trim_end());
+            Err(USAGE)
+        }
+    }
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, u8> {
+    let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+    Ok(BufWriter::with_capacity(256 * 1024, file))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> u8 {
+    tell(&format!("error: cannot write {}: {error}", path.display()));
+    BAD
+}
+
+/// Blocks where the locale speaks UTF-8, or nobody says.
+fn marks() -> Marks {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    let spoken = locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    });
+    if spoken && std::env::var_os("TERM").is_none_or(|term| term != "dumb") {
+        Marks::Blocks
+    } else {
+        Marks::Ascii
+    }
+}
+
+/// How far it has come, on standard error when a person watches and it takes long.
+struct Bar {
+    began: Instant,
+    next: Option<Instant>,
+    shown: bool,
+}
+
+impl Bar {
+    fn new(began: Instant) -> Self {
+        let watched = io::stderr().is_terminal();
+        Self {
+            began,
+            next: watched.then_some(began + PATIENCE),
+            shown: false,
+        }
+    }
+
+    fn show(&mut self, lines: &Lines, requests: u64) {
+        let Some(next) = self.next else {
+            return;
+        };
+        let now = Instant::now();
+        if now < next {
+            return;
+        }
+        self.next = Some(now + LOOK);
+        self.shown = true;
+        let (read, size) = lines.progress();
+        let how_far = match size {
+            Some(size @ 1..) => {
+                let done = (read.min(size) * 30 / size) as usize;
+                format!(
+                    "[{:<30}] {:>3} %",
+                    "#".repeat(done),
+                    read.min(size) * 100 / size
+                )
+            }
+            _ => format!("{} MiB", read / (1024 * 1024)),
+        };
+        let seconds = now.duration_since(self.began).as_secs().max(1);
+        let speed = requests / seconds;
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{how_far}  {requests} requests, {speed} a second"
+        );
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Who was refused, and how often, for any number of clients in bounded room: exact up to some
+//! hundred thousand, beyond that the numbers of clients are estimates and those refused most are kept.
+
+use super::sketch::Sketch;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+/// So many are kept.
+const MOST: usize = 1 << 17;
+
+/// Files that are compared at most.
+pub(super) const SIDES: usize = 2;
+
+/// All clients of a trace.
+#[derive(Debug)]
+pub(super) struct Clients {
+    table: HashTable<Seen>,
+    /// What is known of those who were refused, apart: the others are many, and looked at for every request.
+    refusals: Vec<Refusals>,
+    most: usize,
+    /// Somebody was dropped: counts come from the sketches.
+    dropped: bool,
+    seen: Sketch,
+    /// Refused under each file.
+    refused: [Sketch; SIDES],
+    /// Refused under either.
+    either: Sketch,
+}
+
+/// A client.
+#[derive(Debug)]
+struct Seen {
+    hash: u64,
+    requests: u64,
+    /// Its position among the refusals; nobody's where it was never refused.
+    refusals: u32,
+}
+
+#[derive(Debug, Default)]
+struct Refusals {
+    name: Box<str>,
+    /// Under each file.
+    count: [u64; SIDES],
+}
+
+/// A client as it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Client<'a> {
+    pub(super) name: &'a str,
+    pub(super) requests: u64,
+    /// Under each file.
+    pub(super) refused: [u64; SIDES],
+}
+
+/// The position of those who were never refused.
+const NOBODY: u32 = 0;
+
+/// How many clients, in all and refused; exact or about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Different clients.
+    pub all: u64,
+    /// Refused at least once under each file.
+    pub refused: [u64; SIDES],
+    /// Refused under the second file and never under the first.
+    pub first_time: u64,
+    /// There were too many to be told apart exactly.
+    pub about: bool,
+}
+
+impl Clients {
+    /// Nobody yet.
+    pub(super) fn new() -> Self {
+        Self::with_room(MOST)
+    }
+
+    fn with_room(most: usize) -> Self {
+        Self {
+            table: HashTable::new(),
+            refusals: vec![Refusals::default()],
+            most,
+            dropped: false,
+            seen: Sketch::new(),
+            refused: std::array::from_fn(|_| Sketch::new()),
+            either: Sketch::new(),
+        }
+    }
+
+    /// A request of the client that `hash` stands for; `refused` says under which files it was refused, and
+    /// `name` what it is called.
+    pub(super) fn count(
+        &mut self,
+        hash: u64,
+        refused: [bool; SIDES],
+        name: impl FnOnce() -> Box<str>,
+    ) {
+        if self.table.len() >= self.most {
+            self.drop_some();
+        }
+        let entry = self
+            .table
+            .entry(hash, |client| client.hash == hash, |client| client.hash);
+        let client = match entry {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                self.seen.add(hash);
+                let new = Seen {
+                    hash,
+                    requests: 0,
+                    refusals: NOBODY,
+                };
+                entry.insert(new).into_mut()
+            }
+        };
+        client.requests += 1;
+        if refused == [false; SIDES] {
+            return;
+        }
+        if client.refusals == NOBODY {
+            self.either.add(hash);
+            client.refusals = u32::try_from(self.refusals.len()).unwrap_or(NOBODY);
+            self.refusals.push(Refusals {
+                name: name(),
+                ..Refusals::default()
+            });
+        }
+        let count = &mut self.refusals[client.refusals as usize].count;
+        for (side, count) in count.iter_mut().enumerate() {
+            if refused[side] && *count == 0 {
+                self.refused[side].add(hash);
+            }
+            *count += u64::from(refused[side]);
+        }
+    }
+
+    /// Those refused most under file `side`, the worst first, of equals the first by name.
+    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<Client<'_>> {
+        let mut worst: Vec<Client<'_>> = Vec::with_capacity(many + 1);
+        for seen in &self.table {
+            let refusals = &self.refusals[seen.refusals as usize];
+            let client = Client {
+                name: &refusals.name,
+                requests: seen.requests,
+                refused: refusals.count,
+            };
+            let harder = |other: &Client<'_>| {
+                let (one, two) = (other.refused[side], client.refused[side]);
+                one > two || (one == two && other.name < client.name)
+            };
+            let at = worst.partition_point(harder);
+            if client.refused[side] > 0 && at < many {
+                worst.truncate(many - 1);
+                worst.insert(at, client);
+            }
+        }
+        worst
+    }
+
+    /// How many there are.
+    pub(super) fn heads(&self) -> Heads {
+        if self.dropped {
+            let refused = [0, 1].map(|side: usize| self.refused[side].estimate());
+            return Heads {
+                all: self.seen.estimate(),
+                refused,
+                first_time: self.either.estimate().saturating_sub(refused[0]),
+                about: true,
+            };
+        }
+        let count = |is: &dyn Fn([u64; SIDES]) -> bool| {
+            let refusals = self.refusals.iter();
+            refusals.filter(|refusals| is(refusals.count)).count() as u64
+        };
+        Heads {
+            all: self.table.len() as u64,
+            refused: [0, 1].map(|side: usize| count(&|count| count[side] > 0)),
+            first_time: count(&|count| count[0] == 0 && count[1] > 0),
+            about: false,
+        }
+    }
+
+    /// Makes room: those who were never refused go first, then those who were least.
+    #[cold]
+    fn drop_some(&mut self) {
+        self.dropped = true;
+        let mut least = 1;
+        while self.table.len() > self.most / 2 {
+            let most = |seen: &Seen| {
+                self.refusals[seen.refusals as usize]
+                    .count
+                    .into_iter()
+                    .max()
+            };
+            self.table.retain(|seen| most(seen) >= Some(least));
+            least *= 2;
+        }
+        let mut kept = vec![Refusals::default()];
+        for seen in &mut self.table {
+            let refusals = std::mem::take(&mut self.refusals[seen.refusals as usize]);
+            seen.refusals = u32::try_from(kept.len()).unwrap_or(NOBODY);
+            kept.push(refusals);
+        }
+        self.refusals = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foldhash::quality::FixedState;
+    use std::hash::BuildHasher;
+
+    fn hash(client: u64) -> u64 {
+        FixedState::with_seed(1).hash_one(client)
+    }
+
+    #[test]
+    fn few_are_counted_exactly() {
+        let mut clients = Clients::new();
+        for client in 0..1_000_u64 {
+            for _ in 0..10 {
+                let refused = [client % 10 == 0, client % 5 == 0];
+                clients.count(hash(client), refused, || client.to_string().into());
+            }
+        }
+        for _ in 0..5 {
+            clients.count(hash(7), [true, false], || "seven".into());
+        }
+        let heads = clients.heads();
+        assert_eq!(
+            (heads.all, heads.refused, heads.about),
+            (1_000, [101, 200], false)
+        );
+        assert_eq!(heads.first_time, 100);
+        let worst = clients.hardest(1, 3);
+        assert_eq!(worst.len(), 3);
+        assert_eq!(worst[0].name, "0", "of equals the first by name");
+        assert_eq!(clients.hardest(0, 1_000).last().unwrap().refused[0], 5);
+    }
+
+    #[test]
+    fn many_take_no_more_room() {
+        let mut clients = Clients::with_room(4_096);
+        for client in 0..400_000_u64 {
+            clients.count(hash(client), [false, client % 4 == 0], || "x".into());
+            clients.count(hash(3), [true, true], || "worst".into());
+            assert!(clients.table.len() <= 4_096);
+        }
+        let heads = clients.heads();
+        let near = |told: u64, exact: u64| told.abs_diff(exact) < exact / 20;
+        assert!(
+            heads.about && near(heads.all, 400_000) && near(heads.refused[1], 100_000),
+            "{heads:?}"
+        );
+        assert!(near(heads.first_time, 100_000), "{heads:?}");
+        let worst = clients.hardest(1, 1);
+        assert_eq!((worst[0].name, worst[0].refused[1]), ("worst", 400_000));
+    }
+}

@@ -1,0 +1,120 @@
+//! A line of Apache's common or combined log, as old tools and this gateway's `access = "combined"` write it.
+
+use super::instant;
+use super::line::{Fault, Request, address};
+use std::borrow::Cow;
+
+/// `203.0.113.9 - - [20/Nov/2026:17:48:50 +0000] "GET /x HTTP/1.1" 200 212 "-" "curl/8.7"`
+pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
+    let (client, rest) = line.split_once(' ').ok_or(Fault::Unknown)?;
+    let (_, rest) = rest.split_once('[').ok_or(Fault::Unknown)?;
+    let (time, rest) = rest.split_once(']').ok_or(Fault::Unknown)?;
+    let mut rest = rest;
+    let request = quoted(&mut rest).ok_or(Fault::Unknown)?;
+    let mut words = request.split(' ');
+    let (Some(method), Some(target)) = (words.next(), words.next()) else {
+        return Err(Fault::NoRequest);
+    };
+    if method.is_empty() || target.is_empty() || words.count() > 1 {
+        return Err(Fault::NoRequest);
+    }
+    // Status and size stand between.
+    let referer = quoted(&mut rest).filter(|text| *text != "-");
+    let user_agent = quoted(&mut rest).filter(|text| *text != "-");
+    Ok(Request {
+        client: match client {
+            "-" => None,
+            client => Some(address(client)?),
+        },
+        method: plain(method),
+        target: plain(target),
+        referer: referer.map(plain),
+        user_agent: user_agent.map(plain),
+        ..Request::at(instant::apache(time).ok_or(Fault::BadTime)?)
+    })
+}
+
+/// The inside of the next quotes; a quote behind a backslash is part of it.
+fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let (_, behind) = rest.split_once('"')?;
+    let mut escaped = false;
+    let end = behind.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    *rest = &behind[end + 1..];
+    Some(&behind[..end])
+}
+
+/// Without the escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
+fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('\\') {
+        out.push_str(before);
+        let code = behind
+            .strip_prefix('x')
+            .and_then(|hex| hex.get(..2))
+            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        rest = match (code, behind.chars().next()) {
+            (Some(hex), _) => {
+                out.push('%');
+                out.push_str(hex);
+                &behind[3..]
+            }
+            (None, Some(mark)) => {
+                out.push(mark);
+                &behind[mark.len_utf8()..]
+            }
+            (None, None) => "",
+        };
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_combined_line() {
+        let line = r#"203.0.113.9 - joe [20/Nov/2026:17:48:50 +0000] "POST /v1/\"x\"\xc3\xa9?q=1 HTTP/1.1" 200 212 "http://a/" "curl \"8\"""#;
+        let request = read(line).unwrap();
+        assert_eq!(request.client, Some("203.0.113.9".parse().unwrap()));
+        assert_eq!(
+            (&*request.method, &*request.target),
+            ("POST", "/v1/\"x\"%c3%a9?q=1")
+        );
+        assert_eq!(request.ts.micros(), 1_795_196_930_000_000);
+        assert_eq!(request.user_agent.as_deref(), Some("curl \"8\""));
+        assert_eq!(request.referer.as_deref(), Some("http://a/"));
+    }
+
+    #[test]
+    fn a_common_line_has_less() {
+        let line = r#"2001:db8::1 - - [20/Nov/2026:17:48:50 +0100] "GET / HTTP/1.0" 304 -"#;
+        let request = read(line).unwrap();
+        assert_eq!(request.client, Some("2001:db8::1".parse().unwrap()));
+        assert_eq!((request.user_agent, request.referer), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_request_is_told() {
+        let with = |request: &str| {
+            format!(r#"1.2.3.4 - - [20/Nov/2026:17:48:50 +0000] "{request}" 400 0"#)
+        };
+        assert_eq!(read(&with("-")).unwrap_err(), Fault::NoRequest);
+        assert_eq!(read(&with("\\x16\\x03")).unwrap_err(), Fault::NoRequest);
+        assert_eq!(read("hello").unwrap_err(), Fault::Unknown);
+        assert_eq!(read("").unwrap_err(), Fault::Unknown);
+        let named = with("GET / HTTP/1.1").replace("1.2.3.4", "host.example.com");
+        assert_eq!(read(&named).unwrap_err(), Fault::BadClient);
+        let late = with("GET / HTTP/1.1").replace("Nov", "Nov.");
+        assert_eq!(read(&late).unwrap_err(), Fault::BadTime);
+    }
+}

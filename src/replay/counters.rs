@@ -1,0 +1,168 @@
+//! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts with the same clock.
+
+use crate::clock::{Clock, Timestamp};
+use crate::store::memory;
+use crate::store::redis::RedisStore;
+use crate::store::{
+    Check, Decided, MemoryStore, OnDown, RedisTarget, Settings, Source, StoreError,
+};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::runtime::LocalRuntime;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Nobody waits behind a replay.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// So few counters are never swept.
+const FEW: usize = 4_096;
+
+/// The counters of one file.
+#[derive(Debug)]
+pub(super) enum Counters {
+    /// In this process.
+    Memory(Memory),
+    /// In Redis.
+    Redis(Remote),
+}
+
+/// Counters in this process, as many as are live.
+#[derive(Debug)]
+pub(super) struct Memory {
+    store: MemoryStore,
+    clock: Clock,
+    /// When there are so many, those that have ended go.
+    room: usize,
+}
+
+/// Counters in Redis under a prefix of their own.
+#[derive(Debug)]
+pub(super) struct Remote {
+    store: RedisStore,
+    server: Rc<Server>,
+}
+
+/// A Redis for as long as a replay lasts.
+#[derive(Debug)]
+pub(super) struct Server {
+    runtime: LocalRuntime,
+    target: RedisTarget,
+    prefix: String,
+    interrupted: Rc<Cell<bool>>,
+}
+
+impl Counters {
+    /// Empty ones in this process. Their number is bounded by what is live: no `max_keys` changes an answer.
+    pub(super) fn memory() -> Self {
+        let clock = Clock::manual(Timestamp::default());
+        Self::Memory(Memory {
+            store: MemoryStore::new(clock.clone(), usize::MAX),
+            clock,
+            room: FEW,
+        })
+    }
+
+    /// Decides a request at the instant `now`, which is never before that of the request before.
+    pub(super) fn decide(
+        &mut self,
+        checks: &[Check<'_>],
+        now: Timestamp,
+    ) -> Result<Decided, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.decide(checks, now)),
+            Self::Redis(remote) => {
+                let deciding = remote.store.decide_at(now, checks);
+                remote.server.runtime.block_on(deciding)
+            }
+        }
+    }
+
+    /// Leaves nothing behind; says how many counters Redis had.
+    pub(super) fn clear(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(_) => Ok(0),
+            Self::Redis(remote) => remote.server.runtime.block_on(remote.store.clear()),
+        }
+    }
+}
+
+impl Memory {
+    fn decide(&mut self, checks: &[Check<'_>], now: Timestamp) -> Decided {
+        self.clock.set(now);
+        let decided = self.store.decide(checks);
+        if self.store.len() > self.room {
+            self.sweep();
+        }
+        decided
+    }
+
+    /// All of it at once, and not again before as many have come as there are: what it costs is spread over those.
+    #[cold]
+    fn sweep(&mut self) {
+        for shard in 0..memory::SHARDS {
+            self.store.sweep(shard);
+        }
+        self.room = (self.store.len() * 2).max(FEW);
+    }
+}
+
+impl Server {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub(super) fn connect(target: &RedisTarget) -> io::Result<Rc<Self>> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())?;
+        let server = Rc::new(Self {
+            runtime,
+            target: target.clone(),
+            prefix: format!("tollgate-replay-{:032x}", fastrand::u128(..)),
+            interrupted: Rc::default(),
+        });
+        server.runtime.block_on(async {
+            let mut stop = signal(SignalKind::interrupt())?;
+            let mut end = signal(SignalKind::terminate())?;
+            let interrupted = Rc::clone(&server.interrupted);
+            tokio::task::spawn_local(async move {
+                tokio::select! {
+                    _ = stop.recv() => {}
+                    _ = end.recv() => {}
+                }
+                interrupted.set(true);
+            });
+            Ok::<_, io::Error>(())
+        })?;
+        Ok(server)
+    }
+
+    /// Empty counters there, under a prefix with `name` in it.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub(super) fn counters(self: &Rc<Self>, name: &str) -> Result<Counters, StoreError> {
+        let settings = Settings {
+            source: Source::Redis(self.target.clone()),
+            timeout: TIMEOUT,
+            on_down: OnDown::Closed,
+            prefix: format!("{}-{name}", self.prefix).into(),
+            ..Settings::default()
+        };
+        let store = self.runtime.block_on(async {
+            let store = RedisStore::new(&self.target, &settings);
+            store.reach().await.map(|()| store)
+        })?;
+        Ok(Counters::Redis(Remote {
+            store,
+            server: Rc::clone(self),
+        }))
+    }
+
+    /// Has somebody asked the program to end? What it has put into Redis is to go first.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.get()
+    }
+}

@@ -1,0 +1,86 @@
+//! A request's decision as one line of JSON, for `--decisions`: whole numbers, in microseconds.
+
+use super::side::{Outcome, Side};
+use crate::clock::Timestamp;
+use crate::limit::verdict::{self, Wait};
+use std::io::{self, Write};
+
+/// Writes the line of one request.
+pub(super) fn write(
+    out: &mut dyn Write,
+    number: u64,
+    at: Timestamp,
+    side: &Side,
+    outcome: &Outcome,
+) -> io::Result<()> {
+    let service = side.service();
+    write!(out, r#"{{"line":{number},"ts_us":{},"route":"#, at.micros())?;
+    text(out, service.map(|service| &*service.name))?;
+    let (word, wait, limit, again) = match outcome {
+        Outcome::Admit => ("admit", 0, None, None),
+        Outcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
+        Outcome::Refuse { wait, limit } => ("refuse", 0, Some(&**limit), *wait),
+        Outcome::NoRoute => ("no_route", 0, None, None),
+    };
+    write!(out, r#","decision":"{word}","wait_us":{wait},"limit":"#)?;
+    text(out, limit)?;
+    out.write_all(br#","retry_after_us":"#)?;
+    number_or_null(out, again)?;
+    write!(out, r#","granted":{},"verdicts":["#, granted(side, outcome))?;
+    let verdicts = side
+        .decided()
+        .into_iter()
+        .flat_map(|decided| &decided.decision.verdicts);
+    for (index, (verdict, (at, key))) in verdicts.zip(side.keys()).enumerate() {
+        out.write_all(if index == 0 {
+            br#"{"limit":"#
+        } else {
+            br#",{"limit":"#
+        })?;
+        let limit = service.and_then(|service| service.limits.get(at));
+        text(out, limit.map(|limit| &*limit.name))?;
+        out.write_all(br#","key":"#)?;
+        text(out, Some(key))?;
+        let (admitted, wait, again) = match verdict.outcome {
+            verdict::Outcome::Admit { delay } => (true, delay, None),
+            verdict::Outcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
+            verdict::Outcome::Refuse(Wait::Never) => (false, 0, None),
+        };
+        write!(
+            out,
+            r#","admitted":{admitted},"wait_us":{wait},"retry_after_us":"#
+        )?;
+        number_or_null(out, again)?;
+        write!(
+            out,
+            r#","remaining":{},"reset_us":{}}}"#,
+            verdict.remaining, verdict.reset
+        )?;
+    }
+    out.write_all(b"]}\n")
+}
+
+/// How many units the request was granted: the most that one of its limits took, 1 where it has none.
+fn granted(side: &Side, outcome: &Outcome) -> u32 {
+    match outcome {
+        Outcome::Refuse { .. } | Outcome::NoRoute => 0,
+        Outcome::Admit | Outcome::Delay { .. } => {
+            let asked = side.decided().and_then(|_| side.greatest_cost());
+            asked.unwrap_or(1)
+        }
+    }
+}
+
+fn text(out: &mut dyn Write, text: Option<&str>) -> io::Result<()> {
+    match text {
+        None => out.write_all(b"null"),
+        Some(text) => Ok(serde_json::to_writer(out, text)?),
+    }
+}
+
+fn number_or_null(out: &mut dyn Write, number: Option<u64>) -> io::Result<()> {
+    match number {
+        None => out.write_all(b"null"),
+        Some(number) => write!(out, "{number}"),
+    }
+}

@@ -1,0 +1,191 @@
+//! A trace's lines, one at a time: from a file, from standard input, from gzip; never more of it in memory than one.
+
+use super::line::Fault;
+use flate2::bufread::MultiGzDecoder;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::rc::Rc;
+
+/// A longer line is none of ours.
+const LONGEST: usize = 1024 * 1024;
+
+/// How much is read at once.
+const CHUNK: usize = 256 * 1024;
+
+/// What gzip begins with.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// The lines of a trace.
+pub struct Lines {
+    reader: Box<dyn BufRead>,
+    line: Vec<u8>,
+    number: u64,
+    read: Rc<Cell<u64>>,
+    size: Option<u64>,
+}
+
+/// One line of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Counted from 1.
+    pub number: u64,
+    /// What stands there, with its end; or why nobody looked.
+    pub text: Result<&'a [u8], Fault>,
+}
+
+impl std::fmt::Debug for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lines")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lines {
+    /// Opens `path`; `-` is standard input. What begins as gzip does is read as gzip, whatever it is called.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or not even its beginning can be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Self::new(io::stdin().lock(), None);
+        }
+        let file = File::open(path)?;
+        let about = file.metadata()?;
+        if about.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        // A pipe has no size.
+        let size = about.is_file().then_some(about.len());
+        Self::new(file, size)
+    }
+
+    /// The lines of anything that can be read; `size` is how many bytes will come, if that is known.
+    ///
+    /// # Errors
+    /// When not even the beginning can be read.
+    pub fn new(source: impl Read + 'static, size: Option<u64>) -> io::Result<Self> {
+        let read = Rc::new(Cell::new(0));
+        let counted = Counted {
+            source,
+            read: Rc::clone(&read),
+        };
+        let mut raw = BufReader::with_capacity(CHUNK, counted);
+        let is_gzip = raw.fill_buf()?.starts_with(GZIP);
+        let reader: Box<dyn BufRead> = if is_gzip {
+            // Rotation may have joined several.
+            Box::new(BufReader::with_capacity(CHUNK, MultiGzDecoder::new(raw)))
+        } else {
+            Box::new(raw)
+        };
+        Ok(Self {
+            reader,
+            line: Vec::new(),
+            number: 0,
+            read,
+            size,
+        })
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// When reading fails: a broken disk, or gzip that is cut off.
+    pub fn read(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.line.clear();
+        let most = LONGEST as u64 + 1;
+        let taken = (&mut self.reader)
+            .take(most)
+            .read_until(b'\n', &mut self.line)?;
+        if taken == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let number = self.number;
+        if self.line.last() != Some(&b'\n') && taken > LONGEST {
+            self.reader.skip_until(b'\n')?;
+            self.line = Vec::new();
+            let text = Err(Fault::TooLong);
+            return Ok(Some(Line { number, text }));
+        }
+        let text = Ok(&*self.line);
+        Ok(Some(Line { number, text }))
+    }
+
+    /// Bytes read so far, as they lie there, and how many there are.
+    #[must_use]
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        (self.read.get(), self.size)
+    }
+}
+
+/// Counts what passes.
+struct Counted<R> {
+    source: R,
+    read: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let many = self.source.read(into)?;
+        self.read.set(self.read.get() + many as u64);
+        Ok(many)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write as _;
+
+    fn read(bytes: Vec<u8>) -> io::Result<Vec<(u64, Result<usize, Fault>)>> {
+        let mut lines = Lines::new(io::Cursor::new(bytes), None)?;
+        let mut seen = Vec::new();
+        while let Some(line) = lines.read()? {
+            seen.push((line.number, line.text.map(<[u8]>::len)));
+        }
+        Ok(seen)
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn lines_are_numbered_and_the_last_needs_no_end() {
+        let seen = read(b"a\n\nbcd".to_vec()).unwrap();
+        assert_eq!(seen, [(1, Ok(2)), (2, Ok(1)), (3, Ok(3))]);
+        assert_eq!(read(Vec::new()).unwrap(), []);
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_beginning_and_may_be_several() {
+        let joined = [gzip(b"a\nb\n"), gzip(b"c\n")].concat();
+        assert_eq!(read(joined).unwrap().len(), 3);
+        let mut cut = gzip(&b"some line or other\n".repeat(100));
+        cut.truncate(cut.len() - 9);
+        assert!(read(cut).is_err());
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_kept() {
+        let text = [
+            &vec![b'x'; 3 * LONGEST][..],
+            b"\nb\n",
+            &vec![b'y'; LONGEST],
+            b"\n",
+        ]
+        .concat();
+        let seen = read(text).unwrap();
+        assert_eq!(
+            seen,
+            [(1, Err(Fault::TooLong)), (2, Ok(2)), (3, Ok(LONGEST + 1))]
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! What the limits of a file would have done to traffic that was logged: the same routes, keys, questions and algorithms
+//! as in the gateway, on a clock that the trace moves.
+//!
+//! ```text
+//! input      lines of a file, of standard input, of gzip
+//! line       a line → a request     (json, combined, instant: how it is written)
+//! side       a request → its answer (one for the file, one for the file as --set changes it)
+//! ways       routes that were found a moment ago
+//! counters   where a side counts: memory, or Redis through the scripts
+//! decisions  an answer → a line of --decisions
+//! tally      answers → numbers      (clients, waits, course: whose, how long, when)
+//! report     numbers → what a person, a program or a picture shows
+//! ```
+//!
+//! Time never runs back: a line with an earlier `ts` than one before it counts at the latest seen. What is kept grows
+//! with the live counters, never with the trace.
+
+mod clients;
+mod combined;
+mod counters;
+mod course;
+mod decisions;
+mod input;
+mod instant;
+mod json;
+mod line;
+pub mod report;
+mod side;
+mod sketch;
+mod tally;
+mod waits;
+mod ways;
+
+pub use clients::Heads;
+pub use course::{Course, Stretch};
+pub use input::{Line, Lines};
+pub use line::Fault;
+pub use report::Report;
+pub use tally::{ByLimit, Held, Minute, Tally};
+
+use crate::clock::Timestamp;
+use crate::snapshot::Snapshot;
+use crate::store::{RedisTarget, StoreError};
+use clients::{Clients, SIDES};
+use counters::{Counters, Server};
+use line::Request;
+use report::{Hardest, Odd};
+use side::{Head, Outcome, Side};
+use std::hash::BuildHasher as _;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+/// Lines that are told one by one when something is odd about them.
+const TOLD: usize = 20;
+
+/// Clients that are told as the hardest hit.
+const HARDEST: usize = 5;
+
+/// Lines between two looks at whoever watches.
+const LOOK: u64 = 256;
+
+/// A replay under way.
+#[derive(Debug)]
+pub struct Replay {
+    sides: Vec<Side>,
+    server: Option<Rc<Server>>,
+    head: Head,
+    /// The estimates need every bit of a hash to be a good one.
+    hasher: foldhash::quality::FixedState,
+    clients: Clients,
+    course: Course,
+    tallies: Vec<Tally>,
+    lines: u64,
+    requests: u64,
+    unreadable: Odd<Fault>,
+    late: Odd<()>,
+    first: Option<Timestamp>,
+    now: Timestamp,
+}
+
+/// Why a replay ended before its trace.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The trace could be opened, but not read to its end.
+    #[error("cannot read the trace beyond line {line}: {error}")]
+    Trace {
+        /// The last line that was read.
+        line: u64,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The decisions could not be written.
+    #[error("cannot write the decisions: {0}")]
+    Decisions(io::Error),
+    /// The store did not decide.
+    #[error("{0}")]
+    Store(StoreError),
+    /// Somebody asked for it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Replay {
+    /// Of what `file` would have done, and beside it what `changed` would have. Counts in memory, or in `redis`.
+    ///
+    /// # Errors
+    /// When Redis cannot be reached.
+    pub fn new(
+        file: Snapshot,
+        changed: Option<Snapshot>,
+        redis: Option<&RedisTarget>,
+    ) -> Result<Self, StoreError> {
+        let unreachable = |error: io::Error| StoreError::Unreachable(error.to_string().into());
+        let server = redis
+            .map(Server::connect)
+            .transpose()
+            .map_err(unreachable)?;
+        let counters = |name: &str| match &server {
+            None => Ok(Counters::memory()),
+            Some(server) => server.counters(name),
+        };
+        let mut sides = vec![Side::new(file, counters("a")?, None)];
+        if let Some(changed) = changed {
+            let other = Side::new(changed, counters("b")?, sides.first());
+            sides.push(other);
+        }
+        Ok(Self {
+            tallies: vec![Tally::default(); sides.len()],
+            sides,
+            server,
+            head: Head::default(),
+            // The same trace gives the same summary, estimates included.
+            hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
+            clients: Clients::new(),
+            course: Course::default(),
+            lines: 0,
+            requests: 0,
+            unreadable: Odd::default(),
+            late: Odd::default(),
+            first: None,
+            now: Timestamp::default(),
+        })
+    }
+
+    /// Replays `lines` to their end. Each decision, of the changed file where there is one, goes to `decisions`, and
+    /// `watch` is shown now and then how far it has come.
+    ///
+    /// # Errors
+    /// When it ends before that.
+    pub fn run(
+        &mut self,
+        lines: &mut Lines,
+        mut decisions: Option<&mut dyn Write>,
+        watch: &mut dyn FnMut(&Lines, u64),
+    ) -> Result<(), Failure> {
+        loop {
+            let Line { number, text: line } = match lines.read() {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(error) => {
+                    let line = self.lines;
+                    return Err(Failure::Trace { line, error });
+                }
+            };
+            self.lines = number;
+            if line.is_ok_and(|line| line.trim_ascii().is_empty()) {
+                continue;
+            }
+            match line.and_then(Request::read) {
+                Ok(request) => match self.head.read(&request) {
+                    Ok(()) => self.request(number, &request, &mut decisions)?,
+                    Err(fault) => self.unreadable.add(number, fault),
+                },
+                Err(fault) => self.unreadable.add(number, fault),
+            }
+            if number.is_multiple_of(LOOK) {
+                watch(lines, self.requests);
+            }
+            if self
+                .server
+                .as_ref()
+                .is_some_and(|server| server.is_interrupted())
+            {
+                return Err(Failure::Interrupted);
+            }
+        }
+        decisions
+            .map_or(Ok(()), Write::flush)
+            .map_err(Failure::Decisions)
+    }
+
+    /// Removes what the replay has put into Redis; says how many counters that were.
+    ///
+    /// # Errors
+    /// When Redis did not do it.
+    pub fn clear(&self) -> Result<u64, StoreError> {
+        self.sides.iter().map(|side| side.counters().clear()).sum()
+    }
+
+    /// One line's request, or all that it stands for.
+    fn request(
+        &mut self,
+        number: u64,
+        request: &Request<'_>,
+        decisions: &mut Option<&mut dyn Write>,
+    ) -> Result<(), Failure> {
+        if request.ts < self.now {
+            self.late.add(number, ());
+        }
+        self.now = self.now.max(request.ts);
+        self.first.get_or_insert(self.now);
+        for _ in 0..request.times {
+            self.decide(number, request, decisions)?;
+        }
+        Ok(())
+    }
+
+    fn decide(
+        &mut self,
+        number: u64,
+        request: &Request<'_>,
+        decisions: &mut Option<&mut dyn Write>,
+    ) -> Result<(), Failure> {
+        let mut refused = [false; SIDES];
+        let mut stretches = [Stretch::default(); SIDES];
+        let last = self.sides.len() - 1;
+        for (index, side) in self.sides.iter_mut().enumerate() {
+            let outcome = side
+                .judge(request, &self.head, self.now)
+                .map_err(Failure::Store)?;
+            refused[index] = matches!(outcome, Outcome::Refuse { .. });
+            stretches[index] = self.tallies[index].add(self.now.micros(), &outcome);
+            if index == last
+                && let Some(out) = decisions
+            {
+                decisions::write(out, number, self.now, side, &outcome)
+                    .map_err(Failure::Decisions)?;
+            }
+        }
+        self.requests += 1;
+        self.course.add(self.now.micros(), stretches);
+        // Who names no address is told apart by the first key.
+        let asked = self.sides[0].decided();
+        let key = || {
+            asked
+                .and_then(|_| self.sides[0].keys().next())
+                .map_or("", |(_, key)| key)
+        };
+        match request.client {
+            Some(address) => {
+                let hash = self.hasher.hash_one(address);
+                self.clients
+                    .count(hash, refused, || address.to_string().into());
+            }
+            None => {
+                let hash = self.hasher.hash_one(key());
+                let name = || Box::from(if key().is_empty() { "nobody" } else { key() });
+                self.clients.count(hash, refused, name);
+            }
+        }
+        Ok(())
+    }
+
+    /// All that there is to tell.
+    #[must_use]
+    pub fn report(self) -> Report {
+        let side = self.sides.len() - 1;
+        let heads = self.clients.heads();
+        // Under the changed file, unless nobody is refused there.
+        let shown = if heads.refused[side] > 0 { side } else { 0 };
+        let hardest = self.clients.hardest(shown, HARDEST).into_iter();
+        let hardest = hardest.map(|client| Hardest {
+            client: client.name.to_owned(),
+            requests: client.requests,
+            refused: client.refused,
+        });
+        Report {
+            lines: self.lines,
+            requests: self.requests,
+            unreadable: self.unreadable,
+            late: self.late,
+            span: self.first.map(|first| (first, self.now)),
+            heads,
+            hardest: hardest.collect(),
+            tallies: self.tallies,
+            course: self.course,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! All that a replay has to tell; how it is told is below.
+
+mod human;
+mod picture;
+mod plot;
+mod program;
+
+pub use human::human;
+pub use picture::picture;
+pub use plot::Marks;
+pub use program::program;
+
+use super::TOLD;
+use super::clients::{Heads, SIDES};
+use super::course::Course;
+use super::tally::Tally;
+use crate::clock::Timestamp;
+
+/// A replay in numbers.
+#[derive(Debug)]
+pub struct Report {
+    /// Lines of the trace.
+    pub lines: u64,
+    /// Requests replayed.
+    pub requests: u64,
+    /// Lines that could not be read.
+    pub unreadable: Odd<super::Fault>,
+    /// Lines that counted at a later time than they say.
+    pub late: Odd<()>,
+    /// From the first request to the last; nothing without requests.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// How many clients.
+    pub heads: Heads,
+    /// Those refused most.
+    pub hardest: Vec<Hardest>,
+    /// The file's numbers, and the changed file's.
+    pub tallies: Vec<Tally>,
+    /// When it was.
+    pub course: Course,
+}
+
+/// Lines about which something is odd: how many, and which the first of them are.
+#[derive(Debug)]
+pub struct Odd<T> {
+    /// How many.
+    pub count: u64,
+    /// The first of them, by number.
+    pub first: Vec<(u64, T)>,
+}
+
+/// A client that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hardest {
+    /// Its address, or the key it counts under.
+    pub client: String,
+    /// Requests it made.
+    pub requests: u64,
+    /// Those refused, under each file.
+    pub refused: [u64; SIDES],
+}
+
+impl<T> Default for Odd<T> {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            first: Vec::new(),
+        }
+    }
+}
+
+impl<T> Odd<T> {
+    /// One more, at line `number`.
+    pub(super) fn add(&mut self, number: u64, what: T) {
+        self.count += 1;
+        if self.first.len() < TOLD {
+            self.first.push((number, what));
+        }
+    }
+}
+
+/// `2026-11-20 17:48:50Z`, for people.
+fn stamp(micros: u64) -> String {
+    let seconds = i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+    at.to_string().replacen('T', " ", 1)
+}
+
+/// A time in the two largest units that it has: `1 h 12 min`, `2.5 s`, `340 us`.
+fn time(micros: u64) -> String {
+    let units = [
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("min", 60_000_000),
+        ("s", 1_000_000),
+    ];
+    for pair in units.windows(2) {
+        let [(large, size), (small, part)] = pair else {
+            continue;
+        };
+        if micros >= *size {
+            let rest = micros % size / part;
+            return match rest {
+                0 => format!("{} {large}", micros / size),
+                _ => format!("{} {large} {rest} {small}", micros / size),
+            };
+        }
+    }
+    match micros {
+        1_000_000.. => decimal(micros, 1_000_000, "s"),
+        1_000.. => decimal(micros, 1_000, "ms"),
+        _ => format!("{micros} us"),
+    }
+}
+
+/// With as many decimals as make three digits, and no zeros at the end.
+fn decimal(value: u64, unit: u64, name: &str) -> String {
+    let (whole, rest) = (value / unit, value % unit * 1_000 / unit);
+    let digits = match whole {
+        0..10 => 2,
+        10..100 => 1,
+        _ => 0,
+    };
+    let fraction = format!("{rest:03}");
+    match fraction[..digits].trim_end_matches('0') {
+        "" => format!("{whole} {name}"),
+        some => format!("{whole}.{some} {name}"),
+    }
+}
+
+/// `683,204`
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A share in hundredths of a percent, rounded; some is never told as none, nor most as all.
+fn share(part: u64, whole: u64) -> u64 {
+    if whole == 0 {
+        return 0;
+    }
+    let (part, whole) = (u128::from(part), u128::from(whole));
+    let rounded = (part * 20_000 + whole) / (whole * 2);
+    let least = u128::from(part > 0);
+    let most = if part < whole { 9_999 } else { 10_000 };
+    u64::try_from(rounded.clamp(least, most)).unwrap_or(10_000)
+}
+
+/// `6.02 %`
+fn percent(part: u64, whole: u64) -> String {
+    let share = share(part, whole);
+    format!("{}.{:02} %", share / 100, share % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(percent(1, 3), "33.33 %");
+        assert_eq!(percent(1, 1_000_000), "0.01 %");
+        assert_eq!(percent(999_999, 1_000_000), "99.99 %");
+        assert_eq!(
+            (percent(0, 0), percent(7, 7)),
+            ("0.00 %".into(), "100.00 %".into())
+        );
+        let times = [
+            340,
+            1_500,
+            12_340,
+            2_500_000,
+            61_000_000,
+            4_320_000_000,
+            86_400_000_000,
+        ];
+        let told = [
+            "340 us",
+            "1.5 ms",
+            "12.3 ms",
+            "2.5 s",
+            "1 min 1 s",
+            "1 h 12 min",
+            "1 d",
+        ];
+        assert_eq!(times.map(time), told);
+        assert_eq!(stamp(1_795_196_930_999_999), "2026-11-20 17:48:50Z");
+    }
+}

@@ -1,0 +1,88 @@
+//! The report for a program: one JSON object, whole numbers, times in microseconds.
+
+use super::{Report, share};
+use crate::replay::tally::Tally;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The whole report. `changed` is what changed the file, as given; empty without a second file.
+#[must_use]
+pub fn program(report: &Report, sets: &[String], took: Duration) -> Value {
+    let side = |index: usize, tally: &Tally| {
+        let heads = &report.heads;
+        json!({
+            "refused": tally.refused,
+            "refused_share": fraction(tally.refused, report.requests),
+            "delayed": tally.delayed,
+            "delayed_share": fraction(tally.delayed, report.requests),
+            "no_route": tally.no_route,
+            "clients_refused": heads.refused[index],
+            "clients_refused_for_the_first_time": (index > 0).then_some(heads.first_time),
+            "worst_minute": tally.worst().map(|minute| json!({
+                "start_us": minute.start,
+                "refused": minute.refused,
+            })),
+            "waits_us": tally.held().map(|held| json!({
+                "p50": held.p50,
+                "p99": held.p99,
+                "max": held.max,
+            })),
+            "limits": tally.limits.iter().map(|by| (by.limit.to_string(), json!({
+                "refused": by.refused,
+                "delayed": by.delayed,
+            }))).collect::<serde_json::Map<_, _>>(),
+            "course": course(report, index),
+        })
+    };
+    let hardest = report.hardest.iter().map(|client| {
+        json!({
+            "client": client.client,
+            "requests": client.requests,
+            "refused": client.refused[0],
+            "refused_changed": (report.tallies.len() > 1).then(|| client.refused[1]),
+        })
+    });
+    let odd = |lines: Vec<Value>, count: u64| json!({ "count": count, "first": lines });
+    let unreadable = report.unreadable.first.iter();
+    let unreadable =
+        unreadable.map(|(line, why)| json!({ "line": line, "reason": why.to_string() }));
+    let late = report
+        .late
+        .first
+        .iter()
+        .map(|(line, ())| json!({ "line": line }));
+    json!({
+        "lines": report.lines,
+        "requests": report.requests,
+        "unreadable": odd(unreadable.collect(), report.unreadable.count),
+        "late": odd(late.collect(), report.late.count),
+        "first_us": report.span.map(|(first, _)| first.micros()),
+        "last_us": report.span.map(|(_, last)| last.micros()),
+        "took_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "clients": report.heads.all,
+        "clients_about": report.heads.about,
+        "file": report.tallies.first().map(|tally| side(0, tally)),
+        "set": sets,
+        "changed": report.tallies.get(1).map(|tally| side(1, tally)),
+        "hardest_hit": hardest.collect::<Vec<_>>(),
+    })
+}
+
+/// A share between 0 and 1 with four decimals.
+#[allow(clippy::cast_precision_loss, reason = "at most ten thousand")]
+fn fraction(part: u64, whole: u64) -> f64 {
+    share(part, whole) as f64 / 10_000.0
+}
+
+fn course(report: &Report, side: usize) -> Value {
+    let (stretches, length) = report.course.of(side, usize::MAX);
+    let of =
+        |part: fn(&super::super::Stretch) -> u64| stretches.iter().map(part).collect::<Vec<_>>();
+    json!({
+        "start_us": report.course.start(),
+        "stretch_us": length,
+        "admitted": of(|stretch| stretch.admitted),
+        "delayed": of(|stretch| stretch.delayed),
+        "refused": of(|stretch| stretch.refused),
+    })
+}

@@ -1,0 +1,216 @@
+//! One file's answer to each request: route, keys, one question, one decision, as the gateway goes about it.
+
+use super::counters::Counters;
+use super::line::{Fault, Request};
+use super::ways::Ways;
+use crate::clock::Timestamp;
+use crate::key::Caller;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{self, Ruling, Wait};
+use crate::proxy::admit::Plan;
+use crate::proxy::error::ProxyError;
+use crate::proxy::request::tidy;
+use crate::snapshot::{Service, Snapshot};
+use crate::store::{Decided, StoreError};
+use http::{HeaderMap, Method};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// Who asks where a line names nobody.
+const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// A file with its counters.
+#[derive(Debug)]
+pub(super) struct Side {
+    snapshot: Snapshot,
+    counters: Counters,
+    ways: Ways,
+    /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
+    route: Option<usize>,
+    plan: Plan,
+    decided: Option<Decided>,
+    /// Limits that count by something else than they did when the log was written.
+    moved: Vec<Arc<str>>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It goes on at once.
+    Admit,
+    /// It goes on after so many microseconds.
+    Delay {
+        /// At least 1.
+        wait: u64,
+        /// The limit that holds it.
+        limit: Arc<str>,
+    },
+    /// It is refused.
+    Refuse {
+        /// Microseconds until it would not be, if it ever would.
+        wait: Option<u64>,
+        /// The limit that refuses.
+        limit: Arc<str>,
+    },
+    /// No route takes it.
+    NoRoute,
+}
+
+/// What of a request both files look at, read once.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    method: Method,
+    fields: HeaderMap,
+}
+
+impl Head {
+    /// Reads what is not plain text in the line.
+    pub(super) fn read(&mut self, request: &Request<'_>) -> Result<(), Fault> {
+        if *self.method.as_str() != *request.method {
+            self.method = Method::from_bytes(request.method.as_bytes())
+                .map_err(|_| Fault::BadMember("method"))?;
+        }
+        self.fields.clear();
+        request.fields(&mut self.fields)?;
+        if !self.fields.is_empty() {
+            tidy(&mut self.fields);
+        }
+        Ok(())
+    }
+}
+
+impl Side {
+    /// A file that nothing has been asked of. `before` is the file whose traffic the log shows, if that is another.
+    pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
+        let limits = |snapshot: &Snapshot| -> Vec<_> {
+            let services = snapshot.services.iter();
+            services
+                .flat_map(|service| service.limits.clone())
+                .collect()
+        };
+        let then = before
+            .map(|side| limits(&side.snapshot))
+            .unwrap_or_default();
+        let moved = limits(&snapshot)
+            .into_iter()
+            .filter(|limit| {
+                let same = then.iter().find(|other| other.name == limit.name);
+                same.is_some_and(|other| other.by != limit.by)
+            })
+            .map(|limit| Arc::clone(&limit.name))
+            .collect();
+        Self {
+            snapshot,
+            counters,
+            ways: Ways::new(),
+            route: None,
+            plan: Plan::default(),
+            decided: None,
+            moved,
+        }
+    }
+
+    /// Decides one request at the instant `now`.
+    pub(super) fn judge(
+        &mut self,
+        request: &Request<'_>,
+        head: &Head,
+        now: Timestamp,
+    ) -> Result<Outcome, StoreError> {
+        self.decided = None;
+        self.route = self.find(request, head);
+        let Some(route) = self.route else {
+            return Ok(Outcome::NoRoute);
+        };
+        let service = &self.snapshot.services[route];
+        let caller = Caller {
+            address: request.client.unwrap_or(NOBODY),
+            route: &service.name,
+            fields: &head.fields,
+        };
+        let given = request.cost.map(Cost::new);
+        let planned = self.plan.refill(service, &caller, given, |limit, out| {
+            if request.keys.is_empty() || self.moved.contains(&limit.name) {
+                return false;
+            }
+            let key = request.logged_key(&limit.name);
+            key.map(|key| out.extend_from_slice(key.as_bytes()))
+                .is_some()
+        });
+        if let Err(ProxyError::MissingKey { limit, .. }) = planned {
+            return Ok(Outcome::Refuse { wait: None, limit });
+        }
+        if self.plan.is_empty() {
+            return Ok(Outcome::Admit);
+        }
+        let checks = self.plan.checks(service);
+        let decided = self.decided.insert(self.counters.decide(&checks, now)?);
+        Ok(outcome(decided, &self.plan, service))
+    }
+
+    fn find(&mut self, request: &Request<'_>, head: &Head) -> Option<usize> {
+        let (raw, host) = request.path();
+        let named = || head.fields.get(http::header::HOST)?.to_str().ok();
+        let host = match host {
+            Some(host) => host,
+            None if request.host.is_empty() => named().unwrap_or_default(),
+            None => &request.host,
+        };
+        let table = &self.snapshot.table;
+        self.ways.find(table, &head.method, host, raw)
+    }
+
+    /// The service that the request just judged leads to.
+    pub(super) fn service(&self) -> Option<&Service> {
+        self.snapshot.services.get(self.route?)
+    }
+
+    /// What the request just judged was asked: each limit's position in its service, its key.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.plan.keys().map(|(at, key, _)| (at, key))
+    }
+
+    /// The most that one of its limits was asked for.
+    pub(super) fn greatest_cost(&self) -> Option<u32> {
+        self.plan.keys().map(|(_, _, cost)| cost.units()).max()
+    }
+
+    /// What the limits said to it one by one; nothing where none was asked.
+    pub(super) fn decided(&self) -> Option<&Decided> {
+        self.decided.as_ref()
+    }
+
+    /// Where it counts.
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
+    let name = |index: usize| {
+        let limits = plan.limits(service);
+        limits
+            .get(index)
+            .map(|limit| Arc::clone(&limit.name))
+            .unwrap_or_default()
+    };
+    match decided.decision.ruling {
+        Ruling::Admit { delay: 0 } => Outcome::Admit,
+        Ruling::Admit { delay } => {
+            let longest = verdict::Outcome::Admit { delay };
+            let verdicts = &decided.decision.verdicts;
+            let by = verdicts.iter().position(|one| one.outcome == longest);
+            Outcome::Delay {
+                wait: delay,
+                limit: by.map(name).unwrap_or_default(),
+            }
+        }
+        Ruling::Refuse { by, wait } => Outcome::Refuse {
+            wait: match wait {
+                Wait::Micros(wait) => Some(wait),
+                Wait::Never => None,
+            },
+            limit: name(by),
+        },
+    }
+}

@@ -1,0 +1,174 @@
+//! What one file did to the requests of a trace, in numbers.
+
+use super::course::Stretch;
+use super::side::Outcome;
+use super::waits::Waits;
+use std::sync::Arc;
+
+/// Microseconds in a minute.
+const MINUTE: u64 = 60_000_000;
+
+/// One file's numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Refused requests.
+    pub refused: u64,
+    /// Requests that were held first.
+    pub delayed: u64,
+    /// Requests that no route takes.
+    pub no_route: u64,
+    /// What each limit refused and delayed, in the order in which they first did.
+    pub limits: Vec<ByLimit>,
+    waits: Waits,
+    minute: u64,
+    in_minute: u64,
+    worst: Option<Minute>,
+}
+
+/// One limit's part in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByLimit {
+    /// Its name.
+    pub limit: Arc<str>,
+    /// Requests it was named for refusing.
+    pub refused: u64,
+    /// Requests it held.
+    pub delayed: u64,
+}
+
+/// A minute of the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Minute {
+    /// When it began, in microseconds since the epoch.
+    pub start: u64,
+    /// Requests refused in it.
+    pub refused: u64,
+}
+
+/// How long requests were held, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Half of them no longer than this.
+    pub p50: u64,
+    /// 99 of 100 no longer than this.
+    pub p99: u64,
+    /// None longer than this.
+    pub max: u64,
+}
+
+impl Tally {
+    /// Adds a request at `at`.
+    pub(super) fn add(&mut self, at: u64, outcome: &Outcome) -> Stretch {
+        match outcome {
+            Outcome::Admit => {}
+            Outcome::NoRoute => self.no_route += 1,
+            Outcome::Delay { wait, limit } => {
+                self.delayed += 1;
+                self.of(limit).delayed += 1;
+                self.waits.add(*wait);
+                return Stretch {
+                    delayed: 1,
+                    ..Stretch::default()
+                };
+            }
+            Outcome::Refuse { limit, .. } => {
+                self.refused += 1;
+                self.of(limit).refused += 1;
+                self.in_minute(at / MINUTE);
+                return Stretch {
+                    refused: 1,
+                    ..Stretch::default()
+                };
+            }
+        }
+        Stretch {
+            admitted: 1,
+            ..Stretch::default()
+        }
+    }
+
+    /// Time never runs back, so that one minute is counted at a time.
+    fn in_minute(&mut self, minute: u64) {
+        if minute != self.minute {
+            self.worst = self.worst();
+            (self.minute, self.in_minute) = (minute, 0);
+        }
+        self.in_minute += 1;
+    }
+
+    /// The minute with the most refusals, the first of equals.
+    #[must_use]
+    pub fn worst(&self) -> Option<Minute> {
+        let this = Minute {
+            start: self.minute * MINUTE,
+            refused: self.in_minute,
+        };
+        let best = self.worst.map_or(0, |minute| minute.refused);
+        if this.refused > best {
+            Some(this)
+        } else {
+            self.worst
+        }
+    }
+
+    /// How long requests were held; nothing where none was.
+    #[must_use]
+    pub fn held(&self) -> Option<Held> {
+        Some(Held {
+            p50: self.waits.quantile(500)?,
+            p99: self.waits.quantile(990)?,
+            max: self.waits.quantile(1_000)?,
+        })
+    }
+
+    fn of(&mut self, limit: &Arc<str>) -> &mut ByLimit {
+        let at = self.limits.iter().position(|by| by.limit == *limit);
+        let at = at.unwrap_or_else(|| {
+            self.limits.push(ByLimit {
+                limit: Arc::clone(limit),
+                refused: 0,
+                delayed: 0,
+            });
+            self.limits.len() - 1
+        });
+        &mut self.limits[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_minute_is_the_first_of_the_worst() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.worst(), None);
+        let refused = Outcome::Refuse {
+            wait: None,
+            limit: "a".into(),
+        };
+        for (minute, times) in [(0, 2), (1, 5), (2, 5), (9, 4)] {
+            for second in 0..times {
+                tally.add(minute * MINUTE + second, &refused);
+            }
+        }
+        assert_eq!(
+            tally.worst(),
+            Some(Minute {
+                start: MINUTE,
+                refused: 5
+            })
+        );
+        for _ in 0..2 {
+            tally.add(9 * MINUTE + 59_999_999, &refused);
+        }
+        assert_eq!(
+            tally.worst(),
+            Some(Minute {
+                start: 9 * MINUTE,
+                refused: 6
+            })
+        );
+        assert_eq!((tally.refused, tally.limits[0].refused), (18, 18));
+    }
+}

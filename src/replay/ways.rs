@@ -1,0 +1,123 @@
+//! Ways that were found a moment ago: logged traffic asks for few paths many times, and finding a route costs a fifth of
+//! a replay. What is kept is small and never grows.
+
+use crate::route::{Table, host_key, path};
+use http::Method;
+use std::hash::{BuildHasher as _, Hasher as _};
+
+/// Places; a power of two, and few enough to stay near the processor.
+const PLACES: usize = 512;
+
+/// Longer ones are looked up each time.
+const LONGEST: usize = 128;
+
+/// Routes by method, host and path, as they stand in the trace.
+#[derive(Debug)]
+pub(super) struct Ways {
+    hasher: foldhash::fast::RandomState,
+    places: Vec<Way>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Way {
+    /// Host, a blank, path.
+    text: String,
+    method: Method,
+    route: Option<usize>,
+}
+
+impl Ways {
+    /// Nothing was found yet.
+    pub(super) fn new() -> Self {
+        Self {
+            hasher: foldhash::fast::RandomState::default(),
+            places: vec![Way::default(); PLACES],
+        }
+    }
+
+    /// The route of `table`, always the same table, that takes such a request.
+    pub(super) fn find(
+        &mut self,
+        table: &Table,
+        method: &Method,
+        host: &str,
+        raw: &str,
+    ) -> Option<usize> {
+        if host.len() + raw.len() > LONGEST {
+            return look(table, method, host, raw);
+        }
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(host.as_bytes());
+        hasher.write(raw.as_bytes());
+        let place = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or(0);
+        let way = &mut self.places[place];
+        let is_same = |text: &str| {
+            let behind = text
+                .strip_prefix(host)
+                .and_then(|rest| rest.strip_prefix(' '));
+            behind == Some(raw)
+        };
+        if !is_same(&way.text) || way.method != *method {
+            way.text.clear();
+            way.text.push_str(host);
+            way.text.push(' ');
+            way.text.push_str(raw);
+            way.method.clone_from(method);
+            way.route = look(table, method, host, raw);
+        }
+        way.route
+    }
+}
+
+/// As the gateway goes about it.
+fn look(table: &Table, method: &Method, host: &str, raw: &str) -> Option<usize> {
+    let path = path::normalize(raw).ok()?;
+    table.find(&host_key(host), path.to_match(), method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{PathPattern, Rule, Segment};
+
+    #[test]
+    fn what_is_remembered_is_what_would_be_found() {
+        let rule = |name: &str, path: &str, methods: &[Method]| Rule {
+            name: name.into(),
+            hosts: Vec::new(),
+            path: PathPattern {
+                segments: path
+                    .split('/')
+                    .map(|part| Segment::Literal(part.into()))
+                    .collect(),
+            },
+            methods: methods.to_vec(),
+        };
+        let rules = [
+            rule("a", "a", &[]),
+            rule("b", "b/c", &[Method::GET]),
+            rule("d", "b c", &[]),
+        ];
+        let table = Table::build(&rules).unwrap();
+        let mut ways = Ways::new();
+        let mut random = fastrand::Rng::with_seed(7);
+        let long = "/a".repeat(200);
+        for _ in 0..20_000 {
+            let path = [
+                "/a", "/b/c", "/b//c", "b", "/b%20c", "/%2f", "/x", "", &long,
+            ][random.usize(..9)];
+            let path = match random.bool() {
+                true => path.to_owned(),
+                false => format!("{path}/{}", random.u32(..2_000)),
+            };
+            let host = ["", "a b", "h", "H:80"][random.usize(..4)];
+            let method = [Method::GET, Method::POST, Method::HEAD][random.usize(..3)].clone();
+            let expected = look(&table, &method, host, &path);
+            assert_eq!(
+                ways.find(&table, &method, host, &path),
+                expected,
+                "{method} {host} {path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The access log of a real gateway, replayed: the same requests get the same answers, without any secret in the log.
+
+use super::Bench;
+use crate::support::{File, Gateway, Upstream};
+use serde_json::{Value, json};
+
+/// What the log says became of a request, in the words of a replay.
+fn said(line: &Value) -> &'static str {
+    match line["reason"].as_str().unwrap() {
+        "ok" => "admit",
+        "limit_delayed" => "delay",
+        "limit_refused" | "missing_key" => "refuse",
+        "no_route" => "no_route",
+        other => panic!("{other}: {line}"),
+    }
+}
+
+#[tokio::test]
+async fn an_access_log_replays_to_the_same_decisions() {
+    let upstream = Upstream::echo().await;
+    // Lines of several workers are not in the order of their requests.
+    let file = File::default()
+        .server("workers = 1")
+        .upstream("main", &[&upstream])
+        .limit("key", "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"3/h\"")
+        .limit("user", "by = [\"header:x-user\", \"route\"]\nmissing = \"skip\"\nalgorithm = \"fixed-window\"\nrate = \"2/h\"")
+        .limit("queue", "by = \"route\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/200ms\"\nqueue = 1\nmax_wait = \"1min\"")
+        .route("keys", "/keys/{*rest}", "main", &["key", "user"])
+        .route("slow", "/slow", "main", &["queue"]);
+    let mut gateway = Gateway::start(&file).await;
+    for turn in 0..12 {
+        let (key, user) = (format!("secret-{}", turn % 3), format!("u{}", turn % 2));
+        let fields = [("X-Api-Key", &*key), ("X-User", &*user)];
+        let fields = if turn % 5 == 4 { &fields[..1] } else { &fields };
+        gateway
+            .get_with(&format!("/keys/{turn}?token=hidden"), fields)
+            .await;
+    }
+    gateway.get("/keys/none").await.expect(401);
+    gateway.get("/elsewhere").await.expect(404);
+    gateway.get("/slow").await.expect(200);
+    gateway.get("/slow").await.expect(200);
+    gateway.stop().await;
+
+    let log = gateway.access.text() + "\n";
+    assert!(!log.contains("secret-") && !log.contains("hidden"), "{log}");
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 16);
+    let bench = Bench::of(&file.text()).trace(&log);
+    let decisions = bench.decisions(&[]).await;
+    for word in ["admit", "refuse", "no_route", "delay"] {
+        assert!(super::count(&decisions, word) > 0, "{word}: {log}");
+    }
+    for (line, decision) in lines.iter().zip(&decisions) {
+        assert_eq!(decision["decision"], said(line), "{line}\n{decision}");
+        assert_eq!(decision["route"], line["route"]);
+        let verdicts = decision["verdicts"].as_array().unwrap();
+        let keys: Value = verdicts
+            .iter()
+            .map(|verdict| {
+                (
+                    verdict["limit"].as_str().unwrap().to_owned(),
+                    verdict["key"].clone(),
+                )
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        assert_eq!(keys, line["keys"], "the very counters: {line}\n{decision}");
+        if decision["decision"] == "refuse" && line["reason"] == "limit_refused" {
+            assert_eq!(decision["limit"], line["limit"]);
+        }
+    }
+    let wider = bench.decisions(&["--set", "limits.user.rate=100/h"]).await;
+    assert!(super::count(&wider, "refuse") < super::count(&decisions, "refuse"));
+}
+
+#[tokio::test]
+async fn a_limit_that_counts_by_something_else_does_not_take_the_logs_keys() {
+    let line = json!({ "ts": 1, "client": "203.0.113.9", "keys": { "a": "203.0.113.0/24" } });
+    let file = "[limits.a]\nby = \"ip/24,64\"\nrate = \"1/h\"\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = [\"a\"]\n";
+    let bench = Bench::of(file).trace(line.to_string());
+    let key = |decisions: Vec<Value>| decisions[0]["verdicts"][0]["key"].clone();
+    assert_eq!(key(bench.decisions(&[]).await), "203.0.113.0/24");
+    assert_eq!(
+        key(bench.decisions(&["--set", "limits.a.by=ip"]).await),
+        "203.0.113.9"
+    );
+}
+
+#[tokio::test]
+async fn a_line_that_stands_for_many_counts_as_many() {
+    let line =
+        json!({ "ts": 1, "client": "203.0.113.9", "reason": "limit_refused", "repeated": 6 });
+    let bench = Bench::limit("rate = \"3/h\"").trace(line.to_string());
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(
+        super::words(&decisions),
+        [
+            "admit", "admit", "admit", "refuse", "refuse", "refuse", "refuse"
+        ]
+    );
+    assert!(decisions.iter().all(|one| one["line"] == 1));
+}
