@@ -115,7 +115,7 @@ async fn mistakes_are_those_of_a_file_at_the_place_of_the_option() {
     let bench = bench();
     for (set, said) in [
         ("limits.a.rate=5", "--> --set limits.a.rate:1:15"),
-        ("limits.a.rate=5", "write `rate = \"5/s\"`"),
+        ("limits.a.rate=5", "write `\"5/s\"`"),
         ("limits.a.brust=5", "did you mean `burst`?"),
         ("limit.a.rate=5/s", "did you mean `limits`?"),
         ("routes.r0.limits=[\"x\"]", "there is no `[limits.x]`"),
