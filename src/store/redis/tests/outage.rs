@@ -8,8 +8,8 @@ use crate::store::redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a deadline may be missed by: a busy machine's scheduling.
-const GRACE: Duration = Duration::from_millis(40);
+/// What a deadline may be missed by: a busy machine runs a debug build late, in turns with all the other tests.
+const GRACE: Duration = Duration::from_millis(250);
 /// Within which limits are to be shared again.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
 
