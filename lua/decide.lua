@@ -12,6 +12,7 @@
 -- Algorithms from the fourth on are in the long script only; the short one is never asked for them.
 local function check(key)
   local algorithm = blocks:byte(at)
+  if algorithm == 9 then return partial(key, check) end
   if algorithm == 7 then return sliding_log(key) end
   if algorithm == 8 then return concurrency(key) end
   local state, wrong = call("GET", key), nil
@@ -58,8 +59,10 @@ local function all(first, count)
   for i = 1, count do
     local wait, whole, part, new, life, wrong = check(KEYS[first + i])
     if wrong and not bad then bad, reason = i, wrong end
-    if wait ~= 0 then refused = true end
-    waits[i], states[i], lives[i] = wait, new, life
+    -- Below -1 less was granted than asked for.
+    local admitted = wait == 0 or wait < -1
+    if not admitted then refused = true end
+    waits[i], states[i], lives[i] = admitted and 0 or wait, new, life
     reply = reply .. pack(">ddI4", wait, whole, part)
   end
   if bad then return failed(bad, reason) end

@@ -13,6 +13,9 @@ pub fn limit(limit: &Limit) -> String {
     if limit.cost.units() > 1 || limit.price.is_some() {
         text.push_str(&format!("; a request counts {}", cost(limit)));
     }
+    if limit.partial {
+        text.push_str("; grants what is left");
+    }
     if limit.gives_back.ever() {
         text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
     }
@@ -266,8 +269,8 @@ mod tests {
                 "at most 7 at once, then 7 in 3s, per client network (/24 of IPv4, /48 of IPv6) and route; a request counts 2",
             ),
             (
-                "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }\nrefund = \"5xx\"",
-                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); given back after 5xx",
+                "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }\npartial = true\nrefund = \"5xx\"",
+                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); grants what is left; given back after 5xx",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",

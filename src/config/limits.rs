@@ -49,9 +49,13 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     let gives_back = gives_back(written);
     let whole = |limit: limit::Limit| {
         let limit = limit.giving_back(gives_back);
-        match &price {
+        let limit = match &price {
             Some(price) => limit.priced(price.clone()),
             None => limit,
+        };
+        match written.partial.or(false) {
+            true => limit.granting_less(),
+            false => limit,
         }
     };
     if algorithm == Algorithm::Concurrency {

@@ -53,6 +53,7 @@ pub(super) fn check(
         repeated_limit(&upstream.limits, &title, found);
     }
     names::check(document, source, found);
+    names::one_partial(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,

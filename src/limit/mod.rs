@@ -33,7 +33,7 @@ use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
 use std::sync::Arc;
 use token_bucket::TokenBucket;
-use verdict::{Measured, Verdict};
+use verdict::{Measured, Verdict, Wait};
 
 /// A limit as the file defines it, compiled.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub struct Limit {
     pub cost: Cost,
     /// Where a request says what it takes, if it may.
     pub price: Option<Price>,
+    /// Does it grant what is left when it cannot grant all?
+    pub partial: bool,
     /// When a charge goes back.
     pub gives_back: GivesBack,
     /// The scripts' parameters at that cost, where they are the same at all times.
@@ -80,6 +82,7 @@ impl Limit {
             rule,
             cost,
             price: None,
+            partial: false,
             gives_back: GivesBack::default(),
             block,
         }
@@ -92,6 +95,37 @@ impl Limit {
             price: Some(price),
             ..self
         }
+    }
+
+    /// The same, granting what is left.
+    #[must_use]
+    pub fn granting_less(self) -> Self {
+        let block = wire::partial(&self.rule, self.cost, &self.block);
+        Self {
+            partial: true,
+            block,
+            ..self
+        }
+    }
+
+    /// Would `cost`, or where that is allowed some of it, be admitted at `now`? As [`Rule::check`].
+    #[must_use]
+    pub fn check(
+        &self,
+        state: Option<&State>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        let (measured, change) = self.rule.check(state, now, cost);
+        if !self.partial || measured.wait == Wait::Micros(0) || cost <= Cost::ONE {
+            return (measured, change);
+        }
+        let left = self.rule.verdict(measured, now, cost, false).remaining;
+        // With nothing left the wait is the one for a single unit.
+        let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
+        let (mut measured, change) = self.rule.check(state, now, less);
+        measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);
+        (measured, change)
     }
 
     /// The same, giving charges back.

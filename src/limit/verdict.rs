@@ -1,6 +1,6 @@
 //! One limit's answer, and the request's: admit, delay, or refuse.
 
-use super::rate::Span;
+use super::rate::{Cost, Span};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
 
@@ -23,6 +23,8 @@ pub struct Measured {
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
     /// as `part`.
     pub span: Span,
+    /// What was granted, where that is less than the cost.
+    pub granted: Option<Cost>,
 }
 
 impl Measured {
@@ -32,13 +34,18 @@ impl Measured {
         Self {
             wait: Wait::Micros(0),
             span,
+            granted: None,
         }
     }
 
     /// Refused for `wait`, at `span`.
     #[must_use]
     pub const fn refused(wait: Wait, span: Span) -> Self {
-        Self { wait, span }
+        Self {
+            wait,
+            span,
+            granted: None,
+        }
     }
 }
 

@@ -36,6 +36,7 @@ const CALENDAR_WINDOW: u8 = 5;
 const SLIDING_WINDOW: u8 = 6;
 const SLIDING_LOG: u8 = 7;
 const CONCURRENCY: u8 = 8;
+const PARTIAL: u8 = 9;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -196,6 +197,31 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
             put(&mut bytes, u64::from(cost.units()));
         }
     }
+    bytes
+}
+
+/// `own`, the block of `rule` at `cost`, where less may be granted.
+#[must_use]
+pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
+    // Where the cost stands in the limit's own block, and the time of one unit.
+    let (at, interval) = match rule {
+        Rule::TokenBucket(rule) => (1, Some(rule.interval)),
+        Rule::LeakyBucket(rule) => (1, Some(rule.interval)),
+        Rule::ClockWindow(_) => (9, None),
+        Rule::FixedWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => (17, None),
+        Rule::SlidingWindow(_) => (26, None),
+    };
+    let mut bytes = Block::new();
+    bytes.push(PARTIAL);
+    put(&mut bytes, u64::from(cost.units()));
+    put(&mut bytes, rule.most());
+    put(&mut bytes, at);
+    put_span(&mut bytes, interval.map_or(Span::default(), |one| one.span));
+    put(
+        &mut bytes,
+        interval.map_or(0, |one| u64::from(one.den.get())),
+    );
+    bytes.extend_from_slice(own);
     bytes
 }
 

@@ -10,6 +10,7 @@ use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
 use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -193,6 +194,16 @@ pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admiss
 }
 
 impl Admission {
+    /// Who decided, in the words of the metrics.
+    #[must_use]
+    pub fn decider(&self) -> metrics::DecidedBy {
+        match self.by {
+            DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
+            DecidedBy::Local => metrics::DecidedBy::Local,
+            DecidedBy::Open => metrics::DecidedBy::Open,
+        }
+    }
+
     /// How long to hold the request, in microseconds.
     ///
     /// # Errors
@@ -264,6 +275,21 @@ impl Admission {
         queued
             .filter_map(|(index, check)| Charge::of(decided, index, check))
             .collect()
+    }
+
+    /// What a limit of the plan has granted, where that is less than the cost.
+    #[must_use]
+    pub fn granted_by(&self, index: usize) -> Option<Cost> {
+        self.decided.as_ref()?.measured.get(index)?.granted
+    }
+
+    /// What the limit that may grant less has granted, if there is such a limit and it was asked for anything.
+    #[must_use]
+    pub fn granted(&self, plan: &Plan, service: &Service) -> Option<u32> {
+        let mut limits = plan.limits.iter();
+        let index = limits.position(|planned| service.limits[planned.limit].partial)?;
+        let granted = self.granted_by(index).unwrap_or(plan.limits[index].cost);
+        (granted != Cost::ZERO).then_some(granted.units())
     }
 
     /// Position in the plan of the limit that delays the longest.

@@ -16,7 +16,6 @@ use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
 use crate::listen::socket::Stalled;
 use crate::snapshot::{FieldStyle, Service};
-use crate::store::DecidedBy;
 use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, Decision, InFlight, Source};
 use crate::upstream::pool::Pool;
@@ -307,7 +306,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        let by = decider(admission.by);
+        let by = admission.decider();
         let handles = &self.local.route(route, &self.worker.metrics).limits;
         for (index, position) in self.plan.positions().enumerate() {
             let verdict = admission
@@ -345,13 +344,22 @@ impl Exchange {
     }
 
     fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
-        let keys = self.plan.keys();
-        keys.map(|(at, key, cost)| Charge {
+        let granted = |index| self.admission.as_ref()?.granted_by(index);
+        let keys = self.plan.keys().enumerate();
+        keys.map(|(index, (at, key, cost))| Charge {
             limit: &service.limits[at].name,
             key: key.as_bytes(),
-            cost: u64::from(cost.units()),
+            cost: u64::from(granted(index).unwrap_or(cost).units()),
         })
         .collect()
+    }
+
+    /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.
+    #[must_use]
+    pub fn granted(&self) -> Option<u32> {
+        self.admission
+            .as_ref()?
+            .granted(&self.plan, self.service()?)
     }
 
     /// Left of the limit that is tightest; for the log.
@@ -420,21 +428,9 @@ impl Drop for Exchange {
             bytes_in: received,
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self
-                .admission
-                .as_ref()
-                .map(|admission| decider(admission.by)),
+            decided_by: self.admission.as_ref().map(Admission::decider),
             retry_after: self.retry_after.map(Duration::from_micros),
             remaining: self.remaining(),
         });
-    }
-}
-
-/// Who decided, in the words of the metrics.
-fn decider(by: DecidedBy) -> metrics::DecidedBy {
-    match by {
-        DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
-        DecidedBy::Local => metrics::DecidedBy::Local,
-        DecidedBy::Open => metrics::DecidedBy::Open,
     }
 }

@@ -63,7 +63,8 @@ impl Decided {
             .zip(&measured)
             .map(|(check, measured)| {
                 let rule = &check.limit.rule;
-                rule.verdict(*measured, at, check.cost, charged)
+                let cost = measured.granted.unwrap_or(check.cost);
+                rule.verdict(*measured, at, cost, charged)
             })
             .collect();
         Self {
@@ -82,7 +83,8 @@ impl Decided {
             .get(index)
             .filter(|_| admitted && check.cost != Cost::ZERO)?;
         let rule = &check.limit.rule;
-        Some(rule.ticket(self.decision.at, *measured, check.cost))
+        let cost = measured.granted.unwrap_or(check.cost);
+        Some(rule.ticket(self.decision.at, *measured, cost))
     }
 }
 

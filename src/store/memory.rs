@@ -117,7 +117,7 @@ impl MemoryStore {
             }
             let held = table.find(place.hash, |entry| place.is(entry));
             let state = held.map(|entry| &entry.state);
-            let (outcome, change) = check.limit.rule.check(state, now, check.cost);
+            let (outcome, change) = check.limit.check(state, now, check.cost);
             measured.push(outcome);
             changes.push(change);
         }

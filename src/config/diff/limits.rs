@@ -51,6 +51,7 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
         }
     }
     push("cost", cost(a), cost(b));
+    push("partial", a.partial.to_string(), b.partial.to_string());
     push(
         "refund",
         refund(a.gives_back).into(),

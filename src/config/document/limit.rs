@@ -35,6 +35,7 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) over: Given<Over>,
     pub(in crate::config) cost: Given<Cost>,
     pub(in crate::config) refund: List<Refund>,
+    pub(in crate::config) partial: Given<bool>,
 }
 
 /// After what a charge goes back.
@@ -176,6 +177,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         ),
         cost: cost(&limit, &mut fields),
         refund: fields.texts("refund", refund),
+        partial: fields.flag("partial"),
     }
 }
 

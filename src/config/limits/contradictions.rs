@@ -13,6 +13,7 @@ pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagno
     let leaky = algorithm == Algorithm::LeakyBucket;
     dear_default(written, found);
     needless_refund(written, algorithm, found);
+    partial_list(written, found);
     let queue = written.queue.at().map(|at| ("queue", &at.span));
     let max_wait = written.max_wait.at().map(|at| ("max_wait", &at.span));
     let over = written.over.at();
@@ -224,6 +225,28 @@ fn foreign(
         }
         found.push(diagnostic);
     }
+}
+
+/// Several windows would each grant something else.
+fn partial_list(written: &Limit, found: &mut Vec<Diagnostic>) {
+    let (Some(partial), Some(rates)) = (written.partial.at(), written.rates.at()) else {
+        return;
+    };
+    if !partial.value || rates.value.len() < 2 {
+        return;
+    }
+    found.push(
+        Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{}` grants what is left, and has several rates",
+                written.name.value
+            ),
+        )
+        .at(&partial.span, "of which rate?")
+        .and(&rates.span, "each may have something else left")
+        .help("leave `partial` out, or make the other rates a limit of their own"),
+    );
 }
 
 /// A slot comes back at the end anyhow, and a place in a queue whose turn has come has been used.

@@ -232,3 +232,41 @@ fn undefined(
         }
     }
 }
+
+/// A request is granted one number: two limits of it that grant what is left would each mean another.
+pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
+    let partial: HashSet<&str> = document
+        .limits
+        .iter()
+        .filter(|limit| limit.partial.or(false))
+        .map(|limit| limit.name.value.as_str())
+        .collect();
+    for route in &document.routes {
+        let to = route.upstream.get();
+        let upstream = document
+            .upstreams
+            .iter()
+            .find(|upstream| Some(&upstream.name.value) == to);
+        let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
+        let mut named = route.limits.entries().iter().chain(theirs);
+        let mut named = named
+            .by_ref()
+            .filter(|name| partial.contains(name.value.as_str()));
+        let Some(first) = named.next() else { continue };
+        let Some(second) = named.find(|name| name.value != first.value) else {
+            continue;
+        };
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!(
+                    "route {} has two limits that grant what is left",
+                    quoted(&route.name.value)
+                ),
+            )
+            .at(&second.span, "the second")
+            .and(&first.span, "the first")
+            .help("leave `partial` out of one of them"),
+        );
+    }
+}

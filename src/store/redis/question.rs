@@ -44,16 +44,20 @@ impl Question {
     pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
         let Check { limit, key, cost } = check;
         self.any |= !wire::is_plain(&limit.block);
-        if limit.rule.follows_a_calendar() {
-            let now = clock.unwrap_or_else(clock::wall);
-            let block = wire::block_around(&limit.rule, *cost, now);
-            self.push(prefix, key, &block);
-        } else if *cost == limit.cost {
-            self.push(prefix, key, &limit.block);
-        } else {
-            let block = wire::block(&limit.rule, *cost);
-            self.push(prefix, key, &block);
+        let calendar = limit.rule.follows_a_calendar();
+        if *cost == limit.cost && !calendar {
+            return self.push(prefix, key, &limit.block);
         }
+        let mut block = if calendar {
+            let now = clock.unwrap_or_else(clock::wall);
+            wire::block_around(&limit.rule, *cost, now)
+        } else {
+            wire::block(&limit.rule, *cost)
+        };
+        if limit.partial {
+            block = wire::partial(&limit.rule, *cost, &block);
+        }
+        self.push(prefix, key, &block);
     }
 
     /// How many counters it is about.

@@ -1,7 +1,7 @@
 //! What the scripts answer: packed bytes, read strictly. Anything unexpected is an error, never a guess.
 
 use crate::clock::Timestamp;
-use crate::limit::rate::Span;
+use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measured, Wait};
 use crate::store::batch::Measurements;
 use crate::store::error::StoreError;
@@ -89,14 +89,23 @@ impl Reader<'_> {
     fn measurements(&mut self, limits: usize) -> Result<Measurements, StoreError> {
         (0..limits)
             .map(|_| {
-                let wait = match self.double()? {
-                    -1.0 => Wait::Never,
-                    wait => Wait::Micros(exact(wait)?),
+                let (wait, granted) = match self.double()? {
+                    -1.0 => (Wait::Never, None),
+                    less if less < -1.0 => {
+                        let units = u32::try_from(exact(-1.0 - less)?)
+                            .map_err(|_| StoreError::Protocol("more than a cost"))?;
+                        (Wait::Micros(0), Some(Cost::new(units)))
+                    }
+                    wait => (Wait::Micros(exact(wait)?), None),
                 };
                 let whole = self.whole()?;
                 let part = u32::from_be_bytes(self.take()?);
                 let span = Span { whole, part };
-                Ok(Measured { wait, span })
+                Ok(Measured {
+                    wait,
+                    span,
+                    granted,
+                })
             })
             .collect()
     }
@@ -156,7 +165,19 @@ mod tests {
         }
         assert!(read(&good, [2].into_iter()).is_err());
         assert!(read(&good, [].into_iter()).is_err());
-        for bad in [f64::NAN, -2.0, 0.5, f64::INFINITY, 9_007_199_254_740_992.0] {
+        let less = packed(&[&at, &[0], &(-3_f64).to_be_bytes(), &five, &[0; 4]]);
+        let told = read(&less, [1].into_iter()).unwrap();
+        let (_, measured) = told[0].as_ref().unwrap();
+        assert_eq!(measured[0].granted, Some(Cost::new(2)));
+        for bad in [
+            f64::NAN,
+            -1.5,
+            -0.5,
+            -1e12,
+            0.5,
+            f64::INFINITY,
+            9_007_199_254_740_992.0,
+        ] {
             let bad = bad.to_be_bytes();
             let bytes = packed(&[&at, &[0], &bad, &five, &[0; 4]]);
             assert!(read(&bytes, [1].into_iter()).is_err());

@@ -28,6 +28,7 @@ pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
         include_str!("../../../lua/sliding_window.lua"),
         include_str!("../../../lua/sliding_log.lua"),
         include_str!("../../../lua/concurrency.lua"),
+        include_str!("../../../lua/partial.lua"),
         include_str!("../../../lua/decide.lua"),
     ))
 });

@@ -3,6 +3,7 @@
 mod costs;
 mod in_flight;
 mod keys;
+mod partial;
 mod refunds;
 mod telling;
 mod windows;

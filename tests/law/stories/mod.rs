@@ -5,6 +5,8 @@ mod changed;
 mod defects;
 mod in_flight;
 mod lists;
+mod lives;
+mod partial;
 mod refunds;
 mod together;
 mod waits;

@@ -166,6 +166,14 @@ pub static LIMITS: Table = Table {
             example: "[\"5xx\", \"cancel\"]",
             live: true,
         },
+        Key {
+            name: "partial",
+            shape: Shape::Flag,
+            default: Value("false"),
+            about: "Whether a request that costs more than is left is granted what is left, at least 1. The upstream is told in `Tollgate-Granted`; of a request's limits one at most may do so, and the others are charged in full.",
+            example: "true",
+            live: true,
+        },
     ],
     later: &[
         "candidate",
@@ -173,7 +181,6 @@ pub static LIMITS: Table = Table {
         "exempt",
         "mode",
         "on_down",
-        "partial",
         "scope",
         "tiers",
     ],

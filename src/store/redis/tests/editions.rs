@@ -66,6 +66,11 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         let rules = rules.iter().cloned();
         rules.map(|rule| limit(name, rule)).collect()
     };
+    let less = |name: &str, rules: &[(_, Rule)]| {
+        let rules = rules.iter().cloned();
+        let partial = |rule| Arc::new(Arc::into_inner(limit(name, rule)).unwrap().granting_less());
+        rules.map(partial).collect()
+    };
     vec![
         all("tokens", &tokens),
         all("smooth", &leaky),
@@ -79,5 +84,13 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         all("log", &logs),
         all("flight", &flights),
         all("parts", &sliding[..5]),
+        less("less-tokens", &tokens),
+        less("less-smooth", &leaky),
+        less("less-window", &windows),
+        less("less-clock", &clocks),
+        less("less-calendar", &calendars),
+        less("less-sliding", &sliding),
+        less("less-log", &logs),
+        less("less-flight", &flights),
     ]
 }

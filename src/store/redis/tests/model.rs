@@ -38,7 +38,7 @@ impl Model {
             .iter()
             .map(|(key, limit, cost)| {
                 let state = self.state(key, limit);
-                limit.rule.check(state.as_ref(), now, *cost)
+                limit.check(state.as_ref(), now, *cost)
             })
             .collect();
         let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);

@@ -131,7 +131,8 @@ impl History {
             let measured = self.model.decide(now, &plain);
             if measured.iter().all(|m| m.wait == Wait::Micros(0)) {
                 for ((key, limit, cost, who, name), measured) in checks.iter().zip(&measured) {
-                    let ticket = limit.rule.ticket(now, *measured, *cost);
+                    let cost = measured.granted.unwrap_or(*cost);
+                    let ticket = limit.rule.ticket(now, *measured, cost);
                     self.tickets.push(Granted {
                         key: key.clone(),
                         who: who.clone(),
@@ -300,8 +301,9 @@ impl History {
         for key in touched {
             let stored = self.model.stored.get(&key).cloned();
             let life = stored.as_ref().map(|(_, life)| *life);
-            let is_log = key.starts_with(b"t:1:log:");
-            let is_set = key.starts_with(b"t:1:flight:");
+            let of = |names: [&[u8]; 2]| names.iter().any(|name| key.starts_with(name));
+            let is_log = of([b"t:1:log:", b"t:1:less-log:"]);
+            let is_set = of([b"t:1:flight:", b"t:1:less-flight:"]);
             let words: &[&str] = match (is_log, is_set) {
                 (true, _) => &["LRANGE", "0", "-1"],
                 (_, true) => &["ZRANGE", "0", "-1", "WITHSCORES"],
@@ -341,7 +343,7 @@ fn compare(expected: Expected, value: Value) -> Result<(), String> {
                 Value::Double(score) => score.to_be_bytes().to_vec(),
                 other => format!("{other:?}").into_bytes(),
             };
-            let is_set = key.starts_with(b"t:1:flight:");
+            let is_set = key.starts_with(b"t:1:flight:") || key.starts_with(b"t:1:less-flight:");
             let scores = list.iter().enumerate().map(|(index, value)| match value {
                 Value::BulkString(text) if is_set && index % 2 == 1 => {
                     let score: f64 = String::from_utf8_lossy(text).parse().unwrap();
