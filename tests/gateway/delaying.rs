@@ -97,8 +97,9 @@ fn assert_even(seen: &[Seen], apart: f64) {
         to.duration_since(from).as_secs_f64() * 1000.0
     };
     let (whole, expected) = (millis(0, count - 1), apart * (count - 1) as f64);
+    // The first of those looked at may have been late on a busy machine.
     assert!(
-        (whole - expected).abs() < apart,
+        (whole - expected).abs() < apart + expected * 0.03,
         "{whole} ms instead of {expected}"
     );
     let mut gaps: Vec<f64> = (1..count).map(|n| millis(n - 1, n)).collect();
