@@ -4,7 +4,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::store::memory;
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Check, Decided, MemoryStore, OnDown, RedisTarget, Settings, Source, StoreError,
+    Charge, Check, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source, StoreError,
 };
 use std::cell::Cell;
 use std::io;
@@ -79,11 +79,56 @@ impl Counters {
         }
     }
 
+    /// Gives back what a request held until `now`.
+    pub(super) fn give_back(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
+        let Charge { limit, key, ticket } = charge;
+        match self {
+            Self::Memory(memory) => {
+                memory.store.refund_at(limit, key, *ticket, now);
+                Ok(())
+            }
+            Self::Redis(remote) => remote.send(|store| store.refund_at(now, [given(charge)])),
+        }
+    }
+
+    /// Renews what a request still holds at `now`. In this process nothing lapses.
+    pub(super) fn renew(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::Redis(remote) => remote.send(|store| store.renew_at(now, [given(charge)])),
+        }
+    }
+
     /// Leaves nothing behind; says how many counters Redis had.
     pub(super) fn clear(&self) -> Result<u64, StoreError> {
         match self {
             Self::Memory(_) => Ok(0),
             Self::Redis(remote) => remote.server.runtime.block_on(remote.store.clear()),
+        }
+    }
+}
+
+fn given(charge: &Charge) -> Refund<'_> {
+    Refund {
+        limit: &charge.limit,
+        key: &charge.key,
+        ticket: charge.ticket,
+    }
+}
+
+impl Remote {
+    /// Sends what nobody waits for, and waits for it: the next decision counts on it.
+    fn send(&self, what: impl FnOnce(&RedisStore)) -> Result<(), StoreError> {
+        let lost = || self.store.stats().refunds_lost.get();
+        let before = lost();
+        self.server.runtime.block_on(async {
+            what(&self.store);
+            self.store.settle().await;
+        });
+        if lost() == before {
+            Ok(())
+        } else {
+            Err(StoreError::Down)
         }
     }
 }

@@ -19,11 +19,16 @@ pub(super) fn write(
     let (word, wait, limit, again) = match outcome {
         Outcome::Admit => ("admit", 0, None, None),
         Outcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
-        Outcome::Refuse { wait, limit } => ("refuse", 0, Some(&**limit), *wait),
+        Outcome::Refuse { wait, limit, .. } => ("refuse", 0, Some(&**limit), *wait),
         Outcome::NoRoute => ("no_route", 0, None, None),
+    };
+    let violated = match outcome {
+        Outcome::Refuse { window, .. } => window.as_deref(),
+        _ => None,
     };
     write!(out, r#","decision":"{word}","wait_us":{wait},"limit":"#)?;
     text(out, limit)?;
+    listed(out, violated)?;
     out.write_all(br#","retry_after_us":"#)?;
     number_or_null(out, again)?;
     write!(out, r#","granted":{},"verdicts":["#, granted(side, outcome))?;
@@ -39,6 +44,7 @@ pub(super) fn write(
         })?;
         let limit = service.and_then(|service| service.limits.get(at));
         text(out, limit.map(|limit| &*limit.name))?;
+        listed(out, limit.and_then(|limit| limit.window.as_deref()))?;
         out.write_all(br#","key":"#)?;
         text(out, Some(key))?;
         let (admitted, wait, again) = match verdict.outcome {
@@ -67,6 +73,17 @@ fn granted(side: &Side, outcome: &Outcome) -> u32 {
         Outcome::Admit | Outcome::Delay { .. } => {
             let asked = side.decided().and_then(|_| side.greatest_cost());
             asked.unwrap_or(1)
+        }
+    }
+}
+
+/// Which rate of a list it is; others have no such member.
+fn listed(out: &mut dyn Write, window: Option<&str>) -> io::Result<()> {
+    match window {
+        None => Ok(()),
+        Some(_) => {
+            out.write_all(br#","window":"#)?;
+            text(out, window)
         }
     }
 }

@@ -6,6 +6,7 @@
 //! line       a line → a request     (json, combined, instant: how it is written)
 //! side       a request → its answer (one for the file, one for the file as --set changes it)
 //! ways       routes that were found a moment ago
+//! slots      what requests under way hold, until the trace says they ended
 //! counters   where a side counts: memory, or Redis through the scripts
 //! decisions  an answer → a line of --decisions
 //! tally      answers → numbers      (clients, waits, course: whose, how long, when)
@@ -27,6 +28,7 @@ mod line;
 pub mod report;
 mod side;
 mod sketch;
+mod slots;
 mod tally;
 mod waits;
 mod ways;

@@ -2,6 +2,7 @@
 
 use super::counters::Counters;
 use super::line::{Fault, Request};
+use super::slots::Slots;
 use super::ways::Ways;
 use crate::clock::Timestamp;
 use crate::key::Caller;
@@ -11,7 +12,7 @@ use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::request::tidy;
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Decided, StoreError};
+use crate::store::{Charge, Decided, StoreError};
 use http::{HeaderMap, Method};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(super) struct Side {
     route: Option<usize>,
     plan: Plan,
     decided: Option<Decided>,
+    /// What requests under way hold; nothing where no limit counts those.
+    slots: Option<Slots>,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
@@ -51,6 +54,8 @@ pub(super) enum Outcome {
         wait: Option<u64>,
         /// The limit that refuses.
         limit: Arc<str>,
+        /// Which of its rates, where it has a list of them.
+        window: Option<Arc<str>>,
     },
     /// No route takes it.
     NoRoute,
@@ -99,6 +104,9 @@ impl Side {
             })
             .map(|limit| Arc::clone(&limit.name))
             .collect();
+        let holds = limits(&snapshot)
+            .iter()
+            .any(|limit| limit.rule.holds().is_some());
         Self {
             snapshot,
             counters,
@@ -106,6 +114,7 @@ impl Side {
             route: None,
             plan: Plan::default(),
             decided: None,
+            slots: holds.then(Slots::default),
             moved,
         }
     }
@@ -117,6 +126,9 @@ impl Side {
         head: &Head,
         now: Timestamp,
     ) -> Result<Outcome, StoreError> {
+        if let Some(slots) = &mut self.slots {
+            slots.pass(&mut self.counters, now)?;
+        }
         self.decided = None;
         self.route = self.find(request, head);
         let Some(route) = self.route else {
@@ -138,13 +150,24 @@ impl Side {
                 .is_some()
         });
         if let Err(ProxyError::MissingKey { limit, .. }) = planned {
-            return Ok(Outcome::Refuse { wait: None, limit });
+            return Ok(Outcome::Refuse {
+                wait: None,
+                limit,
+                window: None,
+            });
         }
         if self.plan.is_empty() {
             return Ok(Outcome::Admit);
         }
         let checks = self.plan.checks(service);
         let decided = self.decided.insert(self.counters.decide(&checks, now)?);
+        if let Some(slots) = &mut self.slots {
+            for (index, check) in checks.iter().enumerate() {
+                if let Some(charge) = Charge::slots(decided, index, check) {
+                    slots.hold(charge, now, now.plus(request.duration));
+                }
+            }
+        }
         Ok(outcome(decided, &self.plan, service))
     }
 
@@ -188,11 +211,13 @@ impl Side {
 
 fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
     let name = |index: usize| {
-        let limits = plan.limits(service);
-        limits
-            .get(index)
-            .map(|limit| Arc::clone(&limit.name))
-            .unwrap_or_default()
+        let at = plan.positions().nth(index);
+        let limit = at.and_then(|at| service.limits.get(at));
+        let name = limit.map(|limit| Arc::clone(&limit.name));
+        (
+            name.unwrap_or_default(),
+            limit.and_then(|limit| limit.window.clone()),
+        )
     };
     match decided.decision.ruling {
         Ruling::Admit { delay: 0 } => Outcome::Admit,
@@ -202,15 +227,20 @@ fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
             let by = verdicts.iter().position(|one| one.outcome == longest);
             Outcome::Delay {
                 wait: delay,
-                limit: by.map(name).unwrap_or_default(),
+                limit: by.map(|by| name(by).0).unwrap_or_default(),
             }
         }
-        Ruling::Refuse { by, wait } => Outcome::Refuse {
-            wait: match wait {
+        Ruling::Refuse { by, wait } => {
+            let (limit, window) = name(by);
+            let wait = match wait {
                 Wait::Micros(wait) => Some(wait),
                 Wait::Never => None,
-            },
-            limit: name(by),
-        },
+            };
+            Outcome::Refuse {
+                wait,
+                limit,
+                window,
+            }
+        }
     }
 }

@@ -146,6 +146,7 @@ mod tests {
         let refused = Outcome::Refuse {
             wait: None,
             limit: "a".into(),
+            window: None,
         };
         for (minute, times) in [(0, 2), (1, 5), (2, 5), (9, 4)] {
             for second in 0..times {

@@ -4,8 +4,8 @@ use super::Bench;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Each about ten a second.
-const ALGORITHMS: [(&str, &str); 3] = [
+/// Each about ten a second, or as many in flight as that makes when each takes a second.
+const ALGORITHMS: [(&str, &str); 8] = [
     ("token-bucket", "rate = \"10/s\"\nburst = 20"),
     (
         "leaky-bucket",
@@ -15,6 +15,23 @@ const ALGORITHMS: [(&str, &str); 3] = [
         "fixed-window",
         "algorithm = \"fixed-window\"\nrate = \"100/10s\"",
     ),
+    (
+        "fixed-window-clock",
+        "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"100/10s\"",
+    ),
+    (
+        "sliding-window",
+        "algorithm = \"sliding-window\"\nrate = \"100/10s\"",
+    ),
+    (
+        "sliding-window-strict",
+        "algorithm = \"sliding-window\"\nrate = \"100/10s\"\nbuckets = 10\nstrict = true",
+    ),
+    (
+        "sliding-log",
+        "algorithm = \"sliding-log\"\nrate = \"100/10s\"",
+    ),
+    ("concurrency", "algorithm = \"concurrency\"\nmax = 10"),
 ];
 
 /// One client: eight a second all the time, sixty at once, a rush across a window's border, then three times too much.
@@ -29,7 +46,7 @@ fn traffic() -> String {
         let at = start + at;
         let _ = writeln!(
             out,
-            "{{\"ts\":{}.{:06},\"client\":\"203.0.113.9\"}}",
+            "{{\"ts\":{}.{:06},\"client\":\"203.0.113.9\",\"duration_ms\":1000}}",
             at / 1_000_000,
             at % 1_000_000
         );

@@ -118,3 +118,107 @@ async fn a_request_that_can_never_pass_has_no_wait() {
         (&Value::Null, &json!([]))
     );
 }
+
+/// The same two bursts as above: the windows that slide let no stretch of a second have more than their five.
+#[tokio::test]
+async fn a_strict_window_and_a_log_have_no_double_burst() {
+    let end = START + SECOND;
+    let times: Vec<u64> = [START]
+        .into_iter()
+        .chain((1..6).map(|i| end - 10_000 + i))
+        .chain((0..6).map(|i| end + i))
+        .collect();
+    for lines in [
+        "algorithm = \"sliding-log\"\nrate = \"5/s\"",
+        "algorithm = \"sliding-window\"\nrate = \"5/s\"\nbuckets = 10\nstrict = true",
+    ] {
+        let decisions = Bench::limit(lines)
+            .trace(at(times.clone()))
+            .decisions(&[])
+            .await;
+        let admitted: Vec<u64> = decisions
+            .iter()
+            .filter(|one| one["decision"] == "admit")
+            .map(|one| one["ts_us"].as_u64().unwrap())
+            .collect();
+        assert!(admitted.len() >= 5, "{lines}: {admitted:?}");
+        for (index, first) in admitted.iter().enumerate() {
+            let within = admitted[index..]
+                .iter()
+                .filter(|at| **at - first < SECOND)
+                .count();
+            assert!(within <= 5, "{lines}: {within} from {first} on");
+        }
+    }
+}
+
+/// Five in a second; costs 1, 2 and 3 at 0, 100 and 600 ms: the third waits until the first has left.
+#[tokio::test]
+async fn a_log_says_how_long_to_wait() {
+    let limits = "[limits.a]\nby = \"everyone\"\nalgorithm = \"sliding-log\"\nrate = \"5/s\"\n";
+    let bench = Bench::new(limits, &[("/{*rest}", &["a"])]);
+    let bench = bench.trace(at([
+        START,
+        START + 100_000,
+        START + 100_000,
+        START + 600_000,
+        START + 600_000,
+        START + 600_000,
+    ]));
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(
+        words(&decisions),
+        ["admit", "admit", "admit", "admit", "admit", "refuse"]
+    );
+    assert_eq!(
+        decisions[5]["retry_after_us"], 400_000,
+        "the first leaves at one second"
+    );
+}
+
+#[tokio::test]
+async fn a_slot_lives_for_the_requests_duration() {
+    let line = |at: &str, duration: &str| format!("{{\"ts\":{at},\"duration_ms\":{duration}}}\n");
+    let trace = [
+        line("1", "1000"),
+        line("1.5", "100"),
+        line("1.999999", "5"),
+        line("2", "60000"),
+        line("61", "0"),
+        line("62", "0"),
+    ];
+    let bench = Bench::limit("algorithm = \"concurrency\"\nmax = 1\nslot_ttl = \"10s\"")
+        .trace(trace.concat());
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(
+        words(&decisions),
+        ["admit", "refuse", "refuse", "admit", "refuse", "admit"]
+    );
+    assert_eq!(
+        decisions[1]["retry_after_us"], 1_000_000,
+        "a hint: nobody knows"
+    );
+}
+
+#[tokio::test]
+async fn a_list_of_rates_names_the_one_that_refuses() {
+    let bench = Bench::limit("rate = [\"2/s\", \"3/h\"]").trace(at([
+        START,
+        START,
+        START,
+        START + SECOND,
+        START + 2 * SECOND,
+    ]));
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(
+        words(&decisions),
+        ["admit", "admit", "refuse", "admit", "refuse"]
+    );
+    assert_eq!(
+        (&decisions[2]["limit"], &decisions[2]["window"]),
+        (&json!("a"), &json!("2/s"))
+    );
+    assert_eq!(decisions[4]["window"], "3/h");
+    assert_eq!(decisions[0].get("window"), None);
+    assert_eq!(decisions[0]["verdicts"][1]["window"], "3/h");
+}

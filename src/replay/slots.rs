@@ -1,0 +1,89 @@
+//! Slots of limits on what is in flight: taken with a decision, renewed as the gateway renews them, and given back when
+//! the logged request ended.
+
+use super::counters::Counters;
+use crate::clock::Timestamp;
+use crate::store::{Charge, StoreError};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// What requests under way hold, by when something is to be done about it.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    due: BinaryHeap<Due>,
+    /// Tells apart what is due at one instant: the first taken is the first looked at.
+    taken: u64,
+}
+
+#[derive(Debug)]
+struct Due {
+    at: Timestamp,
+    number: u64,
+    ends: Timestamp,
+    charge: Charge,
+}
+
+impl Slots {
+    /// Holds `charge` from `now` until the request ends.
+    pub(super) fn hold(&mut self, charge: Charge, now: Timestamp, ends: Timestamp) {
+        self.taken += 1;
+        let number = self.taken;
+        self.push(charge, now, ends, number);
+    }
+
+    fn push(&mut self, charge: Charge, now: Timestamp, ends: Timestamp, number: u64) {
+        // As the gateway does: every third of the time after which they would lapse.
+        let third = charge
+            .limit
+            .rule
+            .holds()
+            .map_or(u64::MAX, |rule| rule.ttl / 3);
+        self.due.push(Due {
+            at: now.plus(third.max(1)).min(ends),
+            number,
+            ends,
+            charge,
+        });
+    }
+
+    /// Does what is due by `now`.
+    pub(super) fn pass(
+        &mut self,
+        counters: &mut Counters,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        while self.due.peek().is_some_and(|due| due.at <= now) {
+            let Some(due) = self.due.pop() else {
+                break;
+            };
+            if due.at == due.ends {
+                counters.give_back(&due.charge, due.at)?;
+            } else {
+                counters.renew(&due.charge, due.at)?;
+                self.push(due.charge, due.at, due.ends, due.number);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ord for Due {
+    /// The earliest is the greatest: it stands on top of the heap.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Due {}
