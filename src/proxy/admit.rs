@@ -54,11 +54,11 @@ impl Plan {
             keys: Vec::with_capacity(64 * service.limits.len()),
             limits: SmallVec::new(),
         };
-        plan.refill(service, caller, None, |_, _| false)?;
+        plan.refill(service, caller, |_| None, |_, _| false)?;
         Ok(plan)
     }
 
-    /// Likewise in place, for replays: `given` is what the request takes from limits that let it say so, `known` says
+    /// Likewise in place, for replays: `given` is what the request took from a limit that lets it say so, `known` says
     /// whether it has written the key of a limit, as it was counted then.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Plan {
         &mut self,
         service: &Service,
         caller: &Caller<'_>,
-        given: Option<Cost>,
+        given: impl Fn(&Limit) -> Option<Cost>,
         known: impl Fn(&Limit, &mut Vec<u8>) -> bool,
     ) -> Result<(), ProxyError> {
         self.keys.clear();
@@ -84,9 +84,9 @@ impl Plan {
                     limit: index,
                     start,
                     end: self.keys.len(),
-                    cost: match given.filter(|_| limit.price.is_some()) {
-                        Some(given) => given,
-                        None => cost(limit, caller),
+                    cost: match &limit.price {
+                        None => limit.cost,
+                        Some(_) => given(limit).unwrap_or_else(|| cost(limit, caller)),
                     },
                 }),
                 Found::Skip => {}

@@ -66,14 +66,11 @@ pub(super) fn write(
     out.write_all(b"]}\n")
 }
 
-/// How many units the request was granted: the most that one of its limits took, 1 where it has none.
+/// How many units the request was granted.
 fn granted(side: &Side, outcome: &Outcome) -> u32 {
     match outcome {
         Outcome::Refuse { .. } | Outcome::NoRoute => 0,
-        Outcome::Admit | Outcome::Delay { .. } => {
-            let asked = side.decided().and_then(|_| side.greatest_cost());
-            asked.unwrap_or(1)
-        }
+        Outcome::Admit | Outcome::Delay { .. } => side.granted(),
     }
 }
 

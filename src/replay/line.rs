@@ -32,6 +32,8 @@ pub(super) struct Request<'a> {
     pub(super) referer: Option<Cow<'a, str>>,
     /// An object of keys by limit, as the access log writes it.
     pub(super) keys: &'a [u8],
+    /// An object of costs by limit, as the access log writes it.
+    pub(super) costs: &'a [u8],
     /// What it takes from limits that read their cost from it.
     pub(super) cost: Option<u32>,
     /// How long it lasted, in microseconds.
@@ -92,6 +94,7 @@ impl<'a> Request<'a> {
             user_agent: None,
             referer: None,
             keys: b"",
+            costs: b"",
             cost: None,
             duration: 0,
             times: 1,
@@ -169,6 +172,12 @@ impl<'a> Request<'a> {
             _ => None,
         }
     }
+
+    /// The cost that the access log says `limit` took for it.
+    pub(super) fn logged_cost(&self, limit: &str) -> Option<u32> {
+        let cost = logged(self.costs, limit)?;
+        number(cost, 0, "costs").ok()
+    }
 }
 
 fn logged<'a>(object: &'a [u8], limit: &str) -> Option<Value<'a>> {
@@ -224,7 +233,7 @@ fn from_json(line: &[u8]) -> Result<Request<'_>, Fault> {
                 request.ts = ts.ok_or(Fault::BadTime)?;
                 timed = true;
             }
-            4 | 6..=8 | 10 | 11 if value != Value::Null => member(&mut request, name, value)?,
+            4..=8 | 10 | 11 if value != Value::Null => member(&mut request, name, value)?,
             _ => {}
         }
         Ok(())
@@ -263,6 +272,10 @@ fn member<'a>(request: &mut Request<'a>, name: &[u8], value: Value<'a>) -> Resul
         b"keys" => match value {
             Value::Object(raw) => request.keys = raw,
             _ => return Err(Fault::BadMember("keys")),
+        },
+        b"costs" => match value {
+            Value::Object(raw) => request.costs = raw,
+            _ => return Err(Fault::BadMember("costs")),
         },
         b"cost" => request.cost = Some(number(value, 0, "cost")?),
         b"duration_ms" => request.duration = number(value, 3, "duration_ms")?,

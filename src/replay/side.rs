@@ -6,6 +6,7 @@ use super::slots::Slots;
 use super::ways::Ways;
 use crate::clock::Timestamp;
 use crate::key::Caller;
+use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{self, Ruling, Wait};
 use crate::proxy::admit::Plan;
@@ -140,7 +141,10 @@ impl Side {
             route: &service.name,
             fields: &head.fields,
         };
-        let given = request.cost.map(Cost::new);
+        let given = |limit: &Limit| {
+            let cost = request.cost.or_else(|| request.logged_cost(&limit.name));
+            cost.map(Cost::new)
+        };
         let planned = self.plan.refill(service, &caller, given, |limit, out| {
             if request.keys.is_empty() || self.moved.contains(&limit.name) {
                 return false;
@@ -193,9 +197,17 @@ impl Side {
         self.plan.keys().map(|(at, key, _)| (at, key))
     }
 
-    /// The most that one of its limits was asked for.
-    pub(super) fn greatest_cost(&self) -> Option<u32> {
-        self.plan.keys().map(|(_, _, cost)| cost.units()).max()
+    /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
+    /// its limits took; 1 where it has none.
+    pub(super) fn granted(&self) -> u32 {
+        let (Some(decided), Some(service)) = (&self.decided, self.service()) else {
+            return 1;
+        };
+        let asked = || self.plan.keys().zip(&decided.measured);
+        let partial = asked().find(|((at, ..), _)| service.limits[*at].partial);
+        let least = partial.map(|((.., cost), measured)| measured.granted.unwrap_or(cost).units());
+        let greatest = || asked().map(|((.., cost), _)| cost.units()).max();
+        least.or_else(greatest).unwrap_or(1)
     }
 
     /// What the limits said to it one by one; nothing where none was asked.

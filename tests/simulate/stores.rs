@@ -63,7 +63,8 @@ strict = true
 by = ["ip", "route"]
 algorithm = "sliding-log"
 rate = "12/2500ms"
-cost = 2
+cost = { header = "x-cost", default = 2, max = 9 }
+partial = true
 [limits.day]
 by = "ip"
 algorithm = "fixed-window"
@@ -150,6 +151,9 @@ fn random(lines: u32, seed: u64) -> String {
                 random.u32(..25),
                 random.u32(..25)
             );
+        }
+        if random.u32(..3) == 0 {
+            let _ = write!(out, ",\"cost\":{}", random.u32(..15));
         }
         if random.bool() {
             // Some last longer than their slot would without being renewed.

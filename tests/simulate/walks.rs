@@ -222,3 +222,42 @@ async fn a_list_of_rates_names_the_one_that_refuses() {
     assert_eq!(decisions[0].get("window"), None);
     assert_eq!(decisions[0]["verdicts"][1]["window"], "3/h");
 }
+
+#[tokio::test]
+async fn a_lines_cost_replaces_what_a_request_says() {
+    let limits = "[limits.said]\nby = \"everyone\"\nrate = \"10/h\"\ncost = { header = \"x-cost\", default = 1, max = 8 }\n\
+        [limits.fixed]\nby = \"everyone\"\nrate = \"100/h\"\ncost = 2\n";
+    let trace = "{\"ts\":1,\"headers\":{\"x-cost\":\"3\"}}\n{\"ts\":1,\"headers\":{\"x-cost\":\"3\"},\"cost\":5}\n\
+        {\"ts\":1,\"costs\":{\"said\":3,\"fixed\":50}}\n{\"ts\":1}\n";
+    let decisions = Bench::new(limits, &[("/{*rest}", &["said", "fixed"])])
+        .trace(trace)
+        .decisions(&[])
+        .await;
+    assert_eq!(words(&decisions), ["admit", "admit", "refuse", "admit"]);
+    let left = |one: &Value| [0, 1].map(|at| one["verdicts"][at]["remaining"].as_u64().unwrap());
+    assert_eq!(
+        decisions.iter().map(left).collect::<Vec<_>>(),
+        [[7, 98], [2, 96], [2, 96], [1, 94]]
+    );
+    let granted: Vec<_> = decisions
+        .iter()
+        .map(|one| one["granted"].as_u64().unwrap())
+        .collect();
+    assert_eq!(granted, [3, 5, 0, 2]);
+}
+
+#[tokio::test]
+async fn what_is_left_is_granted_where_a_limit_may() {
+    let limits = "[limits.a]\nby = \"everyone\"\nrate = \"10/h\"\npartial = true\ncost = { header = \"x-cost\", default = 1, max = 8 }\n";
+    let trace = "{\"ts\":1,\"cost\":7}\n{\"ts\":1,\"cost\":7}\n{\"ts\":1,\"cost\":7}\n";
+    let decisions = Bench::new(limits, &[("/{*rest}", &["a"])])
+        .trace(trace)
+        .decisions(&[])
+        .await;
+    assert_eq!(words(&decisions), ["admit", "admit", "refuse"]);
+    let granted: Vec<_> = decisions
+        .iter()
+        .map(|one| one["granted"].as_u64().unwrap())
+        .collect();
+    assert_eq!(granted, [7, 3, 0]);
+}
