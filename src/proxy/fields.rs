@@ -3,7 +3,7 @@
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings, `q` and `w` the
 //! quota and window of the file, `r` what is left, `t` the seconds until it is all there again.
 
-use super::value::{self, Decimal};
+use super::value::{self, number};
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Verdict};
@@ -99,14 +99,15 @@ pub fn delayed(fields: &mut HeaderMap, limit: &str, micros: u64) {
 
 fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue> {
     let write = |text: &mut BytesMut| {
+        let mut digits = itoa::Buffer::new();
         for (limit, verdict) in limits.iter().zip(verdicts) {
             let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
             text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
             text.extend_from_slice(limit.name.as_bytes());
             text.extend_from_slice(b"\";r=");
-            text.extend_from_slice(Decimal::of(left).digits());
+            text.extend_from_slice(digits.format(left).as_bytes());
             text.extend_from_slice(b";t=");
-            text.extend_from_slice(Decimal::of(reset).digits());
+            text.extend_from_slice(digits.format(reset).as_bytes());
         }
     };
     value::written(write).filter(|value| !value.is_empty())
@@ -133,10 +134,6 @@ fn tightest<'a>(
 /// Never more than the quota, although a burst may be larger.
 fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
     verdict.remaining.min(u64::from(limit.rate.count.get()))
-}
-
-fn number(number: u64) -> HeaderValue {
-    Decimal::of(number).value()
 }
 
 fn seconds(micros: u64) -> u64 {

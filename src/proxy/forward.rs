@@ -22,6 +22,31 @@ use tokio::time::{Instant, sleep_until};
 const MOST_SERVERS: usize = 3;
 /// A head with more fields is not sent again.
 const MOST_FIELDS: usize = 256;
+
+/// A request on its way upstream.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    /// Its head.
+    pub head: Head,
+    /// Its body.
+    pub body: RequestBody,
+    /// What becomes of the body.
+    pub upload: Option<&'a Upload>,
+    /// What it is to become.
+    pub purpose: Purpose,
+    /// Charges that stay once it is on its way.
+    pub returns: Option<Rc<Returns>>,
+}
+
+/// What a request is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// One exchange among others on its connection.
+    Exchange,
+    /// A tunnel, which takes its connection for good.
+    Tunnel,
+}
+
 /// An answer under way, with the connection it comes on.
 #[derive(Debug)]
 pub struct Answer {
@@ -63,26 +88,30 @@ pub async fn within<T>(
 /// Sends the request and waits for the head of its answer.
 ///
 /// A pooled connection that turns out to be closed before any byte of an answer is its server's keep-alive ending under
-/// our hands: the request is sent once more on a fresh one, unless its body has been started.
+/// our hands, or its server's end: the request is sent once more on a fresh one, to the next server if this one takes
+/// none, unless its body has been started.
 ///
 /// # Errors
 /// When no server can be reached, or the answer fails.
-pub async fn send(
-    servers: &Servers,
-    head: Head,
-    body: RequestBody,
-    upload: Option<&Upload>,
-    tunnel: bool,
-    returns: Option<Rc<Returns>>,
-) -> Result<Answer, ProxyError> {
+pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, ProxyError> {
+    let Outgoing {
+        head,
+        body,
+        upload,
+        purpose,
+        returns,
+    } = outgoing;
     let turn = servers.turn();
     // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
-    let idle = if tunnel { None } else { turn.take() };
+    let idle = match purpose {
+        Purpose::Exchange => turn.take(),
+        Purpose::Tunnel => None,
+    };
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(turn)),
         None => Box::pin(connect(servers)).await?,
     };
-    if tunnel {
+    if purpose == Purpose::Tunnel {
         connection.set_apart();
     }
     if let Some(returns) = returns {
@@ -109,7 +138,7 @@ pub async fn send(
     let Some(again) = again else {
         return Err(blame(unanswered.error, upload));
     };
-    Box::pin(send_again(pool, servers.connect_timeout, again, upload)).await
+    Box::pin(send_again(servers, again, upload)).await
 }
 
 /// The bodiless request that these bytes are.
@@ -128,15 +157,11 @@ fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
 }
 
 async fn send_again(
-    pool: Rc<Pool<RequestBody>>,
-    connect_timeout: Duration,
+    servers: &Servers,
     request: Request<RequestBody>,
     upload: Option<&Upload>,
 ) -> Result<Answer, ProxyError> {
-    let mut connection = pool
-        .connect(connect_timeout)
-        .await
-        .map_err(ProxyError::Connect)?;
+    let (mut connection, pool) = connect(servers).await?;
     match connection.send(request).await {
         Ok(response) => Ok(Answer {
             response,
@@ -169,7 +194,8 @@ async fn connect(servers: &Servers) -> Result<Obtained, ProxyError> {
             }
             Err(error) => failure = Some(error),
         }
-        if let Some(connection) = pool.take() {
+        // A server that takes no more may still have answered on one that it has.
+        if let Some(connection) = pool.take_open() {
             return Ok((connection, Rc::clone(pool)));
         }
     }

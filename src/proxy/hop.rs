@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 /// Fields of one hop. `Trailer` is not among them, since trailers are relayed; `Proxy-Authorization` is, and nobody
 /// reads it: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
-static HOP_BY_HOP: [HeaderName; 10] = [
+/// The last two end here in requests only.
+static HOP_BY_HOP: [HeaderName; 12] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -20,19 +21,30 @@ static HOP_BY_HOP: [HeaderName; 10] = [
     HeaderName::from_static("proxy-authentication-info"),
     // From the time when HTTP/2 was asked for by Upgrade (RFC 7540 section 3.2.1).
     HeaderName::from_static("http2-settings"),
+    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
+    header::EXPECT,
+    // Ours alone: a client that writes it would grant itself something.
+    GRANTED,
 ];
+
+/// Tells the upstream what a limit that may grant less has granted.
+pub const GRANTED: HeaderName = HeaderName::from_static("tollgate-granted");
 
 /// Places in [`HOP_BY_HOP`].
 const CONNECTION: usize = 0;
 const TE: usize = 3;
 const TRANSFER_ENCODING: usize = 4;
 
-/// Removes what a request must not carry on.
+/// Which of [`HOP_BY_HOP`] end here, a bit for each.
+const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
+const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
+
+/// Removes what a request must not carry on, `Expect` and our own [`GRANTED`] with it.
 ///
 /// `TE: trailers` stays when it was there, with the `Connection` that announces it (RFC 9110 section 10.1.4). After this
 /// call the framing must be said anew: [`frame_request`].
 pub fn strip_request(fields: &mut HeaderMap) {
-    let found = strip(fields);
+    let found = strip(fields, IN_REQUESTS);
     if found.trailers {
         fields.insert(header::TE, HeaderValue::from_static("trailers"));
         fields.insert(header::CONNECTION, HeaderValue::from_static("te"));
@@ -44,7 +56,7 @@ pub fn strip_request(fields: &mut HeaderMap) {
 /// A response with both `Content-Length` and `Transfer-Encoding` loses both (RFC 9112 section 6.3): hyper has decoded
 /// the chunks and left the length, which may lie and would cut the body off. Equal lengths become one.
 pub fn strip_response(fields: &mut HeaderMap) {
-    let found = strip(fields);
+    let found = strip(fields, IN_RESPONSES);
     if found.coded {
         fields.remove(header::CONTENT_LENGTH);
     } else if found.lengths {
@@ -132,7 +144,7 @@ struct Found {
 }
 
 /// One pass over the fields that are there; nothing is looked up that is not.
-fn strip(fields: &mut HeaderMap) -> Found {
+fn strip(fields: &mut HeaderMap, ending: u16) -> Found {
     let mut present = 0_u16;
     let (mut names_fields, mut length, mut lengths) = (false, false, false);
     for (name, value) in &*fields {
@@ -167,7 +179,7 @@ fn strip(fields: &mut HeaderMap) -> Found {
     if names_fields {
         strip_named(fields);
     }
-    let mut left = present;
+    let mut left = present & ending;
     while left != 0 {
         // At most 15.
         fields.remove(&HOP_BY_HOP[left.trailing_zeros() as usize]);
@@ -185,11 +197,13 @@ fn place(name: &HeaderName) -> Option<usize> {
     let name = name.as_str();
     Some(match name.len() {
         2 if name == "te" => TE,
+        6 if name == "expect" => 10,
         7 if name == "upgrade" => 5,
         10 if name == "connection" => CONNECTION,
         10 if name == "keep-alive" => 1,
         14 if name == "http2-settings" => 9,
         16 if name == "proxy-connection" => 2,
+        16 if name == "tollgate-granted" => 11,
         17 if name == "transfer-encoding" => TRANSFER_ENCODING,
         18 if name == "proxy-authenticate" => 6,
         19 if name == "proxy-authorization" => 7,

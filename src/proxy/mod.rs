@@ -42,7 +42,7 @@ use arc_swap::ArcSwap;
 use body::{RequestBody, Upload};
 use error::ProxyError;
 use exchange::Exchange;
-use forward::Answer as Answered;
+use forward::{Answer as Answered, Outgoing, Purpose};
 use forwarded::Hops;
 use hold::{Cut, Places};
 use hop::Switch;
@@ -333,14 +333,17 @@ impl Worker {
         exchange.upload.clone_from(&upload);
 
         let started = Instant::now();
-        let sending = pin!(forward::send(
-            servers,
+        let outgoing = Outgoing {
             head,
             body,
-            upload.as_deref(),
-            down.is_some(),
-            exchange.returns.clone(),
-        ));
+            upload: upload.as_deref(),
+            purpose: match down {
+                Some(_) => Purpose::Tunnel,
+                None => Purpose::Exchange,
+            },
+            returns: exchange.returns.clone(),
+        };
+        let sending = pin!(forward::send(servers, outgoing));
         let answer = match forward::within(sending, started, allowed, peer).await {
             Ok(answer) => answer,
             Err(error) => {

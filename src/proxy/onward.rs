@@ -9,12 +9,9 @@ use super::{hop, request_id};
 use crate::listen::Peer;
 use crate::upstream::Server;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use hyper::body::Body as _;
 use std::mem;
-
-/// Tells the upstream what a limit that may grant less has granted.
-const GRANTED: HeaderName = HeaderName::from_static("tollgate-granted");
 
 /// How many fields are added.
 const OURS: usize = 9;
@@ -77,16 +74,8 @@ pub fn head(
     };
     forwarded::announce(fields, &origin, &mut peer.introduced.borrow_mut());
     forwarded::add_via(fields, parts.version);
-    // hyper answers a 100 when the upstream's side begins to read; waiting for another one would wait for ever.
-    if fields.keys().any(|name| *name == header::EXPECT) {
-        fields.remove(header::EXPECT);
-    }
-    // Ours alone: a client that writes it would grant itself something.
-    if fields.keys().any(|name| *name == GRANTED) {
-        fields.remove(GRANTED);
-    }
     if let Some(granted) = exchange.granted() {
-        fields.insert(GRANTED, HeaderValue::from(granted));
+        fields.insert(hop::GRANTED, HeaderValue::from(granted));
     }
     if let Some(host) = target.own_authority() {
         fields.insert(header::HOST, host.clone());

@@ -3,7 +3,6 @@
 use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
-use super::value::Decimal;
 use crate::limit::Limit;
 use crate::limit::verdict::{INLINE_LIMITS, Wait};
 use bytes::Bytes;
@@ -156,7 +155,7 @@ fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &HeaderValue
     }
     if let Some(wait) = error.retry_after() {
         body.extend_from_slice(br#","retry_after_ms":"#);
-        body.extend_from_slice(Decimal::of(wait.div_ceil(1000).max(1)).digits());
+        write_number(&mut body, wait.div_ceil(1000).max(1));
     }
     if let ProxyError::Limited {
         wait: Wait::Never, ..
@@ -226,7 +225,7 @@ fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
 
 fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
-    out.extend_from_slice(Decimal::of(u64::from(count)).digits());
+    write_number(out, u64::from(count));
     if limit.rule.holds().is_some() {
         return out.extend_from_slice(if count == 1 {
             b" request at a time"
@@ -243,7 +242,7 @@ fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
         None => {}
         Some(1) => return out.extend_from_slice(b"month"),
         Some(many) => {
-            out.extend_from_slice(Decimal::of(u64::from(many)).digits());
+            write_number(out, u64::from(many));
             return out.extend_from_slice(b" months");
         }
     }
@@ -257,14 +256,18 @@ fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
     });
 }
 
+fn write_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// Seconds with at most three decimals: `0.4 s`, `75 s`.
 fn write_duration(out: &mut Vec<u8>, micros: u64) {
     let millis = micros.div_ceil(1000);
-    out.extend_from_slice(Decimal::of(millis / 1000).digits());
+    write_number(out, millis / 1000);
     if !millis.is_multiple_of(1000) {
         // The digits behind a 1 keep their zeros in front.
-        let part = Decimal::of(1000 + millis % 1000);
-        let part = &part.digits()[1..];
+        let mut digits = itoa::Buffer::new();
+        let part = &digits.format(1000 + millis % 1000).as_bytes()[1..];
         let end = part.iter().rposition(|digit| *digit != b'0');
         out.push(b'.');
         out.extend_from_slice(&part[..=end.unwrap_or(0)]);

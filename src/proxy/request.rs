@@ -429,15 +429,9 @@ fn is_port(digits: &[u8]) -> bool {
 
 /// A whole number without sign.
 fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let append = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
-    match digits.len() {
-        // Fits whatever the digits are.
-        ..20 => Some(digits.iter().fold(0, append)),
-        _ => str::from_utf8(digits).ok()?.parse().ok(),
-    }
+    let digits = str::from_utf8(digits).ok()?;
+    let is_unsigned = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_unsigned.then(|| digits.parse().ok()).flatten()
 }
 
 #[cfg(test)]

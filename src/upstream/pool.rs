@@ -128,6 +128,17 @@ where
         Some(connection)
     }
 
+    /// An idle connection that its server has not closed, as far as can be known.
+    #[must_use]
+    pub fn take_open(&self) -> Option<Connection<B>> {
+        loop {
+            let mut connection = self.take()?;
+            if connection.is_usable() {
+                return Some(connection);
+            }
+        }
+    }
+
     /// A new connection, within `deadline`.
     ///
     /// # Errors

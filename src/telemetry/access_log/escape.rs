@@ -120,17 +120,8 @@ fn hex(digit: u32) -> u8 {
 }
 
 /// Writes a number in decimal.
-pub(super) fn number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return out.extend(&digits[at..]);
-        }
-    }
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Writes an address.
@@ -229,8 +220,6 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(written(|out| number(out, 0)), "0");
-        assert_eq!(written(|out| number(out, u64::MAX)), u64::MAX.to_string());
         assert_eq!(written(|out| padded(out, 42, 6)), "000042");
         let millis = |micros| written(|out| millis(out, Duration::from_micros(micros)));
         assert_eq!(millis(0), "0");

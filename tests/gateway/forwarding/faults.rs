@@ -4,7 +4,9 @@ use crate::support::{
     Answer, Connection, End, Feed, File, Gateway, PATIENCE, Upstream, free_port, get, request,
 };
 use http::Request;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// The body every answer of the gateway itself has.
 #[track_caller]
@@ -53,6 +55,49 @@ async fn an_upstream_that_refuses_is_a_bad_gateway() {
     }
     let answer = gateway.h2().await.get("/").await;
     assert_problem(&answer, 502);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_with_idle_connections_fails_no_request() {
+    let (dying, survivor) = (Arc::new(Notify::new()), Upstream::echo().await);
+    let death = Arc::clone(&dying);
+    let doomed = Upstream::playing(move |connection: Connection| {
+        let death = Arc::clone(&death);
+        async move {
+            tokio::select! {
+                () = connection.echo() => {}
+                () = death.notified() => {}
+            }
+        }
+    })
+    .await;
+    let file = File::default()
+        .upstream("main", &[&doomed, &survivor])
+        .route("all", "/{*rest}", "main", &[]);
+    let gateway = Gateway::start(&file.server("workers = 1")).await;
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(gateway.connect().await);
+    }
+    // Sent all at once, so that several connections to either server are idle afterwards.
+    for client in &mut clients {
+        client.send(get("/").repeat(2)).await;
+    }
+    for client in &mut clients {
+        client.answer().await.expect(200);
+        client.answer().await.expect(200);
+    }
+    assert!(doomed.seen() > 0);
+    drop(doomed);
+    dying.notify_waiters();
+    for client in &mut clients {
+        for body in ["", "content"] {
+            let length = body.len().to_string();
+            let head = request("POST", "/", &[("Content-Length", &length)]);
+            let port = client.ask(head + body).await.expect(200).echoed().port;
+            assert_eq!(port, u64::from(survivor.port()));
+        }
+    }
 }
 
 #[tokio::test]
