@@ -2,7 +2,7 @@
 
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::Table;
+use crate::route::{PathPattern, Table};
 use crate::upstream::Upstream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub struct Snapshot {
 pub struct Service {
     /// The route's name.
     pub name: Arc<str>,
+    /// Paths it is for.
+    pub path: PathPattern,
     /// Position in [`Snapshot::upstreams`].
     pub upstream: usize,
     /// Its limits, the route's first, then its upstream's, each once: one decision.

@@ -7,7 +7,7 @@ use super::validate::Checked;
 use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::Rule;
+use crate::route::{PathPattern, Rule};
 use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot};
 use crate::upstream;
 use std::collections::HashMap;
@@ -44,12 +44,20 @@ pub(super) fn compile(
     let services: Vec<Service> = document
         .routes
         .iter()
-        .map(|route| {
+        .zip(&rules)
+        .map(|(route, rule)| {
             let name = route.upstream.get().map_or("", String::as_str);
             let position = *positions
                 .get(name)
                 .expect("validate resolves every upstream name");
-            service(route, position, &document.upstreams[position], &by_name)
+            let path = rule.path.clone();
+            service(
+                route,
+                path,
+                position,
+                &document.upstreams[position],
+                &by_name,
+            )
         })
         .collect();
     let caps = HoldCaps::default();
@@ -124,6 +132,7 @@ fn upstream(written: &Upstream) -> upstream::Upstream {
 /// The route's limits, then its upstream's, each once; of a list of rates all in their order.
 fn service(
     route: &Route,
+    path: PathPattern,
     position: usize,
     upstream: &Upstream,
     limits: &HashMap<&str, Vec<&Arc<Limit>>>,
@@ -144,6 +153,7 @@ fn service(
     }
     Service {
         name: route.name.value.as_str().into(),
+        path,
         upstream: position,
         limits: chosen,
         timeout: route.timeout.or(Duration::from_secs(30)),

@@ -148,6 +148,11 @@ fn per(by: &KeyTemplate) -> String {
                 mask.v4, mask.v6
             ),
             Part::Header { name, .. } => name.to_string(),
+            Part::Cookie(name) => format!("cookie {name}"),
+            Part::Query { name, .. } => format!("query parameter {name}"),
+            Part::Path(name) => format!("{{{name}}} of the path"),
+            Part::Method => "method".into(),
+            Part::Host => "host".into(),
             Part::Route => "route".into(),
         })
         .collect();
@@ -195,16 +200,7 @@ pub fn key(by: &KeyTemplate) -> String {
     if by.parts.is_empty() {
         return "everyone".into();
     }
-    let parts: Vec<String> = by
-        .parts
-        .iter()
-        .map(|part| match part {
-            Part::Ip(mask) if *mask == Mask::DEFAULT => "ip".into(),
-            Part::Ip(mask) => format!("ip/{},{}", mask.v4, mask.v6),
-            Part::Header { name, .. } => format!("header:{name}"),
-            Part::Route => "route".into(),
-        })
-        .collect();
+    let parts: Vec<String> = by.parts.iter().map(Part::to_string).collect();
     parts.join(" + ")
 }
 

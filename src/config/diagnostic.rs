@@ -47,6 +47,7 @@ codes! {
     Duplicate "duplicate" "Something is written twice.";
     EmptyFile "empty-file" "The file says nothing.";
     EmptyList "empty-list" "A list needs at least one entry.";
+    HostBits "host-bits" "A network has bits of its address beyond its prefix.";
     MissingChoice "missing-choice" "A limit does not say what happens to requests that lack what it counts by.";
     MissingKey "missing-key" "A key that has no default is absent.";
     NeedlessMissing "needless-missing" "`missing` is written where nothing can be missing.";
@@ -61,6 +62,7 @@ codes! {
     TrustsEveryone "trusts-everyone" "Anyone may say which address they come from.";
     UnknownKey "unknown-key" "A key or table that does not exist.";
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
+    UnknownParameter "unknown-parameter" "A limit counts by a parameter that the path of a route does not have.";
     UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";

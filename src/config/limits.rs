@@ -147,11 +147,7 @@ fn template(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate>
 }
 
 fn repeated(parts: &[At<Option<Part>>]) -> Option<(&Span, &Span)> {
-    let same = |a: &Part, b: &Part| match (a, b) {
-        (Part::Ip(_), Part::Ip(_)) | (Part::Route, Part::Route) => true,
-        (Part::Header { name: a, .. }, Part::Header { name: b, .. }) => a == b,
-        _ => false,
-    };
+    let same = |a: &Part, b: &Part| matches!((a, b), (Part::Ip(_), Part::Ip(_))) || a == b;
     parts.iter().enumerate().find_map(|(index, later)| {
         let earlier =
             parts[..index]
@@ -169,15 +165,17 @@ fn missing_choice(
     by: &At<Vec<At<Option<Part>>>>,
     template: &KeyTemplate,
 ) -> Diagnostic {
-    let header = template.parts.iter().find_map(|part| match part {
-        Part::Header { name, .. } => Some(name.as_str()),
-        _ => None,
-    });
-    let header = header.unwrap_or_default();
+    let absent = template.parts.iter().find(|part| part.can_be_absent());
+    let what = match absent {
+        Some(Part::Cookie(name)) => format!("cookie `{name}`"),
+        Some(Part::Query { name, .. }) => format!("query parameter `{name}`"),
+        Some(Part::Header { name, .. }) => format!("header `{name}`"),
+        _ => "something".into(),
+    };
     Diagnostic::error(
         Code::MissingChoice,
         format!(
-            "limit `{}` counts by header `{header}`, but does not say what to do without it",
+            "limit `{}` counts by {what}, but does not say what to do without it",
             written.name.value
         ),
     )

@@ -54,6 +54,7 @@ pub(super) fn check(
     }
     names::check(document, source, found);
     names::one_partial(document, found);
+    names::parameters(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,
@@ -136,6 +137,19 @@ fn server(document: &Document, found: &mut Vec<Diagnostic>) {
                 )
                 .at(&network.span, "every address")
                 .help("name the networks of your own proxies only"),
+            );
+        } else if network.value.addr() != network.value.network() {
+            found.push(
+                Diagnostic::warning(
+                    Code::HostBits,
+                    format!("{} is more than one address", network.value),
+                )
+                .at(&network.span, format!("all of {}", network.value.trunc()))
+                .help(format!(
+                    "write `\"{}\"` for the network, or `\"{}\"` for the address alone",
+                    network.value.trunc(),
+                    network.value.addr()
+                )),
             );
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! A value keeps the characters `A-Z a-z 0-9 . _ ~ : / @ -`; every other byte becomes `%XX`. Parts are separated by
 //! `|`, which no value can contain, and everything that is not a plain value starts with `%` and a small letter
-//! beyond the hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%sha=` (a
-//! digest). An absent field and an empty one are the same.
+//! beyond the hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a
+//! method that hardly anybody knows), `%sha=` (a digest). An absent field and an empty one are the same.
 
 use super::address::Spelled;
 use super::{KeyTemplate, Mask, Missing, Part, digest};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method, header};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::fmt;
 use std::io::Write as _;
 use std::net::IpAddr;
 
@@ -18,8 +21,24 @@ pub struct Caller<'a> {
     pub address: IpAddr,
     /// The name of the route that matched.
     pub route: &'a str,
+    /// The request's method.
+    pub method: &'a Method,
     /// The request's fields.
     pub fields: &'a HeaderMap,
+    /// Where the request goes; asked only by limits that count by it.
+    pub location: &'a dyn Location,
+}
+
+/// What a request is for, in the spelling that routes are matched in.
+pub trait Location: fmt::Debug {
+    /// The host, empty when the request names none.
+    fn host(&self) -> Cow<'_, str>;
+
+    /// What the parameter of this name in the route's path took. Nothing when the route has no such parameter.
+    fn parameter(&self, name: &str) -> Option<Cow<'_, str>>;
+
+    /// The query, as it came.
+    fn query(&self) -> Option<&str>;
 }
 
 /// What became of a key.
@@ -29,17 +48,15 @@ pub enum Found<'a> {
     Key,
     /// The limit does not apply to this request.
     Skip,
-    /// This field is absent and the limit demands it.
-    Refuse(&'a HeaderName),
+    /// This part is absent and the limit demands it.
+    Refuse(&'a Part),
 }
 
 impl KeyTemplate {
     /// Can a request lack what this counts by? Then `missing` is a required choice.
     #[must_use]
     pub fn can_be_absent(&self) -> bool {
-        self.parts
-            .iter()
-            .any(|part| matches!(part, Part::Header { .. }))
+        self.parts.iter().any(Part::can_be_absent)
     }
 
     /// Appends the key of `caller` to `out`. What is there already stays; on anything but `Key` nothing is added.
@@ -49,33 +66,81 @@ impl KeyTemplate {
             if index > 0 {
                 out.push(b'|');
             }
-            match part {
-                Part::Ip(mask) => write_ip(*mask, caller.address, out),
-                Part::Route => escape(caller.route.as_bytes(), out),
-                Part::Header { name, secret } => {
-                    if write_field(caller.fields, name, *secret, out) {
-                        continue;
-                    }
-                    match self.missing {
-                        Missing::Shared => out.extend_from_slice(b"%none"),
-                        Missing::Ip => {
-                            out.extend_from_slice(b"%ip=");
-                            write_ip(Mask::DEFAULT, caller.address, out);
-                        }
-                        Missing::Skip => {
-                            out.truncate(start);
-                            return Found::Skip;
-                        }
-                        Missing::Refuse => {
-                            out.truncate(start);
-                            return Found::Refuse(name);
-                        }
-                    }
+            if write_part(part, caller, out) {
+                continue;
+            }
+            match self.missing {
+                Missing::Shared => out.extend_from_slice(b"%none"),
+                Missing::Ip => {
+                    out.extend_from_slice(b"%ip=");
+                    write_ip(Mask::DEFAULT, caller.address, out);
+                }
+                Missing::Skip => {
+                    out.truncate(start);
+                    return Found::Skip;
+                }
+                Missing::Refuse => {
+                    out.truncate(start);
+                    return Found::Refuse(part);
                 }
             }
         }
         Found::Key
     }
+}
+
+/// Says whether the request has it.
+fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> bool {
+    match part {
+        Part::Ip(mask) => write_ip(*mask, caller.address, out),
+        Part::Route => write_value(caller.route.as_bytes(), false, out),
+        Part::Header { name, secret } => return write_field(caller.fields, name, *secret, out),
+        Part::Cookie(name) => return write_several(cookies(caller.fields, name), true, out),
+        Part::Query { name, secret } => {
+            let query = caller.location.query().unwrap_or_default();
+            let named = form_urlencoded::parse(query.as_bytes())
+                .filter(|(key, _)| *key == **name)
+                .map(|(_, value)| match value {
+                    Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                    Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+                });
+            return write_several(named, *secret, out);
+        }
+        Part::Path(name) => {
+            let taken = caller.location.parameter(name).unwrap_or_default();
+            write_value(taken.as_bytes(), false, out);
+        }
+        Part::Method => write_method(caller.method, out),
+        Part::Host => write_value(caller.location.host().as_bytes(), false, out),
+    }
+    true
+}
+
+/// The methods that anybody knows; all others are one, or whoever invents methods would have as many counters.
+fn write_method(method: &Method, out: &mut Vec<u8>) {
+    match *method {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::DELETE
+        | Method::PATCH
+        | Method::OPTIONS
+        | Method::TRACE
+        | Method::CONNECT => out.extend_from_slice(method.as_str().as_bytes()),
+        _ => out.extend_from_slice(b"%other"),
+    }
+}
+
+/// The values of the cookies of this name, over all `Cookie` lines (RFC 6265 section 4.2; HTTP/2 may send a line for each).
+fn cookies<'a>(fields: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    let lines = fields.get_all(header::COOKIE).into_iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let (key, value) = pair.split_at(equals);
+        (key.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
+    })
 }
 
 fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
@@ -93,26 +158,38 @@ fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
 
 /// Several lines of one field are one value, joined as RFC 9110 section 5.3 joins them. Says whether there was any.
 fn write_field(fields: &HeaderMap, name: &HeaderName, secret: bool, out: &mut Vec<u8>) -> bool {
-    let mut lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
-    let Some(first) = lines.next() else {
+    let lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
+    write_several(lines, secret, out)
+}
+
+/// What came several times is one value, all of them: whichever of them the upstream believes, it is among them. Says
+/// whether there was any.
+fn write_several<V: AsRef<[u8]>>(
+    mut values: impl Iterator<Item = V>,
+    secret: bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    let Some(first) = values.next() else {
         return false;
     };
-    let joined;
-    let value = match lines.next() {
-        None => first.trim_ascii(),
-        Some(second) => {
-            let mut all = [first, second].join(&b", "[..]);
-            for line in lines {
-                all.extend_from_slice(b", ");
-                all.extend_from_slice(line);
-            }
-            joined = all;
-            joined.trim_ascii()
+    let Some(second) = values.next() else {
+        let value = first.as_ref().trim_ascii();
+        if !value.is_empty() {
+            write_value(value, secret, out);
         }
+        return !value.is_empty();
     };
-    if value.is_empty() {
-        return false;
+    let mut joined: SmallVec<[u8; 256]> = SmallVec::from_slice(first.as_ref());
+    for value in [second].into_iter().chain(values) {
+        joined.extend_from_slice(b", ");
+        joined.extend_from_slice(value.as_ref());
     }
+    write_value(joined.trim_ascii(), secret, out);
+    true
+}
+
+/// As it is where it may be, else its digest.
+fn write_value(value: &[u8], secret: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if !secret {
         escape(value, out);
@@ -122,7 +199,6 @@ fn write_field(fields: &HeaderMap, name: &HeaderName, secret: bool, out: &mut Ve
         out.extend_from_slice(b"%sha=");
         digest::append(value, out);
     }
-    true
 }
 
 /// Bytes that stay as they are.
@@ -154,106 +230,4 @@ fn escape(value: &[u8], out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn template(parts: Vec<Part>, missing: Missing) -> KeyTemplate {
-        KeyTemplate { parts, missing }
-    }
-
-    fn header(name: &'static str) -> Part {
-        Part::Header {
-            name: HeaderName::from_static(name),
-            secret: false,
-        }
-    }
-
-    fn key_of(template: &KeyTemplate, fields: &HeaderMap) -> Option<String> {
-        let mut out = Vec::new();
-        let caller = Caller {
-            address: "203.0.113.9".parse().unwrap(),
-            route: "orders",
-            fields,
-        };
-        (template.write(&caller, &mut out) == Found::Key).then(|| String::from_utf8(out).unwrap())
-    }
-
-    fn fields(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (name, value) in pairs {
-            map.append(HeaderName::from_static(name), value.parse().unwrap());
-        }
-        map
-    }
-
-    #[test]
-    fn no_value_imitates_a_separator_or_a_substitute() {
-        let two = template(vec![header("a"), header("b")], Missing::Shared);
-        let left = key_of(&two, &fields(&[("a", "x|y"), ("b", "z")]));
-        let right = key_of(&two, &fields(&[("a", "x"), ("b", "y|z")]));
-        assert_ne!(left, right);
-        let absent = key_of(&two, &fields(&[("a", "x")]));
-        let forged = key_of(&two, &fields(&[("a", "x"), ("b", "%none")]));
-        assert_ne!(absent, forged);
-        let by_ip = template(vec![header("a")], Missing::Ip);
-        let substitute = key_of(&by_ip, &fields(&[]));
-        let forged = key_of(&by_ip, &fields(&[("a", "%ip=203.0.113.9")]));
-        assert_eq!(substitute.as_deref(), Some("%ip=203.0.113.9"));
-        assert_ne!(substitute, forged);
-    }
-
-    #[test]
-    fn empty_is_absent_and_repeats_are_one_value() {
-        let one = template(vec![header("a")], Missing::Skip);
-        assert_eq!(key_of(&one, &fields(&[("a", " ")])), None);
-        assert_eq!(
-            key_of(&one, &fields(&[("a", "x"), ("a", "y")])).as_deref(),
-            Some("x%2C%20y")
-        );
-        assert_eq!(
-            key_of(&one, &fields(&[("a", "x, y")])).as_deref(),
-            Some("x%2C%20y")
-        );
-    }
-
-    #[test]
-    fn secrets_and_long_values_are_digested() {
-        let secret = Part::Header {
-            name: HeaderName::from_static("x-api-key"),
-            secret: true,
-        };
-        let key = key_of(
-            &template(vec![secret], Missing::Skip),
-            &fields(&[("x-api-key", "hunter2")]),
-        )
-        .unwrap();
-        assert!(key.starts_with("%sha=") && !key.contains("hunter2") && key.len() == 37);
-        let long = "x".repeat(8192);
-        let key = key_of(
-            &template(vec![header("a")], Missing::Skip),
-            &fields(&[("a", &long)]),
-        )
-        .unwrap();
-        assert_eq!(key.len(), 37);
-    }
-
-    #[test]
-    fn addresses_count_by_network() {
-        let mask = template(vec![Part::Ip(Mask { v4: 24, v6: 64 })], Missing::Skip);
-        assert_eq!(
-            key_of(&mask, &HeaderMap::new()).as_deref(),
-            Some("203.0.113.0/24")
-        );
-        let plain = Mask::DEFAULT;
-        assert_eq!(
-            plain.apply("::ffff:1.2.3.4".parse().unwrap()).to_string(),
-            "1.2.3.4"
-        );
-        assert_eq!(
-            plain
-                .apply("2001:db8:7:1:2:3:4:5".parse().unwrap())
-                .to_string(),
-            "2001:db8:7:1::"
-        );
-    }
-}
+mod tests;

@@ -7,11 +7,13 @@ mod extract;
 pub mod forwarded;
 mod price;
 
-pub use extract::{Caller, Found};
+pub use extract::{Caller, Found, Location};
 pub use price::{Misquoted, Price};
 
 use http::HeaderName;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// By whom a limit counts: the parts a key is made of, in order. None at all is `everyone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +36,51 @@ pub enum Part {
         /// A secret leaves the process as a digest only.
         secret: bool,
     },
+    /// A cookie. Leaves the process as a digest only.
+    Cookie(Arc<str>),
+    /// A parameter of the query.
+    Query {
+        /// Its name, decoded.
+        name: Arc<str>,
+        /// A secret leaves the process as a digest only.
+        secret: bool,
+    },
+    /// What a parameter of the route's path took.
+    Path(Arc<str>),
+    /// The method.
+    Method,
+    /// The host that the request is for.
+    Host,
     /// The name of the route.
     Route,
+}
+
+/// As the file writes it.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(mask) if *mask == Mask::DEFAULT => f.write_str("ip"),
+            Self::Ip(mask) => write!(f, "ip/{},{}", mask.v4, mask.v6),
+            Self::Header { name, .. } => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Query { name, .. } => write!(f, "query:{name}"),
+            Self::Path(name) => write!(f, "path:{name}"),
+            Self::Method => f.write_str("method"),
+            Self::Host => f.write_str("host"),
+            Self::Route => f.write_str("route"),
+        }
+    }
+}
+
+impl Part {
+    /// Can a request lack it?
+    #[must_use]
+    pub fn can_be_absent(&self) -> bool {
+        matches!(
+            self,
+            Self::Header { .. } | Self::Cookie(_) | Self::Query { .. }
+        )
+    }
 }
 
 /// What a request without the key meets.
@@ -84,9 +129,10 @@ impl Mask {
     }
 }
 
-/// Should the values of this field be kept out of logs and stores? Those that authenticate by their name.
+/// Should the values of a field or query parameter of this name be kept out of logs and stores? Those that authenticate
+/// by their name.
 #[must_use]
-pub fn is_secret(field: &HeaderName) -> bool {
+pub fn is_secret(name: &str) -> bool {
     const MARKS: [&str; 8] = [
         "auth",
         "cookie",
@@ -97,5 +143,6 @@ pub fn is_secret(field: &HeaderName) -> bool {
         "password",
         "signature",
     ];
-    MARKS.iter().any(|mark| field.as_str().contains(mark))
+    let name = name.to_ascii_lowercase();
+    MARKS.iter().any(|mark| name.contains(mark))
 }

@@ -90,10 +90,10 @@ impl Plan {
                     },
                 }),
                 Found::Skip => {}
-                Found::Refuse(field) => {
+                Found::Refuse(part) => {
                     return Err(ProxyError::MissingKey {
                         limit: Arc::clone(&limit.name),
-                        field: field.clone(),
+                        part: part.clone(),
                     });
                 }
             }

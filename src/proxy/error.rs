@@ -1,10 +1,11 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
 use super::request::BadRequest;
+use crate::key::Part;
 use crate::limit::verdict::Wait;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::pool::ConnectError;
-use http::{HeaderName, StatusCode};
+use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +22,12 @@ pub enum ProxyError {
     #[error("no route matches")]
     NoRoute,
     /// A limit counts by a field that the request lacks.
-    #[error("the limit \"{limit}\" needs the field {field}")]
+    #[error("the limit \"{limit}\" needs {part}")]
     MissingKey {
         /// The limit's name.
         limit: Arc<str>,
-        /// The field's name.
-        field: HeaderName,
+        /// What it counts by.
+        part: Part,
     },
     /// A limit refuses.
     #[error("the limit \"{limit}\" refuses")]

@@ -12,6 +12,7 @@ pub mod hold;
 pub mod hop;
 pub mod line;
 pub mod local;
+pub mod location;
 pub mod onward;
 pub mod patience;
 mod refused;
@@ -52,6 +53,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use line::Lines;
 use local::Local;
+use location::Destination;
 use request::{BadRequest, Target};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -192,7 +194,7 @@ impl Worker {
             return Ok(Outcome::Answered(reply::empty()));
         }
         parts.uri = self.find(&target, &parts, exchange)?;
-        let held = match self.admit(&parts, exchange).await {
+        let held = match self.admit(&target, &parts, exchange).await {
             Ok(held) => held,
             Err(refused) => {
                 body::discard(incoming, &parts);
@@ -243,6 +245,7 @@ impl Worker {
     /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
     async fn admit(
         &self,
+        target: &Target,
         parts: &Parts,
         exchange: &mut Exchange,
     ) -> Result<Option<Places>, ProxyError> {
@@ -256,7 +259,14 @@ impl Worker {
         let caller = Caller {
             address: exchange.client,
             route: &service.name,
+            method: &parts.method,
             fields: &parts.headers,
+            location: &Destination {
+                authority: target.host(),
+                path: parts.uri.path(),
+                query: parts.uri.query(),
+                pattern: &service.path,
+            },
         };
         let plan = Plan::of(service, &caller)?;
         if plan.is_empty() {

@@ -3,6 +3,7 @@
 use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
+use crate::key::Part;
 use crate::limit::Limit;
 use crate::limit::verdict::{INLINE_LIMITS, Wait};
 use bytes::Bytes;
@@ -55,8 +56,8 @@ pub fn to(
     if let Some(wait) = error.retry_after() {
         fields::retry_after(fields, wait);
     }
-    if let ProxyError::MissingKey { field, .. } = error
-        && let Ok(value) = HeaderValue::try_from(format!("ApiKey field=\"{field}\""))
+    if let ProxyError::MissingKey { part, .. } = error
+        && let Ok(value) = HeaderValue::try_from(challenge(part))
     {
         // RFC 9110, section 15.5.2: a 401 names a way in.
         fields.insert(header::WWW_AUTHENTICATE, value);
@@ -197,9 +198,12 @@ fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
             write_refusal(&mut text, limit, *wait, b"\"");
             String::from_utf8(text).unwrap_or_default()
         }
-        (ProxyError::MissingKey { field, .. }, _) => {
-            format!("The request needs the field {field}.")
-        }
+        (ProxyError::MissingKey { part, .. }, _) => match part {
+            Part::Cookie(name) => format!("The request needs the cookie {name}."),
+            Part::Query { name, .. } => format!("The request needs the query parameter {name}."),
+            Part::Header { name, .. } => format!("The request needs the field {name}."),
+            other => format!("The request needs its {other}."),
+        },
         (ProxyError::TooManyHeld, _) => {
             "Too many requests are waiting. Try again shortly.".to_owned()
         }
@@ -254,6 +258,16 @@ fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
         604_800_000_000 => b"week",
         other => return write_duration(out, other),
     });
+}
+
+/// Where the request should have said who it comes from. Names are checked to need no escapes.
+fn challenge(part: &Part) -> String {
+    match part {
+        Part::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
+        Part::Query { name, .. } => format!("ApiKey query=\"{name}\""),
+        Part::Header { name, .. } => format!("ApiKey field=\"{name}\""),
+        _ => "ApiKey".to_owned(),
+    }
 }
 
 fn write_number(out: &mut Vec<u8>, number: u64) {

@@ -127,6 +127,12 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The query, if the line tells one.
+    pub(super) fn query(&self) -> Option<&str> {
+        let (_, behind) = self.target.split_once('?')?;
+        behind.split('#').next()
+    }
+
     /// Puts its fields into `fields`, which is empty.
     pub(super) fn fields(&self, fields: &mut HeaderMap) -> Result<(), Fault> {
         const WRONG: Fault = Fault::BadMember("headers");

@@ -11,6 +11,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{self, Ruling, Wait};
 use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
+use crate::proxy::location::Destination;
 use crate::proxy::request::tidy;
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, Decided, StoreError};
@@ -139,7 +140,14 @@ impl Side {
         let caller = Caller {
             address: request.client.unwrap_or(NOBODY),
             route: &service.name,
+            method: &head.method,
             fields: &head.fields,
+            location: &Destination {
+                authority: host(request, head),
+                path: request.path().0,
+                query: request.query(),
+                pattern: &service.path,
+            },
         };
         let given = |limit: &Limit| {
             let cost = request.cost.or_else(|| request.logged_cost(&limit.name));
@@ -176,13 +184,8 @@ impl Side {
     }
 
     fn find(&mut self, request: &Request<'_>, head: &Head) -> Option<usize> {
-        let (raw, host) = request.path();
-        let named = || head.fields.get(http::header::HOST)?.to_str().ok();
-        let host = match host {
-            Some(host) => host,
-            None if request.host.is_empty() => named().unwrap_or_default(),
-            None => &request.host,
-        };
+        let (raw, _) = request.path();
+        let host = host(request, head);
         let table = &self.snapshot.table;
         self.ways.find(table, &head.method, host, raw)
     }
@@ -218,6 +221,16 @@ impl Side {
     /// Where it counts.
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
+    }
+}
+
+/// The host that a request is for, as the line tells it.
+fn host<'a>(request: &'a Request<'_>, head: &'a Head) -> &'a str {
+    let named = || head.fields.get(http::header::HOST)?.to_str().ok();
+    match request.path().1 {
+        Some(host) => host,
+        None if request.host.is_empty() => named().unwrap_or_default(),
+        None => &request.host,
     }
 }
 

@@ -40,6 +40,41 @@ pub struct PathPattern {
     pub segments: Vec<Segment>,
 }
 
+impl PathPattern {
+    /// What the parameter `name` takes of `path`, a match form that this pattern recognises; several segments without the
+    /// slash in front, and nothing at all where `{*rest}` takes none. `None` when there is no such parameter.
+    #[must_use]
+    pub fn taken<'a>(&self, path: &'a str, name: &str) -> Option<&'a str> {
+        let mut left = path.strip_prefix('/').unwrap_or(path);
+        for segment in &self.segments {
+            let (one, behind) = left.split_once('/').unwrap_or((left, ""));
+            match segment {
+                // A leading, doubled or trailing slash in the file means nothing, as in a request.
+                Segment::Literal(text) if text.is_empty() => continue,
+                Segment::Parameter(own) if **own == *name => return Some(one),
+                Segment::Rest(own) => return (**own == *name).then_some(left),
+                Segment::Literal(_) | Segment::Parameter(_) => {}
+            }
+            left = behind;
+        }
+        None
+    }
+
+    /// Has it a parameter of this name?
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.parameters().any(|own| own == name)
+    }
+
+    /// The names of its parameters.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Literal(_) => None,
+            Segment::Parameter(name) | Segment::Rest(name) => Some(&**name),
+        })
+    }
+}
+
 /// One segment of a path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Segment {

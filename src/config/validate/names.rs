@@ -1,11 +1,13 @@
 //! Every name that is used is defined, and the other way round.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::Document;
+use super::super::document::{Document, Route};
 use super::super::source::{At, Source, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
-use std::collections::HashSet;
+use crate::key::Part;
+use crate::route::PathPattern;
+use std::collections::{HashMap, HashSet};
 
 /// After so many mistakes no more text is searched: nobody reads more, and each takes time.
 const ENOUGH: usize = 100;
@@ -242,13 +244,7 @@ pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
         .map(|limit| limit.name.value.as_str())
         .collect();
     for route in &document.routes {
-        let to = route.upstream.get();
-        let upstream = document
-            .upstreams
-            .iter()
-            .find(|upstream| Some(&upstream.name.value) == to);
-        let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
-        let mut named = route.limits.entries().iter().chain(theirs);
+        let mut named = limits_of(document, route);
         let mut named = named
             .by_ref()
             .filter(|name| partial.contains(name.value.as_str()));
@@ -268,5 +264,68 @@ pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
             .and(&first.span, "the first")
             .help("leave `partial` out of one of them"),
         );
+    }
+}
+
+/// The names of all limits that a route's requests are held to, its upstream's too.
+fn limits_of<'a>(document: &'a Document, route: &'a Route) -> impl Iterator<Item = &'a At<String>> {
+    let to = route.upstream.get();
+    let upstream = document
+        .upstreams
+        .iter()
+        .find(|upstream| Some(&upstream.name.value) == to);
+    let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
+    route.limits.entries().iter().chain(theirs)
+}
+
+/// A limit that counts by a parameter of the path holds for routes whose path has it.
+pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
+    let mut wanted: HashMap<&str, Vec<(&str, &Span)>> = HashMap::new();
+    for limit in &document.limits {
+        let parts = limit.by.at().map_or(&[][..], |by| &by.value[..]);
+        for part in parts {
+            if let Some(Part::Path(name)) = &part.value {
+                let wanted = wanted.entry(&limit.name.value).or_default();
+                wanted.push((name, &part.span));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return;
+    }
+    for route in &document.routes {
+        if route.path.is_bad() {
+            continue;
+        }
+        let path = route.path.get();
+        let has = |name: &str| path.map_or(name == "rest", |path| path.has(name));
+        let mut seen = HashSet::new();
+        for limit in limits_of(document, route).filter(|limit| seen.insert(&limit.value)) {
+            let names = wanted.get(limit.value.as_str()).into_iter().flatten();
+            for (name, span) in names.filter(|(name, _)| !has(name)) {
+                let place = route.path.at().map_or(&route.place, |at| &at.span);
+                found.push(
+                    Diagnostic::error(
+                        Code::UnknownParameter,
+                        format!(
+                            "limit {} counts by `path:{name}`, but the path of route {} has no `{{{name}}}`",
+                            quoted(&limit.value),
+                            quoted(&route.name.value),
+                        ),
+                    )
+                    .at(place, format!("no `{{{name}}}`"))
+                    .and(span, "counted by here")
+                    .help(has_instead(path)),
+                );
+            }
+        }
+    }
+}
+
+fn has_instead(path: Option<&PathPattern>) -> String {
+    let names: Vec<&str> = path.into_iter().flat_map(PathPattern::parameters).collect();
+    match names.as_slice() {
+        [] => "name a segment of the path: `path = \"/orders/{id}\"`, or leave the limit out of this route".into(),
+        names => format!("the path has {}", all_of(names)),
     }
 }

@@ -1,10 +1,14 @@
-//! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `route`, `everyone`.
+//! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `method`, `host`,
+//! `route`, `everyone`.
 
 use super::{Code, Wrong, mended, quoted};
 use crate::key::{Mask, Part, is_secret};
 use http::HeaderName;
 
-const KNOWN: &str = "`ip`, `header:NAME`, `route` or `everyone`";
+const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `method`, `host`, `route` or `everyone`";
+const KINDS: [&str; 9] = [
+    "ip", "header", "cookie", "query", "path", "method", "host", "route", "everyone",
+];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
 pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, Wrong> {
@@ -27,6 +31,8 @@ fn read(text: &str) -> Result<Option<Part>, Wrong> {
     match (kind, rest) {
         ("everyone", None) => Ok(None),
         ("route", None) => Ok(Some(Part::Route)),
+        ("method", None) => Ok(Some(Part::Method)),
+        ("host", None) => Ok(Some(Part::Host)),
         ("ip", None) => Ok(Some(Part::Ip(Mask::DEFAULT))),
         ("ip", Some(bits)) => match bits.strip_prefix('/').and_then(mask) {
             Some(mask) => Ok(Some(Part::Ip(mask))),
@@ -34,31 +40,52 @@ fn read(text: &str) -> Result<Option<Part>, Wrong> {
                 .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")),
         },
         ("header", rest) => header(rest, wrong),
-        ("cookie" | "query" | "path" | "jwt" | "tls" | "method" | "host", _) => Err(Wrong::new(
+        ("cookie", rest) => {
+            let name = name(rest).filter(|name| HeaderName::from_bytes(name.as_bytes()).is_ok());
+            name.map(|name| Some(Part::Cookie(name.into())))
+                .ok_or_else(|| wrong("which cookie?").help("write `\"cookie:session\"`"))
+        }
+        ("query", rest) => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-._~[]:@$!*()".contains(c);
+            let name = name(rest).filter(|name| name.chars().all(plain));
+            let part = |name: &str| Part::Query {
+                name: name.into(),
+                secret: is_secret(name),
+            };
+            name.map(|name| Some(part(name))).ok_or_else(|| {
+                wrong("which parameter of the query?")
+                    .help("write `\"query:api_key\"`, the name as it is when decoded")
+            })
+        }
+        ("path", rest) => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            let bare = |name: &'_ str| name.trim_matches(['{', '}', '*']).to_owned();
+            let name = name(rest).map(bare).filter(|name| !name.is_empty());
+            name.filter(|name| name.chars().all(plain))
+                .map(|name| Some(Part::Path(name.into())))
+                .ok_or_else(|| {
+                    wrong("which parameter of the path?")
+                        .help("write `\"path:id\"` for a route with `path = \"/orders/{id}\"`")
+                })
+        }
+        ("jwt" | "tls", _) => Err(Wrong::new(
             Code::NotAvailable,
             format!("counting by `{kind}` is not available in this version"),
             format!("{KNOWN} is"),
         )),
-        _ => Err(
-            match super::super::suggest::nearest(kind, ["ip", "header", "route", "everyone"]) {
-                Some(near) => wrong("no such part of a request")
-                    .help(match near {
-                        "header" => "write `\"header:x-api-key\"`, or another field".into(),
-                        near => format!("did you mean `{near}`?"),
-                    })
-                    .offer(
-                        rest.map(|rest| format!("header{rest}"))
-                            .filter(|_| near == "header"),
-                    ),
-                None if HeaderName::from_bytes(text.as_bytes())
-                    .is_ok_and(|_| text.contains('-')) =>
-                {
-                    wrong("no such part of a request; a request field is written `header:NAME`")
-                        .offer([format!("header:{text}")])
-                }
-                None => wrong("no such part of a request"),
-            },
-        ),
+        _ => Err(match super::super::suggest::nearest(kind, KINDS) {
+            Some(near) => wrong("no such part of a request")
+                .help(match near {
+                    "header" => "write `\"header:x-api-key\"`, or another field".into(),
+                    near => format!("did you mean `{near}`?"),
+                })
+                .offer(rest.map(|rest| format!("{near}{rest}"))),
+            None if HeaderName::from_bytes(text.as_bytes()).is_ok_and(|_| text.contains('-')) => {
+                wrong("no such part of a request; a request field is written `header:NAME`")
+                    .offer([format!("header:{text}")])
+            }
+            None => wrong("no such part of a request"),
+        }),
     }
 }
 
@@ -88,8 +115,11 @@ fn header(rest: Option<&str>, wrong: impl Fn(&str) -> Wrong) -> Result<Option<Pa
         wrong("a field name is letters, digits and `-`").help("write `\"header:x-api-key\"`")
     })?;
     if name == http::header::HOST {
-        return Err(wrong("HTTP/2 requests have no `host` field")
-            .help("give each host a route of its own and count by `route`"));
+        return Err(wrong("HTTP/2 requests have no `host` field").offer(["host"]));
+    }
+    if name == http::header::COOKIE {
+        return Err(wrong("all cookies at once, of which any may change")
+            .help("write `\"cookie:session\"`, or another one"));
     }
     if name == http::header::FORWARDED || name.as_str() == "x-forwarded-for" {
         return Err(
@@ -97,8 +127,14 @@ fn header(rest: Option<&str>, wrong: impl Fn(&str) -> Wrong) -> Result<Option<Pa
                 .help("write `\"ip\"` and name the proxies in `[server] trust`"),
         );
     }
-    let secret = is_secret(&name);
+    let secret = is_secret(name.as_str());
     Ok(Some(Part::Header { name, secret }))
+}
+
+/// What stands behind the colon.
+fn name(rest: Option<&str>) -> Option<&str> {
+    let name = rest?.strip_prefix(':')?;
+    (!name.is_empty()).then_some(name)
 }
 
 fn mask(bits: &str) -> Option<Mask> {
@@ -137,6 +173,17 @@ mod tests {
         );
         assert_eq!(part("everyone").unwrap(), None);
         assert_eq!(part("route").unwrap(), Some(Part::Route));
+        assert_eq!(
+            part("cookie:sid").unwrap(),
+            Some(Part::Cookie("sid".into()))
+        );
+        for text in ["path:id", "path:{id}", "path:{*id}"] {
+            assert_eq!(part(text).unwrap(), Some(Part::Path("id".into())));
+        }
+        let Some(Part::Query { name, secret }) = part("query:apiKey").unwrap() else {
+            panic!("a parameter");
+        };
+        assert!(&*name == "apiKey" && secret);
         let Some(Part::Header { name, secret }) = part("header:X-Api-Key").unwrap() else {
             panic!("a header");
         };
@@ -151,7 +198,13 @@ mod tests {
             "header:",
             "header:a b",
             "header/x",
-            "cookie:a",
+            "cookie",
+            "cookie:",
+            "cookie:a;b",
+            "query:a=b",
+            "path:",
+            "method:GET",
+            "jwt:sub",
             "ips",
             "route:x",
             "x-api-key",

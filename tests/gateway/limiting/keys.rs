@@ -12,6 +12,7 @@ on_both_stores! {
     a_limit_by_route_counts_each_route
     a_limit_for_everyone_counts_all
     a_list_of_keys_is_one_key
+    every_part_of_a_request_tells_clients_apart
     routes_share_the_limits_of_their_upstream
     a_limit_named_by_route_and_upstream_is_charged_once
 }
@@ -157,6 +158,93 @@ async fn a_list_of_keys_is_one_key(place: Place) {
             .expect(status);
     }
     gateway.get("/one").await.expect(401);
+}
+
+async fn every_part_of_a_request_tells_clients_apart(place: Place) {
+    let upstream = Upstream::echo().await;
+    let once = |by: &str| format!("by = \"{by}\"\nrate = \"1/h\"");
+    let skipped = |by: &str| once(by) + "\nmissing = \"skip\"";
+    let mut file = File::default().upstream("main", &[&upstream]);
+    for (limit, lines) in [
+        ("cookie", skipped("cookie:sid")),
+        ("query", skipped("query:user")),
+        ("path", once("path:id")),
+        ("rest", once("path:rest")),
+        ("method", once("method")),
+        ("host", once("host")),
+    ] {
+        file = file.limit(limit, &lines);
+    }
+    for (route, path) in [
+        ("cookie", "/cookie"),
+        ("query", "/query"),
+        ("path", "/path/{id}/x"),
+        ("rest", "/rest/{*rest}"),
+        ("method", "/method"),
+        ("host", "/host"),
+    ] {
+        file = file.route(route, path, "main", &[route]);
+    }
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    for (line, host, cookie, status) in [
+        ("GET /cookie", "a", "sid=1", 200),
+        ("GET /cookie", "a", "x=2; sid=1", 429),
+        ("GET /cookie", "a", "sid=2; x=1", 200),
+        ("GET /cookie", "a", "x=1", 200),
+        ("GET /cookie", "a", "x=1", 200),
+        ("GET /query?user=ann", "a", "", 200),
+        ("GET /query?x=1&us%65r=%61nn", "a", "", 429),
+        ("GET /query?user=ben", "a", "", 200),
+        ("GET /query", "a", "", 200),
+        ("GET /query?user=", "a", "", 200),
+        ("GET /path/7/x", "a", "", 200),
+        ("GET /path/%37;v=1/./x/", "a", "", 429),
+        ("GET /path/8/x", "a", "", 200),
+        ("GET /rest", "a", "", 200),
+        ("GET /rest/", "a", "", 429),
+        ("GET /rest/a/b", "a", "", 200),
+        ("GET /rest//a/b/", "a", "", 429),
+        ("GET /method", "a", "", 200),
+        ("POST /method", "a", "", 200),
+        ("POST /method", "a", "", 429),
+        ("BREW /method", "a", "", 200),
+        ("STIR /method", "a", "", 429),
+        ("GET /host", "a.example", "", 200),
+        ("GET /host", "A.EXAMPLE.:80", "", 429),
+        ("GET /host", "b.example", "", 200),
+    ] {
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nCookie: {cookie}\r\n\r\n"
+        );
+        let answer = client.ask(head).await;
+        assert_eq!(answer.status, status, "{line} {host} {cookie}");
+    }
+}
+
+#[tokio::test]
+async fn a_cookie_or_parameter_that_is_demanded_is_named() {
+    let upstream = Upstream::echo().await;
+    let demanded = |by: &str| format!("by = \"{by}\"\nrate = \"1/h\"\nmissing = \"refuse\"");
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .limit("cookie", &demanded("cookie:sid"))
+        .limit("query", &demanded("query:user"))
+        .route("cookie", "/cookie", "main", &["cookie"])
+        .route("query", "/query", "main", &["query"]);
+    let gateway = Gateway::start(&file).await;
+    for (target, challenge, words) in [
+        ("/cookie", "ApiKey cookie=\"sid\"", "the cookie sid"),
+        (
+            "/query?x",
+            "ApiKey query=\"user\"",
+            "the query parameter user",
+        ),
+    ] {
+        let answer = gateway.get(target).await.expect(401);
+        assert_eq!(answer.field("www-authenticate"), challenge);
+        assert!(answer.text().contains(words), "{answer:?}");
+    }
 }
 
 async fn routes_share_the_limits_of_their_upstream(place: Place) {

@@ -15,14 +15,16 @@ pub static LIMITS: Table = Table {
             name: "by",
             shape: Shape::Texts,
             default: Required,
-            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `route`, `everyone`, or a list of parts that form one key.",
+            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `method`, `host`, `route`, `everyone`, or a list of parts that form one key. A part that came several times is one value, all of them; cookies, and fields and parameters whose names say that they are secret, leave the process as digests only; methods that hardly anybody knows count as one.",
             example: "\"ip\"",
             live: true,
         },
         Key {
             name: "missing",
             shape: Shape::Choice(&["refuse", "ip", "skip", "shared"]),
-            default: Words("must be chosen where `by` names a header"),
+            default: Words(
+                "must be chosen where `by` names a header, a cookie or a query parameter",
+            ),
             about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter.",
             example: "\"refuse\"",
             live: true,
