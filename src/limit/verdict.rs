@@ -49,8 +49,8 @@ impl Measured {
     }
 }
 
-/// What one limit says to one request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What one limit says to one request. A greater one is worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// Go on after `delay` microseconds (0 but for leaky buckets).
     Admit {

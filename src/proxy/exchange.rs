@@ -1,23 +1,24 @@
 //! The exchange: everything learned about one request on its way; it becomes metrics and a log line when it ends.
 
+mod account;
+
 use super::Worker;
 use super::admit::{Admission, Plan};
 use super::body::{Body, Broken, RequestBody, Upload};
 pub use super::ending::Ending;
 use super::error::ProxyError;
 use super::local::Local;
-use super::reply::{self, Violated};
+use super::reply;
 use super::request_id::X_REQUEST_ID;
 use super::returns::Returns;
 use super::slots::Slots;
 use super::{fields, request_id};
 use crate::clock::{self, Timestamp};
-use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
 use crate::listen::socket::Stalled;
 use crate::snapshot::{FieldStyle, Service};
-use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
-use crate::telemetry::metrics::{self, Decision, InFlight, Source};
+use crate::telemetry::access_log::{AccessRecord, Reason};
+use crate::telemetry::metrics::{self, InFlight, Source};
 use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
 use std::net::IpAddr;
@@ -269,62 +270,6 @@ impl Exchange {
         }
     }
 
-    fn violated(&self) -> Violated<'_> {
-        let (Some(service), Some(decided)) = (
-            self.service(),
-            self.admission
-                .as_ref()
-                .and_then(|admission| admission.decided.as_ref()),
-        ) else {
-            return Violated::default();
-        };
-        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
-            return Violated::default();
-        };
-        let limits = self.plan.limits(service);
-        let refusing = limits
-            .iter()
-            .zip(&decided.decision.verdicts)
-            .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
-        let mut violated = Violated {
-            named: limits.get(by).copied(),
-            all: refusing.map(|(limit, _)| &*limit.name).collect(),
-        };
-        // Several rates of one limit.
-        violated.all.dedup();
-        violated
-    }
-
-    /// The limit that delays it: its position among the service's limits, and its name.
-    fn delaying(&self) -> Option<(usize, &Arc<str>)> {
-        let index = self.admission.as_ref()?.delayed_by()?;
-        let position = self.plan.positions().nth(index)?;
-        Some((position, &self.service()?.limits.get(position)?.name))
-    }
-
-    fn count_decisions(&self) {
-        let (Some(route), Some(admission)) = (self.route, &self.admission) else {
-            return;
-        };
-        let by = admission.decider();
-        let handles = &self.local.route(route, &self.worker.metrics).limits;
-        for (index, position) in self.plan.positions().enumerate() {
-            let verdict = admission
-                .decided
-                .as_ref()
-                .and_then(|decided| decided.decision.verdicts.get(index));
-            let decision = match verdict.map(|verdict| verdict.outcome) {
-                None | Some(Outcome::Admit { delay: 0 }) => Decision::Allow,
-                Some(Outcome::Admit { delay }) => {
-                    handles[position].delayed(Duration::from_micros(delay));
-                    Decision::Delay
-                }
-                Some(Outcome::Refuse(_)) => Decision::Refuse,
-            };
-            handles[position].decided(decision, by);
-        }
-    }
-
     fn client_broke_off(&self) -> bool {
         let upload = self.upload.as_ref();
         upload.is_some_and(|upload| upload.broken.get() == Some(Broken::ClientGone))
@@ -341,36 +286,6 @@ impl Exchange {
             Ending::ClientGone if self.stalled.get() => Reason::ClientStalled,
             Ending::ClientGone => Reason::ClientGone,
         }
-    }
-
-    fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
-        let granted = |index| self.admission.as_ref()?.granted_by(index);
-        let keys = self.plan.keys().enumerate();
-        keys.map(|(index, (at, key, cost))| Charge {
-            limit: &service.limits[at].name,
-            key: key.as_bytes(),
-            cost: u64::from(granted(index).unwrap_or(cost).units()),
-        })
-        .collect()
-    }
-
-    /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.
-    #[must_use]
-    pub fn granted(&self) -> Option<u32> {
-        self.admission
-            .as_ref()?
-            .granted(&self.plan, self.service()?)
-    }
-
-    /// Left of the limit that is tightest; for the log.
-    fn remaining(&self) -> Option<u64> {
-        let decided = self.admission.as_ref()?.decided.as_ref()?;
-        decided
-            .decision
-            .verdicts
-            .iter()
-            .map(|verdict| verdict.remaining)
-            .min()
     }
 }
 
@@ -420,6 +335,7 @@ impl Drop for Exchange {
             reason: self.final_reason(),
             route: service.map(|service| &*service.name),
             limit: self.limit.as_deref(),
+            window: self.window(),
             charges: &charges,
             delay: Duration::from_micros(self.delayed),
             duration: took,

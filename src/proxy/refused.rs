@@ -42,6 +42,7 @@ pub(super) fn note(worker: &Worker, head: &RefusedHead<'_>, peer: &Peer) {
         },
         route: None,
         limit: None,
+        window: None,
         charges: &[],
         delay: Duration::ZERO,
         duration: Duration::ZERO,

@@ -56,6 +56,10 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
         Reason::LimitRefused => {
             out.extend(b" over limit ");
             terminal(out, limit);
+            if let Some(window) = record.window {
+                out.extend(b" of ");
+                terminal(out, window.as_bytes());
+            }
             match record.retry_after {
                 Some(wait) => {
                     out.extend(b", again in ");

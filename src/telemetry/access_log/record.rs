@@ -29,8 +29,10 @@ pub struct AccessRecord<'a> {
     pub reason: Reason,
     /// The route that matched.
     pub route: Option<&'a str>,
-    /// The limit that refused it, held it, or is the tightest.
+    /// The limit that refused it or held it.
     pub limit: Option<&'a str>,
+    /// Which of the limit's rates did, where it has several.
+    pub window: Option<&'a str>,
     /// What each limit counted it under and took for it.
     pub charges: &'a [Charge<'a>],
     /// How long it was held back.
@@ -196,6 +198,7 @@ impl AccessRecord<'_> {
             reason: Reason::Ok,
             route: Some("orders"),
             limit: Some("per-key"),
+            window: None,
             charges: &[Charge {
                 limit: "per-key",
                 key: b"abc",

@@ -6,6 +6,7 @@ use crate::support::{File, Upstream, get};
 on_both_stores! {
     the_rate_of_a_list_that_refuses_is_named
     every_window_gives_its_count_and_then_says_when
+    several_rates_are_one_question_in_metrics_and_log
 }
 
 async fn the_rate_of_a_list_that_refuses_is_named(place: Place) {
@@ -69,4 +70,36 @@ async fn every_window_gives_its_count_and_then_says_when(place: Place) {
         assert!((1..=most).contains(&wait), "{keys}: {wait}");
         assert_eq!(refused.remaining(name), 0);
     }
+}
+
+async fn several_rates_are_one_question_in_metrics_and_log(place: Place) {
+    let upstream = Upstream::echo().await;
+    let lines = "by = \"everyone\"\nalgorithm = \"fixed-window\"\nrate = [\"2/h\", \"3/d\"]";
+    let file = File::to(&upstream, &["both"]).limit("both", lines);
+    let gateway = place.gateway(file).await;
+    for _ in 0..2 {
+        let answer = gateway.get("/").await.expect(200);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["window"], serde_json::Value::Null);
+        assert_eq!(line["costs"], serde_json::json!({"both": 1}));
+    }
+    let refused = gateway.get("/").await.expect(429);
+    assert_eq!(refused.json()["window"], "2/h");
+    assert_eq!(gateway.line_of(&refused).await["window"], "2/h");
+    let metrics = gateway.metrics().await;
+    let counts: Vec<_> = metrics
+        .lines()
+        .filter(|line| line.starts_with("tollgate_limit_decisions_total{limit=\"both\""))
+        .filter(|line| !line.ends_with(" 0"))
+        .collect();
+    assert!(
+        counts.len() == 2
+            && counts
+                .iter()
+                .any(|line| line.contains("decision=\"allow\"") && line.ends_with(" 2"))
+            && counts
+                .iter()
+                .any(|line| line.contains("decision=\"refuse\"") && line.ends_with(" 1")),
+        "{counts:#?}"
+    );
 }
