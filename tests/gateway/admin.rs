@@ -246,3 +246,31 @@ async fn a_bad_request_is_counted_too() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn every_metric_is_in_the_documentation() {
+    let documented = include_str!("../../docs/observability.md");
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["calls"]).limit("calls", "by = \"ip\"\nrate = \"3/h\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let text = gateway.metrics().await;
+    let families = text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("# TYPE ")?.split(' ');
+        Some((words.next()?, words.next()?))
+    });
+    let mut known = 0;
+    for (name, kind) in families {
+        let total = if kind == "counter" && !name.ends_with("_total") {
+            "_total"
+        } else {
+            ""
+        };
+        assert!(
+            documented.contains(&format!("| `{name}{total}` |")),
+            "{name}{total}"
+        );
+        known += 1;
+    }
+    assert!(known > 20, "{text}");
+}

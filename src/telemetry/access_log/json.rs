@@ -111,6 +111,7 @@ fn object(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::access_log::Reason;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -134,6 +135,18 @@ mod tests {
             "peer": "10.0.0.4", "proto": "HTTP/1.1", "user_agent": "curl/8.7",
         });
         assert_eq!(parsed(&AccessRecord::sample()), expected);
+    }
+
+    #[test]
+    fn every_name_and_every_reason_is_in_the_documentation() {
+        let documented = include_str!("../../../docs/observability.md");
+        for name in parsed(&AccessRecord::sample()).as_object().unwrap().keys() {
+            assert!(documented.contains(&format!("`{name}`")), "{name}");
+        }
+        for reason in Reason::ALL {
+            let row = format!("| `{}` |", reason.as_str());
+            assert!(documented.contains(&row), "{row}");
+        }
     }
 
     #[test]

@@ -116,6 +116,31 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason there is.
+    pub const ALL: [Self; 21] = [
+        Self::Ok,
+        Self::LimitDelayed,
+        Self::Upgraded,
+        Self::LimitRefused,
+        Self::StoreDown,
+        Self::TooManyHeld,
+        Self::MissingKey,
+        Self::NoRoute,
+        Self::NoServer,
+        Self::ConnectFailed,
+        Self::UpstreamTimeout,
+        Self::UpstreamReset,
+        Self::UpstreamInvalid,
+        Self::ClientGone,
+        Self::ClientTimeout,
+        Self::ClientStalled,
+        Self::BadRequest,
+        Self::TooLarge,
+        Self::Draining,
+        Self::DrainCut,
+        Self::Internal,
+    ];
+
     /// The word in the log.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
