@@ -14,8 +14,10 @@ pub struct Snapshot {
     pub generation: u64,
     /// Recognises requests; its indices are positions in `services`.
     pub table: Table,
-    /// What each route leads to.
+    /// What each route leads to; behind them [`Snapshot::unrouted`].
     pub services: Vec<Service>,
+    /// Position of the limits that hold where no route matches, if there are any.
+    pub unrouted: Option<usize>,
     /// All upstreams; `Service::upstream` is a position here.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Whose word on the client's address is believed.
@@ -29,16 +31,24 @@ pub struct Snapshot {
 /// What a route leads to.
 #[derive(Debug)]
 pub struct Service {
-    /// The route's name.
+    /// The route's name; empty for what no route matches.
     pub name: Arc<str>,
     /// Paths it is for.
     pub path: PathPattern,
-    /// Position in [`Snapshot::upstreams`].
-    pub upstream: usize,
+    /// Position in [`Snapshot::upstreams`]; none for what no route matches.
+    pub upstream: Option<usize>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
     /// From forwarding to the head of the response; beyond it 504.
     pub timeout: Duration,
+}
+
+impl Service {
+    /// The route's name, if it is one's.
+    #[must_use]
+    pub fn route(&self) -> Option<&str> {
+        Some(&*self.name).filter(|name| !name.is_empty())
+    }
 }
 
 /// Which limit fields responses carry.

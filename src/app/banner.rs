@@ -54,8 +54,11 @@ fn counting(boot: &Boot) -> String {
 
 fn routes(text: &mut String, snapshot: &Snapshot) {
     for service in snapshot.services.iter().take(MOST_LINES) {
-        let upstream = &snapshot.upstreams[service.upstream];
-        let servers: Vec<String> = upstream.servers.iter().map(ToString::to_string).collect();
+        let upstream = service.upstream.map(|at| &snapshot.upstreams[at]);
+        let servers: Vec<String> = upstream
+            .into_iter()
+            .flat_map(|upstream| upstream.servers.iter().map(ToString::to_string))
+            .collect();
         let mut limits: Vec<&str> = service.limits.iter().map(|limit| &*limit.name).collect();
         limits.dedup();
         let limits = if limits.is_empty() {
@@ -66,8 +69,8 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
         let _ = writeln!(
             text,
             "  route      {}  ->  {}  [{limits}]",
-            service.name,
-            servers.join(", ")
+            service.route().unwrap_or("(none matches)"),
+            upstream.map_or("404".to_owned(), |_| servers.join(", "))
         );
     }
     more(text, snapshot.services.len());

@@ -2,7 +2,8 @@
 
 use super::boot::Boot;
 use super::diff::{Outline, RouteOutline};
-use super::document::{Document, Route, Upstream};
+use super::document::{Document, Upstream};
+use super::source::At;
 use super::validate::Checked;
 use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
@@ -41,7 +42,7 @@ pub(super) fn compile(
         .enumerate()
         .map(|(position, upstream)| (upstream.name.value.as_str(), position))
         .collect();
-    let services: Vec<Service> = document
+    let mut services: Vec<Service> = document
         .routes
         .iter()
         .zip(&rules)
@@ -50,14 +51,13 @@ pub(super) fn compile(
             let position = *positions
                 .get(name)
                 .expect("validate resolves every upstream name");
-            let path = rule.path.clone();
-            service(
-                route,
-                path,
-                position,
-                &document.upstreams[position],
-                &by_name,
-            )
+            Service {
+                name: route.name.value.as_str().into(),
+                path: rule.path.clone(),
+                upstream: Some(position),
+                limits: chosen(document.limits_of(route), &by_name),
+                timeout: route.timeout.or(Duration::from_secs(30)),
+            }
         })
         .collect();
     let caps = HoldCaps::default();
@@ -77,7 +77,11 @@ pub(super) fn compile(
     let routes = rules
         .into_iter()
         .zip(&services)
-        .map(|(rule, service)| outline(rule, service, &upstreams));
+        .zip(document.routes.iter())
+        .map(|((rule, service), route)| {
+            let upstream = route.upstream.get().map_or("", String::as_str);
+            outline(rule, service, upstream.into())
+        });
     let outline = Outline {
         boot: boot.clone(),
         routes: routes.collect(),
@@ -95,16 +99,28 @@ pub(super) fn compile(
             })
             .collect(),
         limits: limits.clone(),
+        defaults: document
+            .defaults
+            .limits
+            .entries()
+            .iter()
+            .map(|at| at.value.as_str().into())
+            .collect(),
         trust: trust.clone(),
         fields,
         holds,
     };
+    let unrouted = unrouted(document, &by_name).map(|unrouted| {
+        services.push(unrouted);
+        services.len() - 1
+    });
     Compiled {
         boot,
         snapshot: Snapshot {
             generation: 0,
             table,
             services,
+            unrouted,
             upstreams,
             trust,
             fields,
@@ -129,20 +145,12 @@ fn upstream(written: &Upstream) -> upstream::Upstream {
     }
 }
 
-/// The route's limits, then its upstream's, each once; of a list of rates all in their order.
-fn service(
-    route: &Route,
-    path: PathPattern,
-    position: usize,
-    upstream: &Upstream,
+/// The limits of these names, each once, in their order; of a list of rates all.
+fn chosen<'a>(
+    names: impl Iterator<Item = &'a At<String>>,
     limits: &HashMap<&str, Vec<&Arc<Limit>>>,
-) -> Service {
+) -> Vec<Arc<Limit>> {
     let mut chosen: Vec<Arc<Limit>> = Vec::new();
-    let names = route
-        .limits
-        .entries()
-        .iter()
-        .chain(upstream.limits.entries());
     for name in names {
         let named = limits
             .get(name.value.as_str())
@@ -151,16 +159,22 @@ fn service(
             chosen.extend(named.iter().map(|limit| Arc::clone(limit)));
         }
     }
-    Service {
-        name: route.name.value.as_str().into(),
-        path,
-        upstream: position,
-        limits: chosen,
-        timeout: route.timeout.or(Duration::from_secs(30)),
-    }
+    chosen
 }
 
-fn outline(rule: Rule, service: &Service, upstreams: &[Arc<upstream::Upstream>]) -> RouteOutline {
+/// What holds where no route matches, if anything does.
+fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Option<Service> {
+    let limits = chosen(document.defaults.limits.entries().iter(), limits);
+    (!limits.is_empty()).then(|| Service {
+        name: "".into(),
+        path: PathPattern::default(),
+        upstream: None,
+        limits,
+        timeout: Duration::ZERO,
+    })
+}
+
+fn outline(rule: Rule, service: &Service, upstream: Arc<str>) -> RouteOutline {
     let mut limits: Vec<Arc<str>> = service
         .limits
         .iter()
@@ -169,7 +183,7 @@ fn outline(rule: Rule, service: &Service, upstreams: &[Arc<upstream::Upstream>])
     limits.dedup();
     RouteOutline {
         rule,
-        upstream: Arc::clone(&upstreams[service.upstream].name),
+        upstream,
         limits,
         timeout: service.timeout,
     }

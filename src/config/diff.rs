@@ -21,6 +21,8 @@ pub struct Outline {
     pub boot: Boot,
     /// Every limit, in the order of the file.
     pub limits: Vec<Arc<Limit>>,
+    /// The limits that every request is held to.
+    pub defaults: Vec<Arc<str>>,
     /// Every upstream, in the order of the file.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The limits in front of each of them.
@@ -82,6 +84,12 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             restart: false,
         });
     };
+    if old.defaults != new.defaults {
+        live(
+            "defaults.limits",
+            to(&list(&old.defaults), &list(&new.defaults)),
+        );
+    }
     if old.trust != new.trust {
         live("server.trust", "changed".into());
     }

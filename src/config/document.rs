@@ -11,7 +11,7 @@ mod syntax;
 mod target;
 
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
-pub(super) use server::{Admin, Log, Response, Server};
+pub(super) use server::{Admin, Defaults, Log, Response, Server};
 pub(super) use store::{Password, Store};
 pub(super) use target::{Route, Upstream};
 
@@ -91,6 +91,7 @@ pub(super) struct Document {
     pub(super) admin: Option<Admin>,
     pub(super) store: Store,
     pub(super) response: Response,
+    pub(super) defaults: Defaults,
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) routes: Vec<Route>,
@@ -104,6 +105,29 @@ pub(super) struct Document {
 }
 
 impl Document {
+    /// The names of all limits that a route's requests are held to: its own, the defaults it does not drop, its
+    /// upstream's.
+    pub(super) fn limits_of<'a>(
+        &'a self,
+        route: &'a Route,
+    ) -> impl Iterator<Item = &'a At<String>> {
+        let own = route.limits.entries();
+        let drops = |name: &str| {
+            own.iter()
+                .any(|at| at.value.strip_prefix('!') == Some(name))
+        };
+        let to = route.upstream.get();
+        let upstream = self
+            .upstreams
+            .iter()
+            .find(|upstream| Some(&upstream.name.value) == to);
+        let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
+        let kept = own.iter().filter(|at| !at.value.starts_with('!'));
+        let defaults = self.defaults.limits.entries().iter();
+        kept.chain(defaults.filter(move |at| !drops(&at.value)))
+            .chain(theirs)
+    }
+
     /// Is this mistake only the echo of a stretch that could not be read, and that has been reported?
     pub(super) fn is_echo(&self, source: &Source, diagnostic: &Diagnostic) -> bool {
         if self.torn.is_empty() || matches!(diagnostic.code, Code::Syntax | Code::Duplicate) {
@@ -244,6 +268,7 @@ fn section(
         "log" => document.log = server::log(fields),
         "admin" => document.admin = Some(server::admin(fields)),
         "store" => document.store = store::read(fields),
+        "defaults" => document.defaults = server::defaults(fields),
         _ => document.response = server::response(fields),
     }
 }

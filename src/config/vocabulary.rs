@@ -8,7 +8,8 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, LIMIT_COST, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ADMIN, DEFAULTS, LIMIT_COST, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES,
+    UPSTREAMS,
 };
 
 /// A table of the file.

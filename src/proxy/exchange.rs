@@ -333,7 +333,7 @@ impl Drop for Exchange {
             proto: Some(self.version),
             status: self.status,
             reason: self.final_reason(),
-            route: service.map(|service| &*service.name),
+            route: service.and_then(Service::route),
             limit: self.limit.as_deref(),
             window: self.window(),
             charges: &charges,

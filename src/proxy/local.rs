@@ -72,12 +72,13 @@ impl Local {
     pub fn route(&self, index: usize, metrics: &WorkerMetrics) -> &LocalRoute {
         self.routes[index].get_or_init(|| {
             let service = self.service(index);
+            let label = service.route().unwrap_or(NO_ROUTE);
             LocalRoute {
-                metrics: metrics.route(&service.name),
+                metrics: metrics.route(label),
                 limits: service
                     .limits
                     .iter()
-                    .map(|limit| metrics.limit(&limit.name, &service.name))
+                    .map(|limit| metrics.limit(&limit.name, label))
                     .collect(),
                 policy: fields::policy(service.limits.iter()),
             }

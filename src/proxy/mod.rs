@@ -236,6 +236,7 @@ impl Worker {
         };
         let route = table
             .find(&host, path.to_match(), &parts.method)
+            .or(exchange.local.snapshot.unrouted)
             .ok_or(ProxyError::NoRoute)?;
         let onward = request::forward_target(&parts.uri, &path)?;
         exchange.matched(route);
@@ -329,10 +330,14 @@ impl Worker {
         exchange: &mut Exchange,
     ) -> Result<Outcome, ProxyError> {
         let local = Rc::clone(&exchange.local);
-        let Some(service) = exchange.service() else {
+        let Some((service, upstream)) = exchange
+            .service()
+            .and_then(|service| Some((service, service.upstream?)))
+        else {
+            // It has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        let servers = local.servers(service.upstream, &self.pools, &self.metrics);
+        let servers = local.servers(upstream, &self.pools, &self.metrics);
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked

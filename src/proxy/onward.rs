@@ -81,10 +81,10 @@ pub fn head(
         fields.insert(header::HOST, host.clone());
     }
     if target.authority().is_none()
-        && let Some(service) = exchange.service()
+        && let Some(upstream) = exchange.service().and_then(|service| service.upstream)
     {
         // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own will do.
-        let upstream = &exchange.local.snapshot.upstreams[service.upstream];
+        let upstream = &exchange.local.snapshot.upstreams[upstream];
         let own = upstream.servers.first().map(Server::authority);
         if let Some(Ok(own)) = own.map(HeaderValue::try_from) {
             fields.insert(header::HOST, own);

@@ -3,6 +3,7 @@
 use super::side::{Outcome, Side};
 use crate::clock::Timestamp;
 use crate::limit::verdict::{self, Wait};
+use crate::snapshot::Service;
 use std::io::{self, Write};
 
 /// Writes the line of one request.
@@ -15,7 +16,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let service = side.service();
     write!(out, r#"{{"line":{number},"ts_us":{},"route":"#, at.micros())?;
-    text(out, service.map(|service| &*service.name))?;
+    text(out, service.and_then(Service::route))?;
     let (word, wait, limit, again) = match outcome {
         Outcome::Admit => ("admit", 0, None, None),
         Outcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),

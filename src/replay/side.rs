@@ -132,10 +132,27 @@ impl Side {
             slots.pass(&mut self.counters, now)?;
         }
         self.decided = None;
-        self.route = self.find(request, head);
+        self.route = self.find(request, head).or(self.snapshot.unrouted);
         let Some(route) = self.route else {
             return Ok(Outcome::NoRoute);
         };
+        let outcome = self.ask(route, request, head, now)?;
+        let is_routed = self.snapshot.services[route].upstream.is_some();
+        Ok(match outcome {
+            // The limits that hold everywhere have been asked.
+            Outcome::Admit | Outcome::Delay { .. } if !is_routed => Outcome::NoRoute,
+            outcome => outcome,
+        })
+    }
+
+    /// Asks the limits of one route.
+    fn ask(
+        &mut self,
+        route: usize,
+        request: &Request<'_>,
+        head: &Head,
+        now: Timestamp,
+    ) -> Result<Outcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
             address: request.client.unwrap_or(NOBODY),

@@ -34,7 +34,7 @@ pub enum HostPattern {
 }
 
 /// A path to match, segment by segment.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PathPattern {
     /// Its segments; only the last can be [`Segment::Rest`].
     pub segments: Vec<Segment>,

@@ -36,6 +36,12 @@ pub(in crate::config) struct Admin {
     pub(in crate::config) listen: Given<SocketAddr>,
 }
 
+/// `[defaults]`.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Defaults {
+    pub(in crate::config) limits: List<String>,
+}
+
 /// `[response]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Response {
@@ -85,6 +91,12 @@ pub(super) fn log(mut fields: Fields<'_>) -> Log {
 pub(super) fn admin(mut fields: Fields<'_>) -> Admin {
     Admin {
         listen: fields.text("listen", address),
+    }
+}
+
+pub(super) fn defaults(mut fields: Fields<'_>) -> Defaults {
+    Defaults {
+        limits: fields.texts("limits", |text| Ok(text.to_owned())),
     }
 }
 

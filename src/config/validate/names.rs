@@ -1,7 +1,7 @@
 //! Every name that is used is defined, and the other way round.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Document, Route};
+use super::super::document::Document;
 use super::super::source::{At, Source, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
@@ -91,9 +91,20 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
         .map(|upstream| ("upstream", &upstream.name, &upstream.limits));
     for (noun, user, list) in routes.chain(targets) {
         unread |= list.is_bad();
-        let user = format!("{noun} {} is held to limit", quoted(&user.value));
+        let title = format!("{noun} {}", quoted(&user.value));
+        let user = format!("{title} is held to limit");
         for name in list.entries() {
-            limits.used(&user, name, place, found);
+            match name.value.strip_prefix('!') {
+                Some(dropped) => drops(document, noun == "route", &title, (dropped, name), found),
+                None => limits.used(&user, name, place, found),
+            }
+        }
+    }
+    unread |= document.defaults.limits.is_bad();
+    for name in document.defaults.limits.entries() {
+        match name.value.strip_prefix('!') {
+            Some(dropped) => drops(document, false, "`[defaults]`", (dropped, name), found),
+            None => limits.used("every request is held to limit", name, place, found),
         }
     }
     for route in &document.routes {
@@ -109,6 +120,46 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
     if !unread && !document.routes.is_empty() {
         unused(document, &limits, &upstreams, found);
     }
+}
+
+/// `"!NAME"` in the limits of a route drops a default; anywhere else, and for any other name, it drops nothing.
+fn drops(
+    document: &Document,
+    may: bool,
+    title: &str,
+    (dropped, at): (&str, &At<String>),
+    found: &mut Vec<Diagnostic>,
+) {
+    let defaults = document.defaults.limits.entries();
+    if may && defaults.iter().any(|at| at.value == dropped) {
+        return;
+    }
+    if !may {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("{title} has no limits of others to drop"),
+            )
+            .at(&at.span, "only a route drops one of `[defaults]`")
+            .help("leave it out"),
+        );
+        return;
+    }
+    let names: Vec<&str> = defaults.iter().map(|at| at.value.as_str()).collect();
+    found.push(
+        Diagnostic::error(
+            Code::UnknownLimit,
+            format!(
+                "{title} drops limit {}, which `[defaults]` does not have",
+                quoted(dropped)
+            ),
+        )
+        .at(&at.span, "nothing to drop")
+        .help(match names.as_slice() {
+            [] => "there are no `[defaults]` limits: leave it out".to_owned(),
+            names => format!("the defaults are {}", all_of(names)),
+        }),
+    );
 }
 
 fn unused(
@@ -244,7 +295,7 @@ pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
         .map(|limit| limit.name.value.as_str())
         .collect();
     for route in &document.routes {
-        let mut named = limits_of(document, route);
+        let mut named = document.limits_of(route);
         let mut named = named
             .by_ref()
             .filter(|name| partial.contains(name.value.as_str()));
@@ -265,17 +316,6 @@ pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
             .help("leave `partial` out of one of them"),
         );
     }
-}
-
-/// The names of all limits that a route's requests are held to, its upstream's too.
-fn limits_of<'a>(document: &'a Document, route: &'a Route) -> impl Iterator<Item = &'a At<String>> {
-    let to = route.upstream.get();
-    let upstream = document
-        .upstreams
-        .iter()
-        .find(|upstream| Some(&upstream.name.value) == to);
-    let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
-    route.limits.entries().iter().chain(theirs)
 }
 
 /// A limit that counts by a parameter of the path holds for routes whose path has it.
@@ -300,7 +340,10 @@ pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
         let path = route.path.get();
         let has = |name: &str| path.map_or(name == "rest", |path| path.has(name));
         let mut seen = HashSet::new();
-        for limit in limits_of(document, route).filter(|limit| seen.insert(&limit.value)) {
+        for limit in document
+            .limits_of(route)
+            .filter(|limit| seen.insert(&limit.value))
+        {
             let names = wanted.get(limit.value.as_str()).into_iter().flatten();
             for (name, span) in names.filter(|(name, _)| !has(name)) {
                 let place = route.path.at().map_or(&route.place, |at| &at.span);

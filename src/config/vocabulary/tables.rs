@@ -8,8 +8,8 @@ use super::Default::{Required, Value, Words};
 use super::{Key, Shape, Table};
 
 /// Every table, in the order of the reference.
-pub static TABLES: [&Table; 8] = [
-    &SERVER, &LOG, &ADMIN, &STORE, &RESPONSE, &LIMITS, &UPSTREAMS, &ROUTES,
+pub static TABLES: [&Table; 9] = [
+    &SERVER, &LOG, &ADMIN, &STORE, &RESPONSE, &DEFAULTS, &LIMITS, &UPSTREAMS, &ROUTES,
 ];
 
 const WHOLE: u64 = u32::MAX as u64;
@@ -232,6 +232,23 @@ pub static RESPONSE: Table = Table {
     later: &[],
 };
 
+/// `[defaults]`.
+pub static DEFAULTS: Table = Table {
+    name: "defaults",
+    named: false,
+    noun: "the defaults",
+    about: "What holds for every request, whichever route it takes.",
+    keys: &[Key {
+        name: "limits",
+        shape: Shape::Texts,
+        default: Words("none"),
+        about: "Names of the limits that every request is held to, also where no route matches; they follow the route's own in its one decision. A route drops one with `\"!NAME\"` in its `limits`.",
+        example: "[\"per-ip\"]",
+        live: true,
+    }],
+    later: &[],
+};
+
 /// `[upstreams.NAME]`.
 pub static UPSTREAMS: Table = Table {
     name: "upstreams",
@@ -318,7 +335,7 @@ pub static ROUTES: Table = Table {
             name: "limits",
             shape: Shape::Texts,
             default: Words("none"),
-            about: "Names of the limits its requests are held to; all of them admit a request, or none is charged.",
+            about: "Names of the limits its requests are held to, beside those of `[defaults]`, of which `\"!NAME\"` drops one; all of them admit a request, or none is charged.",
             example: "[\"per-key\", \"smooth\"]",
             live: true,
         },
