@@ -5,5 +5,6 @@ mod calendar;
 mod editions;
 mod model;
 mod outage;
+mod scripts;
 pub(super) mod support;
 mod twins;

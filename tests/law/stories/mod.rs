@@ -1,6 +1,7 @@
 //! Stories: each is told to the memory store and to Redis, and must end the same way.
 
 mod calendar;
+mod cases;
 mod changed;
 mod defects;
 mod in_flight;
