@@ -3,6 +3,7 @@
 mod behaviour;
 mod calendar;
 mod editions;
+mod memory;
 mod model;
 mod outage;
 mod scripts;
