@@ -4,6 +4,7 @@ mod calendar;
 mod cases;
 mod changed;
 mod defects;
+mod edges;
 mod in_flight;
 mod lists;
 mod lives;
