@@ -1,5 +1,6 @@
 //! Against real servers: each test starts its own.
 
+mod batches;
 mod behaviour;
 mod calendar;
 mod editions;

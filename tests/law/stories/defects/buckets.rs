@@ -1,7 +1,7 @@
 //! First calls, states that are lost or torn, and lives.
 
-use super::{CLIENT, every, granted, life, on_server, told_to_both};
-use crate::law::numbers::{NOON, SECOND, ask, limit, token_bucket};
+use super::{CLIENT, granted, life, on_server, told_to_both};
+use crate::law::numbers::{NOON, SECOND, ask, every, limit, token_bucket};
 use crate::law::under_test::{UnderTest, admitted};
 use tollgate::limit::Rule;
 use tollgate::limit::rate::Cost;

@@ -1,7 +1,7 @@
 //! Whose clock counts, and what becomes of what lies ahead of it.
 
-use super::{every, granted, told_to_both};
-use crate::law::numbers::{NOON, SECOND, ask, limit, sliding_log, sliding_window};
+use super::{granted, told_to_both};
+use crate::law::numbers::{NOON, SECOND, ask, every, limit, sliding_log, sliding_window};
 use crate::law::under_test::{UnderTest, connect};
 use tollgate::clock::Timestamp;
 

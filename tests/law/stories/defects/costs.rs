@@ -1,7 +1,7 @@
 //! Costs and keys that are not what a script expects, refusals that say nothing, and fallbacks.
 
-use super::{every, granted, told_to_both};
-use crate::law::numbers::{NOON, SECOND, ask, limit, sliding_log, token_bucket};
+use super::{granted, told_to_both};
+use crate::law::numbers::{NOON, SECOND, ask, every, limit, sliding_log, token_bucket};
 use crate::law::under_test::{UnderTest, admitted, connect, wait};
 use crate::support::Redis;
 use http::{HeaderMap, HeaderName, HeaderValue};

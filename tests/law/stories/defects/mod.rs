@@ -10,31 +10,12 @@ mod refused_at_load;
 mod windows;
 
 use super::told_to_both;
-use crate::law::numbers::{
-    CLIENT, SECOND, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
-    sliding_window, token_bucket,
-};
+use crate::law::numbers::{CLIENT, ask};
 use crate::law::under_test::{UnderTest, admitted};
 use redis::Value;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::Limit;
-
-/// One limit of each algorithm, of `size` units in `seconds`. Buckets have a size of their own and come back evenly.
-fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
-    let period = seconds * SECOND;
-    [
-        limit("tokens", token_bucket(size, period, size)),
-        limit("meter", leaky_bucket((size, period), size, 0, 0)),
-        limit("queue", leaky_bucket((size, period), 1, size - 1, period)),
-        limit("window", fixed_window(size, period)),
-        limit("clock", clock_window(size, period, 0)),
-        limit("sliding", sliding_window(size, period, 1, false)),
-        limit("strict", sliding_window(size, period, 10, true)),
-        limit("log", sliding_log(size, period)),
-        limit("flight", concurrency(size, period)),
-    ]
-}
 
 /// How many of `times` are let through at `at`.
 async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u32) -> u32 {

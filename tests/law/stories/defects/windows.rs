@@ -1,9 +1,9 @@
 //! Windows: too short, too long, shared, forgotten, never forgotten.
 
-use super::{CLIENT, every, granted, life, told_to_both};
+use super::{CLIENT, granted, life, told_to_both};
 use crate::law::numbers::{
-    NOON, SECOND, ask, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
-    sliding_window, token_bucket,
+    NOON, SECOND, ask, clock_window, concurrency, every, fixed_window, leaky_bucket, limit,
+    sliding_log, sliding_window, token_bucket,
 };
 use crate::law::under_test::{UnderTest, wait};
 use crate::support::{PATIENCE, eventually};
