@@ -23,6 +23,7 @@ told_to_both! {
     a_day_without_a_zone_knows_no_daylight_saving
     the_last_instants_that_are_counted
     the_longest_window_and_the_largest_count
+    a_window_that_began_before_the_epoch_ends_like_any_other
 }
 
 const DAY: u64 = 86_400 * SECOND;
@@ -254,13 +255,11 @@ async fn the_last_instants_that_are_counted(store: &UnderTest) {
 
 async fn the_longest_window_and_the_largest_count(store: &UnderTest) {
     const SPAN: u64 = 1 << 52;
-    // One that begins after the epoch.
-    const YEARS: u64 = 40 * 365 * DAY;
     const MOST: u32 = u32::MAX;
     for (name, rule) in [
         ("tokens", token_bucket(MOST, SPAN, MOST)),
         ("window", fixed_window(MOST, SPAN)),
-        ("clock", clock_window(MOST, YEARS, YEARS - 1)),
+        ("clock", clock_window(MOST, SPAN, SPAN - 1)),
         ("sliding", sliding_window(MOST, 1_000_000_000, 1, false)),
     ] {
         let limit = limit(name, rule);
@@ -276,4 +275,17 @@ async fn the_longest_window_and_the_largest_count(store: &UnderTest) {
         let (ruling, _) = store.one(NOON.plus(told), ask(&limit, 1)).await;
         assert_eq!(wait(ruling), None, "{name}");
     }
+}
+
+async fn a_window_that_began_before_the_epoch_ends_like_any_other(store: &UnderTest) {
+    // Sixty years that end a second from now. What was taken in them was once counted in the next sixty as well.
+    const YEARS: u64 = 60 * 365 * DAY;
+    let window = limit("window", clock_window(2, YEARS, NOON.micros() + SECOND));
+    store.take(NOON, ask(&window, 2)).await;
+    let (ruling, _) = store.one(NOON.plus(1), ask(&window, 1)).await;
+    assert_eq!(wait(ruling), Some(Wait::Micros(SECOND - 1)));
+    let (_, verdict) = store.one(NOON.plus(SECOND), ask(&window, 2)).await;
+    assert_eq!((verdict.remaining, verdict.reset), (0, YEARS));
+    let (ruling, _) = store.one(NOON.plus(SECOND), ask(&window, 1)).await;
+    assert_eq!(wait(ruling), Some(Wait::Micros(YEARS)));
 }
