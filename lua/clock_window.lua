@@ -33,7 +33,9 @@ local function clock_window(state)
   local count, mended = 0, false
   if state and #state == 12 then
     local stored, held = unpack(">dI4", state)
-    if stored >= 0 and stored > before and stored < 9007199254740992 and stored % 1 == 0 then
+    -- One that began before the epoch is stored as if it had begun with it.
+    local counts = stored == start or stored > math.max(before, 0)
+    if counts and stored < 9007199254740992 and stored % 1 == 0 then
       count, mended = held, stored ~= start
     end
   end

@@ -102,7 +102,10 @@ impl ClockWindow {
         let bounds = self.bounds(now);
         let left = bounds.end - now.micros();
         // A window that reaches into this one counts in it: it was anchored elsewhere, or the clock has stepped back.
-        let held = state.filter(|state| signed(state.start) > bounds.before);
+        // One that began before the epoch is stored as if it had begun with it.
+        let held = state.filter(|state| {
+            state.start == bounds.start || signed(state.start) > bounds.before.max(0)
+        });
         let count = held.map_or(0, |state| state.count);
         let standing = |count: u32| Span {
             whole: left,

@@ -2,7 +2,7 @@
 //! Twin: `lua/fixed_window.lua`.
 
 use super::rate::{Cost, Rate, Span};
-use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::verdict::{Measured, Verdict, Wait};
 use super::{Change, Refunded, State};
 use crate::clock::Timestamp;
 
@@ -119,18 +119,9 @@ impl FixedWindow {
 
 /// What the reply about a window of `limit` means, wherever windows start.
 pub(super) fn verdict(limit: u32, measured: Measured, cost: Cost, charged: bool) -> Verdict {
-    let admitted = measured.wait == Wait::Micros(0);
-    let count = if admitted && !charged {
-        measured.span.part.saturating_sub(cost.units())
-    } else {
-        measured.span.part
-    };
+    let count = measured.held(cost, charged);
     Verdict {
-        outcome: if admitted {
-            Outcome::Admit { delay: 0 }
-        } else {
-            Outcome::Refuse(measured.wait)
-        },
+        outcome: measured.outcome(),
         remaining: u64::from(limit.saturating_sub(count)),
         reset: if count == 0 { 0 } else { measured.span.whole },
     }

@@ -3,7 +3,7 @@
 
 use super::rate::{Cost, Rate, Span};
 use super::state::Update;
-use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::verdict::{Measured, Verdict, Wait};
 use super::{Change, Refunded, State};
 use crate::clock::Timestamp;
 use std::collections::VecDeque;
@@ -119,18 +119,12 @@ impl SlidingLog {
     /// What the reply of either store means. `charged` is false when another limit of the request refused.
     #[must_use]
     pub fn verdict(&self, measured: Measured, cost: Cost, charged: bool) -> Verdict {
-        let admitted = measured.wait == Wait::Micros(0);
-        let held = match admitted && !charged {
-            true => measured.span.part.saturating_sub(cost.units()),
-            false => measured.span.part,
-        };
+        let taken = charged && measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
+        let held = measured.held(cost, charged);
         Verdict {
-            outcome: match measured.wait {
-                Wait::Micros(0) => Outcome::Admit { delay: 0 },
-                wait => Outcome::Refuse(wait),
-            },
+            outcome: measured.outcome(),
             remaining: u64::from(self.limit.saturating_sub(held)),
-            reset: match admitted && charged && cost != Cost::ZERO {
+            reset: match taken {
                 true => self.window,
                 false => measured.span.whole,
             },

@@ -5,7 +5,7 @@
 //! the arithmetic stays in whole numbers whatever the weights.
 
 use super::rate::{Cost, Rate, Span};
-use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::verdict::{Measured, Verdict, Wait};
 use super::{Change, Refunded, State};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
@@ -119,17 +119,10 @@ impl SlidingWindow {
     /// refused.
     #[must_use]
     pub fn verdict(&self, measured: Measured, at: Timestamp, cost: Cost, charged: bool) -> Verdict {
-        let admitted = measured.wait == Wait::Micros(0);
-        let taken = admitted && charged && cost != Cost::ZERO;
-        let units = match admitted && !charged {
-            true => measured.span.part.saturating_sub(cost.units()),
-            false => measured.span.part,
-        };
+        let taken = charged && measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
+        let units = measured.held(cost, charged);
         Verdict {
-            outcome: match measured.wait {
-                Wait::Micros(0) => Outcome::Admit { delay: 0 },
-                wait => Outcome::Refuse(wait),
-            },
+            outcome: measured.outcome(),
             remaining: u64::from(self.limit.saturating_sub(units)),
             reset: match taken {
                 true => self.lives(self.start(at)).since(at),

@@ -3,7 +3,7 @@
 
 use super::bucket::{self, BucketState};
 use super::rate::{Cost, Interval, Rate, Span};
-use super::verdict::{Measured, Outcome, Verdict, Wait};
+use super::verdict::{Measured, Verdict, Wait};
 use super::{Change, State};
 use crate::clock::Timestamp;
 use std::num::NonZeroU32;
@@ -72,10 +72,7 @@ impl TokenBucket {
         };
         let left = self.interval.sub(self.capacity, level).unwrap_or_default();
         Verdict {
-            outcome: match measured.wait {
-                Wait::Micros(0) => Outcome::Admit { delay: 0 },
-                wait => Outcome::Refuse(wait),
-            },
+            outcome: measured.outcome(),
             remaining: self.interval.units_in(left),
             reset: level.ceil(),
         }

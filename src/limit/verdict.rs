@@ -47,6 +47,22 @@ impl Measured {
             granted: None,
         }
     }
+
+    /// What is said by those who never delay.
+    pub(super) const fn outcome(&self) -> Outcome {
+        match self.wait {
+            Wait::Micros(0) => Outcome::Admit { delay: 0 },
+            wait => Outcome::Refuse(wait),
+        }
+    }
+
+    /// How many units are held, where `part` counts them. Without `charged` another limit of the request refused.
+    pub(super) fn held(&self, cost: Cost, charged: bool) -> u32 {
+        match self.wait {
+            Wait::Micros(0) if !charged => self.span.part.saturating_sub(cost.units()),
+            _ => self.span.part,
+        }
+    }
 }
 
 /// What one limit says to one request. A greater one is worse.

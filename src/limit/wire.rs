@@ -230,13 +230,18 @@ fn put_span<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, span: Span) 
     put(bytes, u64::from(span.part));
 }
 
-/// As scripts write numbers.
+fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
+    bytes.extend_from_slice(&double(value));
+}
+
+/// A number as scripts read and write it.
 #[allow(
     clippy::cast_precision_loss,
-    reason = "every number written here is below 2^53, `rate::MAX_SPAN`"
+    reason = "every number that a script meets is below 2^53, `rate::MAX_SPAN`"
 )]
-fn put<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, value: u64) {
-    bytes.extend_from_slice(&(value as f64).to_be_bytes());
+#[must_use]
+pub fn double(value: u64) -> [u8; 8] {
+    (value as f64).to_be_bytes()
 }
 
 /// A double that is a whole number below 2^53, or nothing.

@@ -215,6 +215,7 @@ impl RedisStore {
                 Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
                     limit: check.limit.name.clone(),
                 },
+                _ if reply::server_wide(&reason) => StoreError::Refused(reason),
                 Some(check) => StoreError::Answer {
                     limit: check.limit.name.clone(),
                     reason,

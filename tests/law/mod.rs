@@ -6,9 +6,12 @@
 mod exactness;
 mod hammer;
 mod hostile;
+mod index;
 mod memory;
 mod numbers;
+mod out_of_memory;
 mod properties;
 mod stories;
+mod trials;
 mod under_test;
 mod vectors;

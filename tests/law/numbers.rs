@@ -105,6 +105,22 @@ pub(super) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
 }
 
+/// One limit of each algorithm, of `size` units in `seconds`. Buckets have a size of their own and come back evenly.
+pub(super) fn every(size: u32, seconds: u64) -> [Arc<Limit>; 9] {
+    let period = seconds * SECOND;
+    [
+        limit("tokens", token_bucket(size, period, size)),
+        limit("meter", leaky_bucket((size, period), size, 0, 0)),
+        limit("queue", leaky_bucket((size, period), 1, size - 1, period)),
+        limit("window", fixed_window(size, period)),
+        limit("clock", clock_window(size, period, 0)),
+        limit("sliding", sliding_window(size, period, 1, false)),
+        limit("strict", sliding_window(size, period, 10, true)),
+        limit("log", sliding_log(size, period)),
+        limit("flight", concurrency(size, period)),
+    ]
+}
+
 /// `cost` from `limit`, for the client that most stories are about.
 pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
     Check {

@@ -36,6 +36,14 @@ impl Redis {
         redis
     }
 
+    /// A running server with further arguments.
+    pub(crate) async fn start_with(arguments: &[&str]) -> Self {
+        let mut redis = Self::absent();
+        redis.arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+        redis.come().await;
+        redis
+    }
+
     /// A running server that asks for a password.
     pub(crate) async fn start_with_password(password: &str) -> Self {
         let mut redis = Self::absent();

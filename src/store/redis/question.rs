@@ -121,7 +121,7 @@ fn call<'q>(
     }
     match clock {
         None => command.arg(b""),
-        Some(at) => command.arg(&double(at.micros())),
+        Some(at) => command.arg(&wire::double(at.micros())),
     };
     command.arg(&blocks[..]);
     command
@@ -133,7 +133,7 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     let mut put = |kind, numbers: &[u64]| {
         block.push(kind);
         for number in numbers {
-            block.extend_from_slice(&double(*number));
+            block.extend_from_slice(&wire::double(*number));
         }
     };
     let cost = u64::from(ticket.cost.units());
@@ -179,13 +179,4 @@ pub(super) fn forget_block() -> wire::Block {
     let mut block = wire::Block::new();
     block.push(FORGET);
     block
-}
-
-/// As scripts read numbers.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "everything handed to a script is below 2^53, `limit::rate::MAX_SPAN`"
-)]
-fn double(value: u64) -> [u8; 8] {
-    (value as f64).to_be_bytes()
 }

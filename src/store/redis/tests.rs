@@ -1,9 +1,12 @@
 //! Against real servers: each test starts its own.
 
+mod batches;
 mod behaviour;
 mod calendar;
 mod editions;
+mod memory;
 mod model;
 mod outage;
+mod scripts;
 pub(super) mod support;
 mod twins;

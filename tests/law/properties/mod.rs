@@ -2,6 +2,8 @@
 
 mod answers;
 mod bounds;
+mod together;
+mod windows;
 
 use super::numbers::{
     NOON, SECOND, clock_window, fixed_window, leaky_bucket, sliding_log, sliding_window,
@@ -57,7 +59,17 @@ impl Counter {
     }
 
     fn give_back(&mut self, ticket: Ticket) {
-        match self.rule.refund(self.state.as_ref(), self.at, ticket) {
+        let refunded = self.rule.refund(self.state.as_ref(), self.at, ticket);
+        self.left(refunded);
+    }
+
+    fn renew(&mut self, ticket: Ticket) {
+        let renewed = self.rule.renew(self.state.as_ref(), self.at, ticket);
+        self.left(renewed);
+    }
+
+    fn left(&mut self, refunded: Refunded) {
+        match refunded {
             Refunded::Nothing => {}
             Refunded::Left(change) => self.state = Some(change.update.after(self.state.take())),
             Refunded::Gone => self.state = None,

@@ -1,8 +1,10 @@
 //! Stories: each is told to the memory store and to Redis, and must end the same way.
 
 mod calendar;
+mod cases;
 mod changed;
 mod defects;
+mod edges;
 mod in_flight;
 mod lists;
 mod lives;

@@ -2,7 +2,7 @@
 
 use super::told_to_both;
 use crate::law::numbers::{
-    CLIENT, NOON, SECOND, ask, fixed_window, leaky_bucket, limit, token_bucket,
+    CLIENT, NOON, SECOND, ask, every, fixed_window, leaky_bucket, limit, token_bucket,
 };
 use crate::law::under_test::{UnderTest, admitted, wait};
 use tollgate::limit::verdict::{Outcome, Ruling, Wait};
@@ -11,6 +11,7 @@ use tollgate::store::Check;
 told_to_both! {
     a_refused_request_is_charged_nowhere
     a_refusal_changes_no_byte
+    no_algorithm_writes_for_a_refusal_or_a_peek
     an_admitted_request_is_charged_everywhere
     the_longest_wait_is_named
     never_is_the_longest_wait
@@ -78,6 +79,38 @@ async fn a_refusal_changes_no_byte(store: &UnderTest) {
         assert!(!admitted(&store.decide(at, &[ask(limits[0], 9)]).await));
         assert_eq!(store.everything(&limits, CLIENT).await, before);
     }
+}
+
+async fn no_algorithm_writes_for_a_refusal_or_a_peek(store: &UnderTest) {
+    let limits = every(5, 60);
+    let all: Vec<_> = limits.iter().collect();
+    let none = store.everything(&all, CLIENT).await;
+    for limit in &limits {
+        for cost in [0, 6, u32::MAX] {
+            store.one(NOON, ask(limit, cost)).await;
+        }
+    }
+    assert_eq!(store.everything(&all, CLIENT).await, none);
+    for limit in &limits {
+        store.take(NOON, ask(limit, 3)).await;
+    }
+    let some = store.everything(&all, CLIENT).await;
+    for later in [0, 1, 500_000] {
+        for limit in &limits {
+            for cost in [0, 3, 4, 5, 6] {
+                let (ruling, _) = store.one(NOON.plus(later), ask(limit, cost)).await;
+                assert_eq!(wait(ruling).is_none(), cost == 0, "{}", limit.name);
+            }
+        }
+        // Each beside the others: those that would have agreed are not charged either.
+        for turn in 0..limits.len() {
+            let mut checks: Vec<_> = limits.iter().map(|limit| ask(limit, 1)).collect();
+            checks[turn].cost = ask(&limits[turn], 3).cost;
+            let decided = store.decide(NOON.plus(later), &checks).await;
+            assert!(!admitted(&decided), "{turn}");
+        }
+    }
+    assert_eq!(store.everything(&all, CLIENT).await, some);
 }
 
 async fn an_admitted_request_is_charged_everywhere(store: &UnderTest) {

@@ -67,7 +67,7 @@ pub static LIMITS: Table = Table {
             name: "anchor",
             shape: Shape::Choice(&["first", "clock"]),
             default: Value("\"first\""),
-            about: "Where a fixed window starts: at its first admitted request, or at whole multiples of its length by the clock (UTC), and at midnight or the first for days with a `timezone` and for months.",
+            about: "Where a fixed window starts: at its first admitted request, or at whole multiples of its length by the clock (UTC), and at midnight or the first for days with a `timezone` and for months. What is left of one window and the whole of the next may come together: up to twice N at once, where `sliding-log` and a `strict` sliding window never exceed N.",
             example: "\"clock\"",
             live: true,
         },

@@ -77,12 +77,12 @@ async fn a_refused_request_changes_no_byte() {
         Check::new(&narrow, b"a"),
     ];
     for _ in 0..2 {
-        assert!(admitted(&store.decide(&all).await.unwrap()));
+        assert!(admitted(&store.decide_at(NOW, &all).await.unwrap()));
     }
     let before = client.dump();
     assert_eq!(before.len(), 3);
     for _ in 0..20 {
-        let refused = store.decide(&all).await.unwrap().decision;
+        let refused = store.decide_at(NOW, &all).await.unwrap().decision;
         assert!(matches!(refused.ruling, Ruling::Refuse { by: 2, .. }));
         assert_eq!(refused.verdicts.len(), 3);
     }

@@ -1,0 +1,71 @@
+//! A batch is the same calls one after another: every reply, every stored byte, on however few keys.
+
+use super::editions::editions;
+use super::support::Server;
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::store::batch::Check;
+use crate::store::redis::question::{self, Question};
+use crate::store::redis::{layout, script};
+use bb8_redis::redis::Value;
+
+const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+const BATCHES: u64 = 60;
+
+/// A batch about two clients, by limits of all algorithms; most of it meets what an earlier request has left.
+fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
+    let limits = editions();
+    let some = random.usize(1..=limits.len());
+    let question = |random: &mut fastrand::Rng| {
+        let mut names: Vec<usize> = (0..some).collect();
+        random.shuffle(&mut names);
+        names.truncate([1, 1, 2, 4][random.usize(..4)]);
+        let mut question = Question::default();
+        for name in names {
+            let limit = &limits[name][random.usize(..limits[name].len().min(2))];
+            let key: &[u8] = [b"one".as_slice(), b"one", b"one", b"two"][random.usize(..4)];
+            let cost = Cost::new([0, 1, 1, 2, 3, 40][random.usize(..6)]);
+            let check = Check { limit, key, cost };
+            question.check(&layout::key_prefix("t", limit), &check, Some(NOW));
+        }
+        question
+    };
+    (0..64).map(|_| question(random)).collect()
+}
+
+#[test]
+fn a_batch_equals_its_sequence_under_every_algorithm() {
+    let seed = fastrand::u64(..);
+    let server = Server::start();
+    let mut client = server.client();
+    for script in script::ALL {
+        client.many(vec![script.load()]);
+    }
+    for turn in 0..BATCHES {
+        let mut random = fastrand::Rng::with_seed(seed + turn);
+        let questions = batch(&mut random);
+        client.say("FLUSHALL");
+        let together = client.many(vec![question::decide(Some(NOW), questions.iter())]);
+        let stored = client.dump();
+        assert!(!stored.is_empty());
+        client.say("FLUSHALL");
+        let apart = questions
+            .iter()
+            .map(|question| question::decide(Some(NOW), std::iter::once(question)));
+        let mut sequence = Vec::new();
+        for value in client.many(apart.collect()) {
+            let Value::BulkString(bytes) = value else {
+                panic!("seed {seed}, turn {turn}: {value:?}");
+            };
+            // Each has the time in front.
+            let from = if sequence.is_empty() { 0 } else { 8 };
+            sequence.extend(&bytes[from..]);
+        }
+        assert_eq!(
+            together,
+            vec![Value::BulkString(sequence)],
+            "seed {seed}, turn {turn}"
+        );
+        assert_eq!(client.dump(), stored, "seed {seed}, turn {turn}");
+    }
+}

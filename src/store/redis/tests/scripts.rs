@@ -1,0 +1,87 @@
+//! The scripts as texts: what a server makes of them, whatever protocol the answer comes by.
+
+use super::editions::editions;
+use super::support::{Server, limit, token_bucket};
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::wire;
+use crate::store::batch::Check;
+use crate::store::redis::layout;
+use crate::store::redis::question::{self, Question};
+use crate::store::redis::script;
+use bb8_redis::redis::{self, Value};
+
+const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+#[test]
+fn d4_every_script_compiles_under_the_digest_that_it_is_called_by() {
+    let server = Server::start();
+    let mut client = server.client();
+    for script in script::ALL {
+        let called = script.call(0, 0).get_packed_command();
+        let Value::BulkString(digest) = client.many(vec![script.load()]).remove(0) else {
+            panic!("a digest is a text");
+        };
+        let called = String::from_utf8_lossy(&called).into_owned();
+        let digest = String::from_utf8(digest).unwrap();
+        assert!(called.contains(&digest), "{digest}");
+    }
+}
+
+#[test]
+fn bt1_no_script_names_what_nobody_has_defined() {
+    // A name that does not exist is an error when it is read, so that every algorithm must have been asked once.
+    let server = Server::start();
+    let mut client = server.client();
+    for script in script::ALL {
+        client.many(vec![script.load()]);
+    }
+    for limits in editions() {
+        for limit in limits {
+            for cost in [0, 1, 2, u32::MAX] {
+                let mut question = Question::default();
+                let check = Check {
+                    limit: &limit,
+                    key: b"first",
+                    cost: Cost::new(cost),
+                };
+                client.say("FLUSHALL");
+                question.check(&layout::key_prefix("t", &limit), &check, Some(NOW));
+                let command = question::decide(Some(NOW), std::iter::once(&question));
+                let Value::BulkString(bytes) = client.many(vec![command]).remove(0) else {
+                    panic!("an answer is bytes");
+                };
+                assert_eq!(bytes[8], 0, "{}: {}", limit.name, bytes.escape_ascii());
+            }
+        }
+    }
+}
+
+#[test]
+fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
+    let server = Server::start();
+    let two = limit("two", token_bucket(2, 1_000_000, 2));
+    let mut told = Vec::new();
+    for protocol in ["", "?protocol=resp3"] {
+        let url = format!("redis://127.0.0.1:{}/{protocol}", server.port);
+        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        for script in script::ALL {
+            script.load().query::<Value>(&mut connection).unwrap();
+        }
+        let key = protocol.as_bytes();
+        let mut question = Question::default();
+        question.push(b"bf1{", key, &wire::block(&two.rule, Cost::ONE));
+        for turn in 0..5 {
+            let command = question::decide(Some(NOW), std::iter::once(&question));
+            let Value::BulkString(bytes) = command.query(&mut connection).unwrap() else {
+                panic!("turn {turn} over {protocol:?} is answered by no bytes");
+            };
+            // The time, the status of the request, wait, whole and part.
+            assert_eq!(bytes.len(), 8 + 1 + 8 + 8 + 4);
+            told.push(bytes);
+        }
+    }
+    let (second, third) = told.split_at(5);
+    assert_eq!(second, third);
+    assert_ne!(told[1], told[2], "a refusal is told from an admission");
+}

@@ -1,0 +1,194 @@
+//! Partial grants, lists of rates, and what is in flight.
+
+use super::{Counter, KINDS, arrivals, pause, rates, rule};
+use crate::law::numbers::{CLIENT, NOON, concurrency, limit, sliding_log, token_bucket};
+use proptest::prelude::*;
+use std::sync::Arc;
+use tollgate::clock::{Clock, Timestamp};
+use tollgate::limit::rate::Cost;
+use tollgate::limit::verdict::{Outcome, Ruling, Wait};
+use tollgate::limit::{Limit, Mark, Ticket};
+use tollgate::store::{Check, MemoryStore};
+
+/// One step of a history of slots.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Take(u32),
+    Release(prop::sample::Index),
+    Renew(prop::sample::Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let step = prop_oneof![
+        4 => (0..5_u32).prop_map(Step::Take),
+        2 => any::<prop::sample::Index>().prop_map(Step::Release),
+        1 => any::<prop::sample::Index>().prop_map(Step::Renew),
+    ];
+    prop::collection::vec((0..600_u64, step), 1..80)
+}
+
+fn admits(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Admit { .. })
+}
+
+proptest! {
+    #[test]
+    fn what_is_granted_in_part_is_the_most_that_could_have_been_asked_for(
+        rate in rates(),
+        kind in 0..KINDS,
+        size in 1..20_u32,
+        arrivals in arrivals(45),
+    ) {
+        let (rate, rule) = rule(kind, rate, size);
+        let whole = Arc::into_inner(limit("any", (rate, rule.clone()))).unwrap();
+        let partial = Arc::into_inner(limit("any", (rate, rule))).unwrap().granting_less();
+        let mut counter = Counter::of((rate, partial.rule.clone()));
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, (rate.count.get(), rate.period.get())));
+            let state = counter.state.as_ref();
+            let left = u32::try_from(counter.would(counter.at, 0).0.remaining).unwrap();
+            let (measured, change) = partial.check(state, counter.at, Cost::new(cost));
+            let granted = measured.granted.map_or(cost, Cost::units);
+            if measured.wait == Wait::Micros(0) {
+                prop_assert_eq!(granted, cost.min(left));
+                prop_assert_eq!(measured.granted.is_some(), cost > left);
+            } else {
+                prop_assert_eq!(left, 0);
+            }
+            // Neither more nor less is charged, and with nothing left the wait is the one for a single unit.
+            let asked = if left == 0 && cost > 0 { 1 } else { granted };
+            let (plain, same) = whole.check(state, counter.at, Cost::new(asked));
+            prop_assert_eq!((measured.wait, measured.span), (plain.wait, plain.span));
+            prop_assert_eq!(&change, &same);
+            if let Some(change) = change {
+                counter.state = Some(change.update.after(counter.state.take()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_of_rates_holds_each_of_them_and_waits_for_the_slowest(
+        logs in any::<bool>(),
+        short in (1..8_u32, 10..100_u64),
+        long in (1..20_u32, 100..2000_u64),
+        arrivals in arrivals(9),
+    ) {
+        let store = MemoryStore::new(Clock::manual(NOON), 100);
+        let of = |(count, millis): (u32, u64), window: &str| -> Arc<Limit> {
+            let period = millis * 1000;
+            let rule = match logs {
+                true => sliding_log(count, period),
+                false => token_bucket(count, period, count),
+            };
+            Arc::new(Arc::into_inner(limit("many", rule)).unwrap().listed(window))
+        };
+        let list = [of(short, "short"), of(long, "long")];
+        let ask = |cost, at| {
+            let cost = Cost::new(cost);
+            let checks = [0, 1].map(|index| Check { limit: &list[index], key: CLIENT, cost });
+            store.decide_at(&checks, Some(at))
+        };
+        let states = || [0, 1].map(|index| store.stored(&list[index], CLIENT));
+        let (mut at, mut granted) = (NOON, Vec::new());
+        for (thousandths, cost) in arrivals {
+            at = at.plus(pause(thousandths, (short.0, short.1 * 1000)));
+            let before = states();
+            match ask(cost, at).decision.ruling {
+                Ruling::Admit { .. } => granted.push((at.micros(), u64::from(cost))),
+                Ruling::Refuse { by, wait } => {
+                    prop_assert_eq!(states(), before, "a refusal changes nothing");
+                    let Wait::Micros(wait) = wait else {
+                        prop_assert!(cost > short.0.min(long.0));
+                        continue;
+                    };
+                    // A microsecond early the same one refuses; then both agree, and what they are charged goes back.
+                    let early = ask(cost, at.plus(wait - 1)).decision.ruling;
+                    prop_assert_eq!(early, Ruling::Refuse { by, wait: Wait::Micros(1) });
+                    at = at.plus(wait);
+                    let told = ask(cost, at).decision.ruling;
+                    prop_assert_eq!(told, Ruling::Admit { delay: 0 });
+                    granted.push((at.micros(), u64::from(cost)));
+                }
+            }
+        }
+        for (first, (from, _)) in granted.iter().enumerate() {
+            for (count, millis) in [short, long] {
+                let mut units = 0;
+                for (to, cost) in &granted[first..] {
+                    units += cost;
+                    let (count, period) = (u128::from(count), u128::from(millis * 1000));
+                    let time = u128::from(to - from);
+                    let most = match logs {
+                        true => count * (time / period + 1),
+                        false => count + time * count / period,
+                    };
+                    prop_assert!(u128::from(units) <= most);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn never_more_are_in_flight_than_may_be_and_what_lapses_is_free(
+        max in 1..8_u32,
+        steps in steps(),
+    ) {
+        const TTL: u64 = 1000;
+        let mut counter = Counter::of(concurrency(max, TTL));
+        // What each ticket holds, and until when.
+        let mut held: Vec<(Ticket, u64)> = Vec::new();
+        for (by, step) in steps {
+            counter.at = counter.at.plus(by);
+            let now = counter.at.micros();
+            let live = |held: &[(Ticket, u64)]| -> u32 {
+                let live = held.iter().filter(|(_, until)| *until > now);
+                live.map(|(ticket, _)| ticket.cost.units()).sum()
+            };
+            let taken = live(&held);
+            let (peek, change) = counter.would(counter.at, 0);
+            prop_assert_eq!((peek.remaining, change), (u64::from(max - taken), None));
+            match step {
+                Step::Take(cost) => {
+                    let units = Cost::new(cost);
+                    let (measured, _) = counter.rule.check(counter.state.as_ref(), counter.at, units);
+                    let before = counter.state.clone();
+                    let (verdict, change) = counter.take(cost);
+                    prop_assert_eq!(admits(verdict.outcome), cost == 0 || taken + cost <= max);
+                    if cost == 0 || !admits(verdict.outcome) {
+                        prop_assert_eq!(&counter.state, &before, "nothing is changed");
+                        continue;
+                    }
+                    prop_assert_eq!(change.unwrap().ends, counter.at.plus(TTL));
+                    let ticket = counter.rule.ticket(counter.at, measured, units);
+                    let slot = |ticket: &Ticket| match ticket.mark {
+                        Mark::Slot(first) => first..first + u64::from(ticket.cost.units()),
+                        mark => panic!("{mark:?} is no slot"),
+                    };
+                    let mine = slot(&ticket);
+                    let live = held.iter().filter(|(_, until)| *until > now);
+                    for (other, _) in live {
+                        let theirs = slot(other);
+                        prop_assert!(mine.end <= theirs.start || theirs.end <= mine.start);
+                    }
+                    held.push((ticket, now + TTL));
+                }
+                Step::Release(which) if !held.is_empty() => {
+                    let (ticket, _) = held.swap_remove(which.index(held.len()));
+                    counter.give_back(ticket);
+                }
+                Step::Renew(which) if !held.is_empty() => {
+                    let index = which.index(held.len());
+                    let (ticket, until) = &mut held[index];
+                    counter.renew(*ticket);
+                    if *until > now {
+                        *until = now + TTL;
+                    }
+                }
+                Step::Release(_) | Step::Renew(_) => {}
+            }
+            let last = held.iter().map(|(_, until)| *until).max();
+            let ends = Timestamp::from_micros(last.unwrap_or(now).max(now));
+            prop_assert_eq!(counter.would(ends, 0).0.remaining, u64::from(max));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Windows and logs against the textbook, and what any stretch of their length holds.
+
+use super::{Counter, arrivals, in_parts, pause, rates};
+use crate::law::numbers::{NOON, clock_window, sliding_log, sliding_window};
+use proptest::prelude::*;
+use tollgate::limit::verdict::{Outcome, Verdict, Wait};
+
+/// What was granted: when, in microseconds since noon, and how much.
+type Granted = Vec<(u64, u64)>;
+
+/// The most units granted within any stretch shorter than `period`.
+fn densest(granted: &Granted, period: u64) -> u64 {
+    let from = |first: usize| {
+        let start = granted[first].0;
+        let within = granted[first..]
+            .iter()
+            .take_while(|(at, _)| at - start < period);
+        within.map(|(_, units)| units).sum()
+    };
+    (0..granted.len()).map(from).max().unwrap_or(0)
+}
+
+fn refused(wait: u64) -> Outcome {
+    Outcome::Refuse(Wait::Micros(wait))
+}
+
+/// A window as a textbook has it: all that was granted is kept, and counted anew at each question.
+struct Textbook {
+    limit: u64,
+    /// Of a part, in milliseconds.
+    part: u64,
+    parts: u64,
+    strict: bool,
+    /// Milliseconds since the epoch at which each unit was granted.
+    granted: Vec<u64>,
+}
+
+impl Textbook {
+    /// Units times milliseconds that count at `ms`.
+    fn used(&self, ms: u64) -> u64 {
+        let present = ms / self.part;
+        let weigh = |granted: &u64| match present - granted / self.part {
+            age if age < self.parts => self.part,
+            age if age == self.parts && self.strict => self.part,
+            age if age == self.parts => self.part - ms % self.part,
+            _ => 0,
+        };
+        self.granted.iter().map(weigh).sum()
+    }
+
+    fn answer(&mut self, micros: u64, cost: u32) -> Verdict {
+        let (ms, cost) = (micros / 1000, u64::from(cost));
+        let fits = |ms| self.used(ms) + cost * self.part <= self.limit * self.part;
+        let outcome = if cost > self.limit {
+            Outcome::Refuse(Wait::Never)
+        } else if cost == 0 || fits(ms) {
+            Outcome::Admit { delay: 0 }
+        } else {
+            // What counts only grows less while nobody asks: halve the time in which it becomes little enough.
+            let (mut early, mut late) = (ms, ms + (self.parts + 1) * self.part);
+            while late - early > 1 {
+                let middle = early.midpoint(late);
+                match fits(middle) {
+                    true => late = middle,
+                    false => early = middle,
+                }
+            }
+            refused(late * 1000 - micros)
+        };
+        if matches!(outcome, Outcome::Admit { .. }) {
+            self.granted.extend((0..cost).map(|_| ms));
+        }
+        let room = (self.limit * self.part).saturating_sub(self.used(ms));
+        let newest = self.granted.last().map(|ms| ms / self.part);
+        let ends = newest.map_or(0, |part| (part + self.parts + 1) * self.part * 1000);
+        Verdict {
+            outcome,
+            remaining: room / self.part,
+            reset: ends.saturating_sub(micros),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_sliding_window_answers_as_the_textbook_and_a_strict_one_keeps_its_bound(
+        rate in rates(),
+        limit in 1..40_u32,
+        parts in prop::sample::select(vec![1_u32, 2, 3, 6]),
+        strict in any::<bool>(),
+        arrivals in arrivals(45),
+    ) {
+        let period = in_parts(rate.1);
+        let mut counter = Counter::of(sliding_window(limit, period, parts, strict));
+        let mut textbook = Textbook {
+            limit: u64::from(limit),
+            part: period / 1000 / u64::from(parts),
+            parts: u64::from(parts),
+            strict,
+            granted: Vec::new(),
+        };
+        let mut granted = Granted::new();
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, (limit, period)));
+            let (verdict, _) = counter.take(cost);
+            prop_assert_eq!(verdict, textbook.answer(counter.at.micros(), cost));
+            if matches!(verdict.outcome, Outcome::Admit { .. }) {
+                granted.push((counter.ago(), u64::from(cost)));
+            }
+        }
+        // By weights a stretch may hold more, though no row of its parts.
+        let most = if strict { u64::from(limit) } else { 2 * u64::from(limit) };
+        prop_assert!(densest(&granted, period) <= most);
+        let part = period / u64::from(parts);
+        let offset = NOON.micros() % part;
+        for (at, _) in &granted {
+            let start = (at + offset) / part * part;
+            let row = granted.iter().filter(|(at, _)| (start..start + period).contains(&(at + offset)));
+            prop_assert!(row.map(|(_, units)| units).sum::<u64>() <= u64::from(limit));
+        }
+    }
+
+    #[test]
+    fn a_log_answers_as_the_textbook_and_keeps_its_bound(
+        limit in 1..40_u32,
+        period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],
+        arrivals in arrivals(45),
+    ) {
+        let mut counter = Counter::of(sliding_log(limit, period));
+        let mut granted = Granted::new();
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, (limit, period)));
+            let now = counter.ago();
+            let held = |at: u64| -> u64 {
+                let inside = granted.iter().filter(|(then, _)| then + period > at);
+                inside.map(|(_, units)| units).sum()
+            };
+            let fits = |at: u64| held(at) + u64::from(cost) <= u64::from(limit);
+            let outcome = if cost > limit {
+                Outcome::Refuse(Wait::Never)
+            } else if cost == 0 || fits(now) {
+                Outcome::Admit { delay: 0 }
+            } else {
+                // It comes to fit when one of those that are held leaves.
+                let leave = granted.iter().map(|(then, _)| then + period);
+                refused(leave.filter(|at| *at > now).find(|at| fits(*at)).unwrap() - now)
+            };
+            let (verdict, _) = counter.take(cost);
+            prop_assert_eq!(verdict.outcome, outcome);
+            if cost > 0 && matches!(outcome, Outcome::Admit { .. }) {
+                granted.push((now, u64::from(cost)));
+            }
+            let held: u64 = {
+                let inside = granted.iter().filter(|(then, _)| then + period > now);
+                inside.map(|(_, units)| units).sum()
+            };
+            prop_assert_eq!(verdict.remaining, u64::from(limit) - held);
+            let newest = granted.last().map_or(0, |(then, _)| then + period);
+            prop_assert_eq!(verdict.reset, newest.saturating_sub(now));
+        }
+        prop_assert!(densest(&granted, period) <= u64::from(limit));
+    }
+
+    #[test]
+    fn a_window_by_the_clock_never_holds_more_than_the_limit_and_refuses_nothing_that_fits(
+        limit in 1..40_u32,
+        period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],
+        offset in any::<prop::sample::Index>(),
+        arrivals in arrivals(45),
+    ) {
+        let offset = offset.index(usize::try_from(period).unwrap()) as u64;
+        let mut counter = Counter::of(clock_window(limit, period, offset));
+        let mut granted = Granted::new();
+        for (thousandths, cost) in arrivals {
+            counter.at = counter.at.plus(pause(thousandths, (limit, period)));
+            let now = counter.at.micros();
+            let window = |at: u64| (at + period - offset) / period;
+            let taken = |granted: &Granted| -> u64 {
+                let here = granted.iter().filter(|(at, _)| window(*at) == window(now));
+                here.map(|(_, units)| units).sum()
+            };
+            let left = (window(now) + 1) * period + offset - period - now;
+            let outcome = if cost > limit {
+                Outcome::Refuse(Wait::Never)
+            } else if cost == 0 || taken(&granted) + u64::from(cost) <= u64::from(limit) {
+                granted.push((now, u64::from(cost)));
+                Outcome::Admit { delay: 0 }
+            } else {
+                refused(left)
+            };
+            let taken = taken(&granted);
+            let (verdict, _) = counter.take(cost);
+            prop_assert_eq!(verdict, Verdict {
+                outcome,
+                remaining: u64::from(limit) - taken,
+                reset: if taken > 0 { left } else { 0 },
+            });
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Defects of limiters that others have published, by the names that the notes give them: none of them is ours.
+//!
+//! Which test stands for which defect is written down in `tests/law/README.md`, and kept true by `tests/law/index.rs`.
+
+mod answers;
+mod buckets;
+mod clocks;
+mod costs;
+mod refused_at_load;
+mod windows;
+
+use super::told_to_both;
+use crate::law::numbers::{CLIENT, ask};
+use crate::law::under_test::{UnderTest, admitted};
+use redis::Value;
+use std::sync::Arc;
+use tollgate::clock::Timestamp;
+use tollgate::limit::Limit;
+
+/// How many of `times` are let through at `at`.
+async fn granted(store: &UnderTest, at: Timestamp, limit: &Arc<Limit>, times: u32) -> u32 {
+    let mut granted = 0;
+    for _ in 0..times {
+        granted += u32::from(admitted(&store.decide(at, &[ask(limit, 1)]).await));
+    }
+    granted
+}
+
+/// Milliseconds that Redis keeps the counter; nothing without Redis.
+async fn life(store: &UnderTest, limit: &Limit) -> Option<i64> {
+    let UnderTest::Redis { server, .. } = store else {
+        return None;
+    };
+    let key = UnderTest::name(limit, CLIENT);
+    Some(server.command(&["PTTL", &key]).await)
+}
+
+/// One command to the store's server, if it has one.
+async fn on_server(store: &UnderTest, words: &[&str]) -> Option<Value> {
+    match store {
+        UnderTest::Memory(_) => None,
+        UnderTest::Redis { server, .. } => Some(server.command(words).await),
+    }
+}

@@ -1,0 +1,200 @@
+//! Could a store that keeps the limit have answered so?
+
+use super::limits::{Bound, Meant};
+use super::world::Shot;
+use std::collections::BTreeMap;
+
+/// Judges a trial: every stretch of what was admitted, and every refusal.
+pub(super) fn judge(meant: &Meant, shots: &[Shot], peak: usize) -> Result<(), String> {
+    if let Some(odd) = shots.iter().find(|shot| !matches!(shot.status, 200 | 429)) {
+        return Err(format!("answered with {}", odd.status));
+    }
+    let mut admitted: Vec<Shot> = shots.iter().copied().filter(Shot::admitted).collect();
+    admitted.sort_by_key(|shot| shot.to);
+    for bound in &meant.bounds {
+        match *bound {
+            Bound::Flight { most } if peak > most => {
+                return Err(format!("{peak} in flight"));
+            }
+            Bound::Flight { .. } => {}
+            Bound::Aligned {
+                count,
+                period,
+                step,
+                ..
+            } => aligned(&admitted, count, period, step)?,
+            _ => every_stretch(&admitted, bound)?,
+        }
+    }
+    // A held request is judged by when it goes on, a refusal by the queue behind that.
+    if !meant.holds {
+        for refused in shots.iter().filter(|shot| !shot.admitted()) {
+            let cost = if meant.partial { 1 } else { refused.units };
+            if !meant
+                .bounds
+                .iter()
+                .any(|bound| full(bound, &admitted, refused, cost))
+            {
+                return Err(format!("refused though there was room: {refused:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// So much longer may a stretch be by the store's clock, which is another than that of the test though of one machine:
+/// whole microseconds, and clocks that are slowed or hurried into step.
+fn longer(micros: u64) -> u64 {
+    micros + micros / 1000 + 20
+}
+
+/// The most units that a stretch of `micros` may hold.
+fn most(bound: &Bound, micros: u64) -> u64 {
+    let micros = longer(micros);
+    match *bound {
+        Bound::Bucket {
+            burst,
+            count,
+            period,
+        } => burst + micros * count / period,
+        // As many whole ones as fit, and the one that is begun.
+        Bound::Any { count, period, .. } => count * (micros / period + 1),
+        Bound::Windows { count, period } => count * (micros / period + 2),
+        Bound::Aligned { .. } | Bound::Flight { .. } => u64::MAX,
+    }
+}
+
+/// From each beginning on, whatever lies wholly behind it, up to each end.
+fn every_stretch(admitted: &[Shot], bound: &Bound) -> Result<(), String> {
+    for first in admitted {
+        let mut units = 0;
+        for shot in admitted.iter().filter(|shot| shot.from >= first.from) {
+            units += shot.units;
+            let micros = shot.to - first.from;
+            if units > most(bound, micros) {
+                return Err(format!("{units} in {micros} us of {bound:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whatever lies wholly within each of the clock's windows.
+fn aligned(admitted: &[Shot], count: u64, period: u64, step: u64) -> Result<(), String> {
+    let mut windows: BTreeMap<u64, u64> = BTreeMap::new();
+    for shot in admitted {
+        let (from, to) = (shot.from - 1000, shot.to + 1000);
+        // Of the windows that begin at each step, those that hold all of it.
+        let mut start = from / step * step;
+        while start + period > to {
+            *windows.entry(start).or_default() += shot.units;
+            start -= step;
+        }
+    }
+    match windows.into_iter().find(|(_, units)| *units > count) {
+        None => Ok(()),
+        Some((start, units)) => Err(format!("{units} of {count} in the window of {start}")),
+    }
+}
+
+/// May the limit have been full for `cost` when it refused? All that may have been counted then is.
+fn full(bound: &Bound, admitted: &[Shot], refused: &Shot, cost: u64) -> bool {
+    let before = || admitted.iter().filter(|shot| shot.from <= refused.to);
+    match *bound {
+        Bound::Any { count, reach, .. } | Bound::Aligned { count, reach, .. } => {
+            since(before(), refused, reach) + cost > count
+        }
+        Bound::Windows { count, period } => since(before(), refused, period) + cost > count,
+        Bound::Bucket {
+            burst,
+            count,
+            period,
+        } => {
+            // The level is what has come since the bucket was empty last, less what has leaked: since any of them.
+            let level = |first: &Shot| {
+                let units: u64 = before()
+                    .filter(|shot| shot.to >= first.from)
+                    .map(|shot| shot.units)
+                    .sum();
+                // A thousandth and a little less time, as above.
+                let micros = refused.from.saturating_sub(first.to);
+                let leaked = micros.saturating_sub(micros / 1000 + 20) * count / period;
+                units.saturating_sub(leaked)
+            };
+            cost > burst || before().any(|first| level(first) + cost > burst)
+        }
+        Bound::Flight { .. } => true,
+    }
+}
+
+/// What may have been counted within `reach` of the refusal.
+fn since<'a>(before: impl Iterator<Item = &'a Shot>, refused: &Shot, reach: u64) -> u64 {
+    let edge = refused.from.saturating_sub(longer(reach));
+    let counted = before.filter(|shot| shot.to >= edge);
+    counted.map(|shot| shot.units).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shot(from: u64, to: u64, status: u16) -> Shot {
+        Shot {
+            from: 1_000_000_000 + from,
+            to: 1_000_000_000 + to,
+            status,
+            units: 1,
+        }
+    }
+
+    fn meant(bound: Bound) -> Meant {
+        Meant {
+            lines: String::new(),
+            bounds: vec![bound],
+            holds: false,
+            partial: false,
+            dearest: 1,
+        }
+    }
+
+    /// A judge that lets everything pass judges nothing.
+    #[test]
+    fn one_too_many_is_found_and_so_is_a_refusal_without_need() {
+        let (count, period) = (2, 100_000);
+        let log = Bound::Any {
+            count,
+            period,
+            reach: period,
+        };
+        let window = Bound::Windows { count, period };
+        let clock = Bound::Aligned {
+            count,
+            period,
+            step: period,
+            reach: period,
+        };
+        let bucket = Bound::Bucket {
+            burst: 2,
+            count,
+            period,
+        };
+        let two = [shot(5_000, 6_000, 200), shot(7_000, 9_000, 200)];
+        let third = |status| [&two[..], &[shot(20_000, 21_000, status)]].concat();
+        for bound in [log, clock, bucket] {
+            let meant = meant(bound);
+            assert!(judge(&meant, &two, 0).is_ok());
+            assert!(judge(&meant, &third(429), 0).is_ok(), "{bound:?}");
+            assert!(judge(&meant, &third(200), 0).is_err(), "{bound:?}");
+            let needless = [two[0], shot(20_000, 21_000, 429)];
+            assert!(judge(&meant, &needless, 0).is_err(), "{bound:?}");
+        }
+        // Two windows may meet, three may not.
+        let five: Vec<Shot> = (0..5)
+            .map(|n| shot(n * 1000, n * 1000 + 500, 200))
+            .collect();
+        assert!(judge(&meant(window), &five[..4], 0).is_ok());
+        assert!(judge(&meant(window), &five, 0).is_err());
+        assert!(judge(&meant(Bound::Flight { most: 3 }), &two, 4).is_err());
+        assert!(judge(&meant(log), &[shot(0, 1, 503)], 0).is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! Random limits: what the file says, and what that means.
+
+use crate::law::numbers::SECOND;
+use std::time::Duration;
+
+/// What a limit allows. Times in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bound {
+    /// At most `burst`, and `count` more in each `period`.
+    Bucket { burst: u64, count: u64, period: u64 },
+    /// At most `count` in any stretch of `period`.
+    Any { count: u64, period: u64, reach: u64 },
+    /// At most `count` in each `period` that begins at a whole multiple of `step`; what is counted reaches back so far.
+    Aligned {
+        count: u64,
+        period: u64,
+        step: u64,
+        reach: u64,
+    },
+    /// At most `count` in each of the windows of `period`, which begin anywhere.
+    Windows { count: u64, period: u64 },
+    /// At most so many in flight.
+    Flight { most: usize },
+}
+
+/// A limit of the file, and what is to be expected of it.
+#[derive(Debug, Clone)]
+pub(super) struct Meant {
+    pub(super) lines: String,
+    /// Several for a list of rates.
+    pub(super) bounds: Vec<Bound>,
+    /// Held requests are judged by when they go on.
+    pub(super) holds: bool,
+    pub(super) partial: bool,
+    /// The most that a request asks for.
+    pub(super) dearest: u32,
+}
+
+/// Who asks in a trial, and for how long.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) time: Duration,
+    /// For each client the gateway that it asks, and a seed of its own.
+    pub(super) clients: Vec<(usize, u64)>,
+    pub(super) dearest: u32,
+    /// The longest that an upstream keeps a request, and a client rests, in milliseconds.
+    pub(super) slowest: u64,
+}
+
+impl Meant {
+    /// Random clients for it.
+    pub(super) fn plan(&self, random: &mut fastrand::Rng) -> Plan {
+        let clients = 0..random.usize(3..10);
+        Plan {
+            time: Duration::from_millis(random.u64(60..260)),
+            clients: clients
+                .map(|_| (random.usize(..3), random.u64(..)))
+                .collect(),
+            dearest: self.dearest,
+            slowest: random.u64(1..6),
+        }
+    }
+}
+
+/// N and P: small ones that come back during a trial, and some that do not come back within it.
+fn rate(random: &mut fastrand::Rng) -> (u64, u64) {
+    let milliseconds = [10, 20, 40, 60, 100, 3_600_000][random.usize(..6)];
+    let count = match milliseconds {
+        3_600_000 => random.u64(5..80),
+        short => random.u64(1..=short / 4),
+    };
+    (count, milliseconds * 1000)
+}
+
+fn shown((count, period): (u64, u64)) -> String {
+    format!("rate = \"{count}/{}ms\"", period / 1000)
+}
+
+/// One of any algorithm.
+pub(super) fn random_limit(random: &mut fastrand::Rng) -> Meant {
+    let (count, period) = rate(random);
+    let numbers = shown((count, period));
+    let (mut lines, bounds): (String, Vec<Bound>) = match random.u8(..9) {
+        0 => {
+            let burst = random.u64(1..30);
+            let bucket = Bound::Bucket {
+                burst,
+                count,
+                period,
+            };
+            (format!("{numbers}\nburst = {burst}"), vec![bucket])
+        }
+        1 => {
+            let burst = random.u64(1..30);
+            let bucket = Bound::Bucket {
+                burst,
+                count,
+                period,
+            };
+            let lines = format!(
+                "algorithm = \"leaky-bucket\"\n{numbers}\nover = \"refuse\"\nburst = {burst}"
+            );
+            (lines, vec![bucket])
+        }
+        2 => return queue(random),
+        3 => {
+            let lines = format!("algorithm = \"fixed-window\"\n{numbers}");
+            (lines, vec![Bound::Windows { count, period }])
+        }
+        4 => {
+            let lines = format!("algorithm = \"fixed-window\"\nanchor = \"clock\"\n{numbers}");
+            (lines, vec![aligned((count, period), period, period)])
+        }
+        5 => {
+            let parts = [1, 2, 5, 10][random.usize(..4)];
+            let lines = format!("algorithm = \"sliding-window\"\nbuckets = {parts}\n{numbers}");
+            let bound = aligned((count, period), period / parts, 2 * period);
+            (lines, vec![bound])
+        }
+        6 => {
+            let parts = [1, 2, 5, 10][random.usize(..4)];
+            let lines = format!(
+                "algorithm = \"sliding-window\"\nstrict = true\nbuckets = {parts}\n{numbers}"
+            );
+            (lines, vec![any((count, period), 2 * period)])
+        }
+        7 => {
+            let lines = format!("algorithm = \"sliding-log\"\n{numbers}");
+            (lines, vec![any((count, period), period)])
+        }
+        _ => return other(random),
+    };
+    let dearest = match random.u8(..3) {
+        0 => random.u32(2..6),
+        _ => 1,
+    };
+    let partial = dearest > 1 && random.bool();
+    if dearest > 1 {
+        lines.push_str(&format!(
+            "\ncost = {{ header = \"x-cost\", max = {dearest} }}"
+        ));
+    }
+    if partial {
+        lines.push_str("\npartial = true");
+    }
+    Meant {
+        lines,
+        bounds,
+        holds: false,
+        partial,
+        dearest,
+    }
+}
+
+fn any((count, period): (u64, u64), reach: u64) -> Bound {
+    Bound::Any {
+        count,
+        period,
+        reach,
+    }
+}
+
+fn aligned((count, period): (u64, u64), step: u64, reach: u64) -> Bound {
+    Bound::Aligned {
+        count,
+        period,
+        step,
+        reach,
+    }
+}
+
+/// A leaky bucket that holds.
+fn queue(random: &mut fastrand::Rng) -> Meant {
+    let (burst, count) = (random.u64(1..4), random.u64(40..400));
+    let queue = random.u64(2..20);
+    let lines = format!(
+        "algorithm = \"leaky-bucket\"\nrate = \"{count}/s\"\nburst = {burst}\nqueue = {queue}\nmax_wait = \"400ms\""
+    );
+    Meant {
+        lines,
+        bounds: vec![Bound::Bucket {
+            burst,
+            count,
+            period: SECOND,
+        }],
+        holds: true,
+        partial: false,
+        dearest: 1,
+    }
+}
+
+/// What is in flight, or a list of rates.
+fn other(random: &mut fastrand::Rng) -> Meant {
+    let plain = |lines, bounds| Meant {
+        lines,
+        bounds,
+        holds: false,
+        partial: false,
+        dearest: 1,
+    };
+    if random.bool() {
+        let most = random.usize(1..5);
+        let lines = format!("algorithm = \"concurrency\"\nmax = {most}");
+        return plain(lines, vec![Bound::Flight { most }]);
+    }
+    let short = (random.u64(2..10), 20_000);
+    let long = (random.u64(10..40), 200_000);
+    let lines = format!(
+        "algorithm = \"sliding-log\"\nrate = [\"{}/20ms\", \"{}/200ms\"]",
+        short.0, long.0
+    );
+    plain(lines, vec![any(short, short.1), any(long, long.1)])
+}
