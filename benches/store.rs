@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tollgate::clock::Clock;
 use tollgate::key::{KeyTemplate, Missing};
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
@@ -23,13 +24,15 @@ use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Check, RedisTarget, Settings};
+use tollgate::store::{Check, MemoryStore, RedisTarget, Settings};
 
 const SECOND: u64 = 1_000_000;
 /// Rounds of which the median is told.
 const ROUNDS: usize = 7;
 /// Requests of a round, a multiple of every batch's size.
 const REQUESTS: usize = 2560;
+/// Times that each key has been asked when its size is taken.
+const ASKED: usize = 20;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -38,11 +41,91 @@ fn main() {
         .unwrap();
     runtime.block_on(async {
         let server = Server::start().await;
-        println!("The server's time, median of {ROUNDS} rounds and (least):");
+        println!("Each algorithm alone, a thousand keys of which each has asked {ASKED} times:");
+        what_each_algorithm_costs(&server).await;
+        println!("\nThe server's time, median of {ROUNDS} rounds and (least):");
         what_a_call_costs(&server).await;
         println!("\nTasks that decide all the time, each for a key of its own:");
         what_a_decision_costs(&server).await;
     });
+}
+
+/// A decision in memory, a call of the script, and what a key takes in Redis.
+async fn what_each_algorithm_costs(server: &Server) {
+    let store = server.store().await;
+    let mut side = server.connection().await;
+    for (name, limit) in moderate() {
+        let keys: Vec<String> = (0..1000).map(|key| format!("203.0.113.{key}")).collect();
+        let memory = in_memory(&limit, &keys);
+        let before = script_calls(&mut side).await;
+        for key in keys.iter().cycle().take(keys.len() * ASKED) {
+            decide(&store, std::slice::from_ref(&limit), key).await;
+        }
+        let after = script_calls(&mut side).await;
+        let micros = (after.1 - before.1) as f64 / (after.0 - before.0) as f64;
+        let bytes = bytes_of(&mut side, &limit.name).await;
+        println!(
+            "{name:<22} {memory:>5.0} ns in memory, {micros:>5.1} us a call, {bytes:>5} bytes a key in Redis"
+        );
+    }
+}
+
+/// One of each algorithm with room for what is asked here, and a state that outlives the asking.
+fn moderate() -> [(&'static str, Arc<Limit>); 9] {
+    let rate = rate(600, 60 * SECOND);
+    let max = rate.count;
+    let parts = |parts, strict| {
+        let parts = NonZeroU32::new(parts).unwrap();
+        Rule::SlidingWindow(SlidingWindow::new(rate, parts, strict))
+    };
+    let leaky = LeakyBucket::new(rate, NonZeroU32::MIN, 600, 60 * SECOND);
+    let ttl = 30 * SECOND;
+    let rules = [
+        (
+            "token-bucket",
+            Rule::TokenBucket(TokenBucket::new(rate, max)),
+        ),
+        ("leaky-bucket", Rule::LeakyBucket(leaky)),
+        ("fixed-window", Rule::FixedWindow(FixedWindow::new(rate))),
+        (
+            "fixed-window by clock",
+            Rule::ClockWindow(ClockWindow::by_clock(rate, 0)),
+        ),
+        ("sliding-window", parts(1, false)),
+        ("in 6 parts", parts(6, false)),
+        ("in 60 parts, strict", parts(60, true)),
+        ("sliding-log", Rule::SlidingLog(SlidingLog::new(rate))),
+        ("concurrency", Rule::Concurrency(Concurrency { max, ttl })),
+    ];
+    rules.map(|(name, rule)| (name, limit(&name.replace(' ', "-"), rate, rule)))
+}
+
+/// Nanoseconds of a decision: the best of the rounds, each key asked once in each.
+fn in_memory(limit: &Arc<Limit>, keys: &[String]) -> f64 {
+    let mut best = f64::MAX;
+    for _ in 0..ROUNDS {
+        // A store that nobody has asked: what is in flight is never given back here.
+        let store = MemoryStore::new(Clock::system(), usize::MAX);
+        let ask = |key: &String| store.decide(&[Check::new(limit, key.as_bytes())]);
+        keys.iter().for_each(|key| drop(ask(key)));
+        let before = cpu();
+        for key in keys.iter().cycle().take(keys.len() * (ASKED - 1)) {
+            std::hint::black_box(ask(key));
+        }
+        best = best.min((cpu() - before) * 1000.0 / (keys.len() * (ASKED - 1)) as f64);
+    }
+    best
+}
+
+/// What Redis says that one of the limit's keys takes, its name included.
+async fn bytes_of(side: &mut MultiplexedConnection, limit: &str) -> u64 {
+    let pattern = format!("*:{limit}:*");
+    let mut keys = redis::cmd("KEYS");
+    let found: Vec<String> = keys.arg(pattern).query_async(side).await.unwrap();
+    let key = found.last().expect("its states outlive the asking");
+    let mut usage = redis::cmd("MEMORY");
+    usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+    usage.query_async(side).await.unwrap()
 }
 
 /// The scripts' own time for calls of several shapes.

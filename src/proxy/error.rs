@@ -9,6 +9,9 @@ use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// When to come back where no limit says so, in microseconds.
+pub const LATER: u64 = 1_000_000;
+
 /// Why a request was not forwarded, or its answer not relayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
@@ -120,7 +123,7 @@ impl ProxyError {
                 wait: Wait::Micros(wait),
                 ..
             } => Some(*wait),
-            Self::TooManyHeld | Self::StoreDown | Self::Draining => Some(1_000_000),
+            Self::TooManyHeld | Self::StoreDown | Self::Draining => Some(LATER),
             _ => None,
         }
     }

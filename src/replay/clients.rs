@@ -27,14 +27,35 @@ pub(super) struct Clients {
     either: Sketch,
 }
 
-/// A client, on one cache line: fetching it is what counting it costs.
+/// A client, in as little room as can be: fetching it is what counting it costs.
 #[derive(Debug)]
-#[repr(align(32))]
 struct Seen {
     hash: u64,
-    requests: u64,
-    /// Its position among the refusals; nobody's where it was never refused.
-    refusals: u32,
+    /// Its requests, and below them, in [`PLACE`] bits, its position among the refusals; nobody's where it was never
+    /// refused.
+    counted: u64,
+}
+
+/// Bits of a position among the refusals, of which there are no more than [`MOST`] and nobody's.
+const PLACE: u32 = 18;
+
+impl Seen {
+    fn requests(&self) -> u64 {
+        self.counted >> PLACE
+    }
+
+    fn count(&mut self) {
+        // No trace has the 2^46 that would be too many.
+        self.counted = self.counted.wrapping_add(1 << PLACE);
+    }
+
+    fn refusals(&self) -> usize {
+        usize::try_from(self.counted & ((1 << PLACE) - 1)).unwrap_or(NOBODY)
+    }
+
+    fn refused_at(&mut self, place: usize) {
+        self.counted = (self.counted >> PLACE << PLACE) | place as u64;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +75,7 @@ pub(super) struct Client<'a> {
 }
 
 /// The position of those who were never refused.
-const NOBODY: u32 = 0;
+const NOBODY: usize = 0;
 
 /// How many clients, in all and refused; exact or about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,27 +126,22 @@ impl Clients {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 self.seen.add(hash);
-                let new = Seen {
-                    hash,
-                    requests: 0,
-                    refusals: NOBODY,
-                };
-                entry.insert(new).into_mut()
+                entry.insert(Seen { hash, counted: 0 }).into_mut()
             }
         };
-        client.requests += 1;
+        client.count();
         if refused == [false; SIDES] {
             return;
         }
-        if client.refusals == NOBODY {
+        if client.refusals() == NOBODY {
             self.either.add(hash);
-            client.refusals = u32::try_from(self.refusals.len()).unwrap_or(NOBODY);
+            client.refused_at(self.refusals.len());
             self.refusals.push(Refusals {
                 name: name(),
                 ..Refusals::default()
             });
         }
-        let count = &mut self.refusals[client.refusals as usize].count;
+        let count = &mut self.refusals[client.refusals()].count;
         for (side, count) in count.iter_mut().enumerate() {
             if refused[side] && *count == 0 {
                 self.refused[side].add(hash);
@@ -138,10 +154,10 @@ impl Clients {
     pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<Client<'_>> {
         let mut worst: Vec<Client<'_>> = Vec::with_capacity(many + 1);
         for seen in &self.table {
-            let refusals = &self.refusals[seen.refusals as usize];
+            let refusals = &self.refusals[seen.refusals()];
             let client = Client {
                 name: &refusals.name,
-                requests: seen.requests,
+                requests: seen.requests(),
                 refused: refusals.count,
             };
             let harder = |other: &Client<'_>| {
@@ -186,19 +202,14 @@ impl Clients {
         self.dropped = true;
         let mut least = 1;
         while self.table.len() > self.most / 2 {
-            let most = |seen: &Seen| {
-                self.refusals[seen.refusals as usize]
-                    .count
-                    .into_iter()
-                    .max()
-            };
+            let most = |seen: &Seen| self.refusals[seen.refusals()].count.into_iter().max();
             self.table.retain(|seen| most(seen) >= Some(least));
             least *= 2;
         }
         let mut kept = vec![Refusals::default()];
         for seen in &mut self.table {
-            let refusals = std::mem::take(&mut self.refusals[seen.refusals as usize]);
-            seen.refusals = u32::try_from(kept.len()).unwrap_or(NOBODY);
+            let refusals = std::mem::take(&mut self.refusals[seen.refusals()]);
+            seen.refused_at(kept.len());
             kept.push(refusals);
         }
         self.refusals = kept;

@@ -1,7 +1,7 @@
 //! A line of Apache's common or combined log, as old tools and this gateway's `access = "combined"` write it.
 
-use super::instant;
-use super::line::{Fault, Request, address};
+use super::line::{Fault, Request};
+use super::{address, instant};
 use std::borrow::Cow;
 
 /// `203.0.113.9 - - [20/Nov/2026:17:48:50 +0000] "GET /x HTTP/1.1" 200 212 "-" "curl/8.7"`
@@ -18,18 +18,20 @@ pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
     if method.is_empty() || target.is_empty() || words.count() > 1 {
         return Err(Fault::NoRequest);
     }
-    // Status and size stand between.
+    let status = rest.split_ascii_whitespace().next();
+    // The size stands between.
     let referer = quoted(&mut rest).filter(|text| *text != "-");
     let user_agent = quoted(&mut rest).filter(|text| *text != "-");
     Ok(Request {
         client: match client {
             "-" => None,
-            client => Some(address(client)?),
+            client => Some(address::any(client)?),
         },
-        method: plain(method),
-        target: plain(target),
+        method: bytes(plain(method)),
+        target: bytes(plain(target)),
         referer: referer.map(plain),
         user_agent: user_agent.map(plain),
+        status: status.and_then(|status| status.parse().ok()).unwrap_or(0),
         ..Request::at(instant::apache(time).ok_or(Fault::BadTime)?)
     })
 }
@@ -45,6 +47,13 @@ fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
     })?;
     *rest = &behind[end + 1..];
     Some(&behind[..end])
+}
+
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
 }
 
 /// Without the escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
@@ -88,7 +97,7 @@ mod tests {
         assert_eq!(request.client, Some("203.0.113.9".parse().unwrap()));
         assert_eq!(
             (&*request.method, &*request.target),
-            ("POST", "/v1/\"x\"%c3%a9?q=1")
+            (&b"POST"[..], &b"/v1/\"x\"%c3%a9?q=1"[..])
         );
         assert_eq!(request.ts.micros(), 1_795_196_930_000_000);
         assert_eq!(request.user_agent.as_deref(), Some("curl \"8\""));

@@ -1,7 +1,7 @@
 //! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts with the same clock.
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::memory;
+use crate::limit::verdict::{Measured, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
     Charge, Check, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source, StoreError,
@@ -58,23 +58,25 @@ impl Counters {
     pub(super) fn memory() -> Self {
         let clock = Clock::manual(Timestamp::default());
         Self::Memory(Memory {
-            store: MemoryStore::new(clock.clone(), usize::MAX),
+            store: MemoryStore::for_one_thread(clock.clone()),
             clock,
             room: FEW,
         })
     }
 
-    /// Decides a request at the instant `now`, which is never before that of the request before.
+    /// Decides a request at the instant `now`, which is never before that of the request before. Nothing comes back
+    /// when it goes on at once and nobody `wanted` to know more.
     pub(super) fn decide(
         &mut self,
         checks: &[Check<'_>],
         now: Timestamp,
-    ) -> Result<Decided, StoreError> {
+        wanted: bool,
+    ) -> Result<Option<Decided>, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.decide(checks, now)),
+            Self::Memory(memory) => Ok(memory.decide(checks, now, wanted)),
             Self::Redis(remote) => {
                 let deciding = remote.store.decide_at(now, checks);
-                remote.server.runtime.block_on(deciding)
+                remote.server.runtime.block_on(deciding).map(Some)
             }
         }
     }
@@ -134,21 +136,23 @@ impl Remote {
 }
 
 impl Memory {
-    fn decide(&mut self, checks: &[Check<'_>], now: Timestamp) -> Decided {
-        self.clock.set(now);
-        let decided = self.store.decide(checks);
+    fn decide(&mut self, checks: &[Check<'_>], now: Timestamp, wanted: bool) -> Option<Decided> {
+        let (at, measured) = self.store.measure_at(checks, Some(now));
         if self.store.len() > self.room {
-            self.sweep();
+            self.sweep(now);
         }
-        decided
+        let goes_on = |(check, measured): (&Check<'_>, &Measured)| {
+            measured.wait == Wait::Micros(0) && !check.limit.rule.queues()
+        };
+        let all = !wanted && checks.iter().zip(&measured).all(goes_on);
+        (!all).then(|| Decided::of(checks, at, measured))
     }
 
     /// All of it at once, and not again before as many have come as there are: what it costs is spread over those.
     #[cold]
-    fn sweep(&mut self) {
-        for shard in 0..memory::SHARDS {
-            self.store.sweep(shard);
-        }
+    fn sweep(&mut self, now: Timestamp) {
+        self.clock.set(now);
+        self.store.sweep(0);
         self.room = (self.store.len() * 2).max(FEW);
     }
 }

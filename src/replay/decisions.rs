@@ -3,6 +3,7 @@
 use super::side::{Outcome, Side};
 use crate::clock::Timestamp;
 use crate::limit::verdict::{self, Wait};
+use crate::proxy::error;
 use crate::snapshot::Service;
 use std::io::{self, Write};
 
@@ -21,6 +22,7 @@ pub(super) fn write(
         Outcome::Admit => ("admit", 0, None, None),
         Outcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
         Outcome::Refuse { wait, limit, .. } => ("refuse", 0, Some(&**limit), *wait),
+        Outcome::TooManyHeld => ("refuse", 0, None, Some(error::LATER)),
         Outcome::NoRoute => ("no_route", 0, None, None),
     };
     let violated = match outcome {
@@ -70,7 +72,7 @@ pub(super) fn write(
 /// How many units the request was granted.
 fn granted(side: &Side, outcome: &Outcome) -> u32 {
     match outcome {
-        Outcome::Refuse { .. } | Outcome::NoRoute => 0,
+        Outcome::Refuse { .. } | Outcome::TooManyHeld | Outcome::NoRoute => 0,
         Outcome::Admit | Outcome::Delay { .. } => side.granted(),
     }
 }

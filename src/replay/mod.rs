@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! input      lines of a file, of standard input, of gzip
-//! line       a line → a request     (json, combined, instant: how it is written)
+//! line       a line → a request     (json, combined, instant, address: how it is written)
 //! side       a request → its answer (one for the file, one for the file as --set changes it)
 //! ways       routes that were found a moment ago
 //! slots      what requests under way hold, until the trace says they ended
+//! held       how many wait, for the bounds on that
 //! counters   where a side counts: memory, or Redis through the scripts
 //! decisions  an answer → a line of --decisions
 //! tally      answers → numbers      (clients, waits, course: whose, how long, when)
@@ -16,11 +17,13 @@
 //! Time never runs back: a line with an earlier `ts` than one before it counts at the latest seen. What is kept grows
 //! with the live counters, never with the trace.
 
+mod address;
 mod clients;
 mod combined;
 mod counters;
 mod course;
 mod decisions;
+mod held;
 mod input;
 mod instant;
 mod json;
@@ -226,11 +229,12 @@ impl Replay {
         let mut refused = [false; SIDES];
         let mut stretches = [Stretch::default(); SIDES];
         let last = self.sides.len() - 1;
+        let are_told = decisions.is_some();
         for (index, side) in self.sides.iter_mut().enumerate() {
             let outcome = side
-                .judge(request, &self.head, self.now)
+                .judge(request, &self.head, self.now, are_told)
                 .map_err(Failure::Store)?;
-            refused[index] = matches!(outcome, Outcome::Refuse { .. });
+            refused[index] = matches!(outcome, Outcome::Refuse { .. } | Outcome::TooManyHeld);
             stretches[index] = self.tallies[index].add(self.now.micros(), &outcome);
             if index == last
                 && let Some(out) = decisions
@@ -242,12 +246,7 @@ impl Replay {
         self.requests += 1;
         self.course.add(self.now.micros(), stretches);
         // Who names no address is told apart by the first key.
-        let asked = self.sides[0].decided();
-        let key = || {
-            asked
-                .and_then(|_| self.sides[0].keys().next())
-                .map_or("", |(_, key)| key)
-        };
+        let key = || self.sides[0].keys().next().map_or("", |(_, key)| key);
         match request.client {
             Some(address) => {
                 let hash = self.hasher.hash_one(address);

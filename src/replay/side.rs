@@ -1,11 +1,12 @@
 //! One file's answer to each request: route, keys, one question, one decision, as the gateway goes about it.
 
 use super::counters::Counters;
+use super::held::Held;
 use super::line::{Fault, Request};
 use super::slots::Slots;
 use super::ways::Ways;
 use crate::clock::Timestamp;
-use crate::key::Caller;
+use crate::key::{Caller, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{self, Ruling, Wait};
@@ -13,9 +14,11 @@ use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::location::Destination;
 use crate::proxy::request::tidy;
+use crate::route::host_key;
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, Decided, StoreError};
 use http::{HeaderMap, Method};
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -32,8 +35,11 @@ pub(super) struct Side {
     route: Option<usize>,
     plan: Plan,
     decided: Option<Decided>,
-    /// What requests under way hold; nothing where no limit counts those.
+    /// Was the last request's plan one that a store was asked?
+    asked: bool,
+    /// What requests under way hold and may give back; nothing where no limit does.
     slots: Option<Slots>,
+    held: Held,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
@@ -59,6 +65,8 @@ pub(super) enum Outcome {
         /// Which of its rates, where it has a list of them.
         window: Option<Arc<str>>,
     },
+    /// It would have to wait, and too many do.
+    TooManyHeld,
     /// No route takes it.
     NoRoute,
 }
@@ -73,11 +81,13 @@ pub(super) struct Head {
 impl Head {
     /// Reads what is not plain text in the line.
     pub(super) fn read(&mut self, request: &Request<'_>) -> Result<(), Fault> {
-        if *self.method.as_str() != *request.method {
-            self.method = Method::from_bytes(request.method.as_bytes())
-                .map_err(|_| Fault::BadMember("method"))?;
+        if *self.method.as_str().as_bytes() != *request.method {
+            self.method =
+                Method::from_bytes(&request.method).map_err(|_| Fault::BadMember("method"))?;
         }
-        self.fields.clear();
+        if !self.fields.is_empty() {
+            self.fields.clear();
+        }
         request.fields(&mut self.fields)?;
         if !self.fields.is_empty() {
             tidy(&mut self.fields);
@@ -106,9 +116,9 @@ impl Side {
             })
             .map(|limit| Arc::clone(&limit.name))
             .collect();
-        let holds = limits(&snapshot)
-            .iter()
-            .any(|limit| limit.rule.holds().is_some());
+        let holds = limits(&snapshot).iter().any(|limit| {
+            limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.ever()
+        });
         Self {
             snapshot,
             counters,
@@ -116,27 +126,32 @@ impl Side {
             route: None,
             plan: Plan::default(),
             decided: None,
+            asked: false,
             slots: holds.then(Slots::default),
+            held: Held::default(),
             moved,
         }
     }
 
-    /// Decides one request at the instant `now`.
+    /// Decides one request at the instant `now`. What its limits said one by one is known afterwards where somebody
+    /// is told.
     pub(super) fn judge(
         &mut self,
         request: &Request<'_>,
         head: &Head,
         now: Timestamp,
+        are_told: bool,
     ) -> Result<Outcome, StoreError> {
         if let Some(slots) = &mut self.slots {
             slots.pass(&mut self.counters, now)?;
         }
         self.decided = None;
+        self.asked = false;
         self.route = self.find(request, head).or(self.snapshot.unrouted);
         let Some(route) = self.route else {
             return Ok(Outcome::NoRoute);
         };
-        let outcome = self.ask(route, request, head, now)?;
+        let outcome = self.ask(route, request, head, (now, are_told))?;
         let is_routed = self.snapshot.services[route].upstream.is_some();
         Ok(match outcome {
             // The limits that hold everywhere have been asked.
@@ -151,7 +166,7 @@ impl Side {
         route: usize,
         request: &Request<'_>,
         head: &Head,
-        now: Timestamp,
+        (now, are_told): (Timestamp, bool),
     ) -> Result<Outcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
@@ -159,11 +174,10 @@ impl Side {
             route: &service.name,
             method: &head.method,
             fields: &head.fields,
-            location: &Destination {
-                authority: host(request, head),
-                path: request.path().0,
-                query: request.query(),
-                pattern: &service.path,
+            location: &Told {
+                request,
+                head,
+                service,
             },
         };
         let given = |limit: &Limit| {
@@ -188,16 +202,54 @@ impl Side {
         if self.plan.is_empty() {
             return Ok(Outcome::Admit);
         }
+        self.asked = true;
         let checks = self.plan.checks(service);
-        let decided = self.decided.insert(self.counters.decide(&checks, now)?);
+        let wanted = are_told || self.slots.is_some();
+        let Some(decided) = self.counters.decide(&checks, now, wanted)? else {
+            return Ok(Outcome::Admit);
+        };
+        let outcome = outcome(&decided, &self.plan, service);
+        let decided = self.decided.insert(decided);
+        let wait = match &outcome {
+            Outcome::Delay { wait, .. } => *wait,
+            _ => 0,
+        };
+        let ends = now.plus(request.duration);
+        let has_left = request.left_within(wait);
+        if wait > 0 {
+            let until = if has_left { ends } else { now.plus(wait) };
+            if !self
+                .held
+                .enter(caller.address, (now, until), self.snapshot.holds)
+            {
+                // Refused after having been charged: what belongs to the wait goes back at once.
+                for (index, check) in checks.iter().enumerate() {
+                    let limit = check.limit;
+                    let back = limit.gives_back.cancels
+                        || limit.rule.queues()
+                        || limit.rule.holds().is_some();
+                    if let Some(charge) = Charge::of(decided, index, check).filter(|_| back) {
+                        self.counters.give_back(&charge, now)?;
+                    }
+                }
+                return Ok(Outcome::TooManyHeld);
+            }
+        }
         if let Some(slots) = &mut self.slots {
             for (index, check) in checks.iter().enumerate() {
-                if let Some(charge) = Charge::slots(decided, index, check) {
-                    slots.hold(charge, now, now.plus(request.duration));
+                let (gives, rule) = (check.limit.gives_back, &check.limit.rule);
+                let is_queued = wait > 0 && rule.queues();
+                // A place in a queue comes back with who leaves it.
+                let left = has_left && (gives.cancels || is_queued && wait > request.duration);
+                let failed = request.failed() && gives.errors;
+                if (rule.holds().is_some() || left || failed)
+                    && let Some(charge) = Charge::of(decided, index, check)
+                {
+                    slots.hold(charge, now, ends);
                 }
             }
         }
-        Ok(outcome(decided, &self.plan, service))
+        Ok(outcome)
     }
 
     fn find(&mut self, request: &Request<'_>, head: &Head) -> Option<usize> {
@@ -214,7 +266,8 @@ impl Side {
 
     /// What the request just judged was asked: each limit's position in its service, its key.
     pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.plan.keys().map(|(at, key, _)| (at, key))
+        let asked = if self.asked { usize::MAX } else { 0 };
+        self.plan.keys().map(|(at, key, _)| (at, key)).take(asked)
     }
 
     /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
@@ -241,9 +294,44 @@ impl Side {
     }
 }
 
+/// Where a request goes, as its line tells it; read as text when a limit asks.
+#[derive(Debug)]
+struct Told<'a> {
+    request: &'a Request<'a>,
+    head: &'a Head,
+    service: &'a Service,
+}
+
+impl Told<'_> {
+    fn destination(&self) -> Destination<'_> {
+        let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
+        Destination {
+            authority: text(host(self.request, self.head)),
+            path: text(self.request.path().0),
+            query: self.query(),
+            pattern: &self.service.path,
+        }
+    }
+}
+
+impl Location for Told<'_> {
+    fn host(&self) -> Cow<'_, str> {
+        host_key(str::from_utf8(host(self.request, self.head)).unwrap_or_default())
+    }
+
+    fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
+        let taken = self.destination().parameter(name)?.into_owned();
+        Some(Cow::Owned(taken))
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.request.query()
+    }
+}
+
 /// The host that a request is for, as the line tells it.
-fn host<'a>(request: &'a Request<'_>, head: &'a Head) -> &'a str {
-    let named = || head.fields.get(http::header::HOST)?.to_str().ok();
+fn host<'a>(request: &'a Request<'_>, head: &'a Head) -> &'a [u8] {
+    let named = || Some(head.fields.get(http::header::HOST)?.as_bytes());
     match request.path().1 {
         Some(host) => host,
         None if request.host.is_empty() => named().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Slots of limits on what is in flight: taken with a decision, renewed as the gateway renews them, and given back when
-//! the logged request ended.
+//! What requests under way hold: slots of limits on what is in flight, renewed as the gateway renews them and given back
+//! when the logged request ended; and charges that come back at that end.
 
 use super::counters::Counters;
 use crate::clock::Timestamp;
@@ -24,7 +24,7 @@ struct Due {
 }
 
 impl Slots {
-    /// Holds `charge` from `now` until the request ends.
+    /// Holds `charge` from `now` until `ends`, when it comes back; slots are renewed until then.
     pub(super) fn hold(&mut self, charge: Charge, now: Timestamp, ends: Timestamp) {
         self.taken += 1;
         let number = self.taken;

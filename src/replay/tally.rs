@@ -17,6 +17,8 @@ pub struct Tally {
     pub delayed: u64,
     /// Requests that no route takes.
     pub no_route: u64,
+    /// Those refused because too many were held already.
+    pub too_many_held: u64,
     /// What each limit refused and delayed, in the order in which they first did.
     pub limits: Vec<ByLimit>,
     waits: Waits,
@@ -71,9 +73,12 @@ impl Tally {
                     ..Stretch::default()
                 };
             }
-            Outcome::Refuse { limit, .. } => {
+            Outcome::Refuse { .. } | Outcome::TooManyHeld => {
                 self.refused += 1;
-                self.of(limit).refused += 1;
+                match outcome {
+                    Outcome::Refuse { limit, .. } => self.of(limit).refused += 1,
+                    _ => self.too_many_held += 1,
+                }
                 self.in_minute(at / MINUTE);
                 return Stretch {
                     refused: 1,

@@ -21,7 +21,7 @@ pub(super) struct Ways {
 #[derive(Debug, Clone, Default)]
 struct Way {
     /// Host, a blank, path.
-    text: String,
+    text: Vec<u8>,
     method: Method,
     route: Option<usize>,
 }
@@ -40,28 +40,28 @@ impl Ways {
         &mut self,
         table: &Table,
         method: &Method,
-        host: &str,
-        raw: &str,
+        host: &[u8],
+        raw: &[u8],
     ) -> Option<usize> {
         if host.len() + raw.len() > LONGEST {
             return look(table, method, host, raw);
         }
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(host.as_bytes());
-        hasher.write(raw.as_bytes());
+        hasher.write(host);
+        hasher.write(raw);
         let place = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or(0);
         let way = &mut self.places[place];
-        let is_same = |text: &str| {
+        let is_same = |text: &[u8]| {
             let behind = text
                 .strip_prefix(host)
-                .and_then(|rest| rest.strip_prefix(' '));
+                .and_then(|rest| rest.strip_prefix(b" "));
             behind == Some(raw)
         };
         if !is_same(&way.text) || way.method != *method {
             way.text.clear();
-            way.text.push_str(host);
-            way.text.push(' ');
-            way.text.push_str(raw);
+            way.text.extend_from_slice(host);
+            way.text.push(b' ');
+            way.text.extend_from_slice(raw);
             way.method.clone_from(method);
             way.route = look(table, method, host, raw);
         }
@@ -70,7 +70,8 @@ impl Ways {
 }
 
 /// As the gateway goes about it.
-fn look(table: &Table, method: &Method, host: &str, raw: &str) -> Option<usize> {
+fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8]) -> Option<usize> {
+    let (host, raw) = (str::from_utf8(host).ok()?, str::from_utf8(raw).ok()?);
     let path = path::normalize(raw).ok()?;
     table.find(&host_key(host), path.to_match(), method)
 }
@@ -112,12 +113,10 @@ mod tests {
             };
             let host = ["", "a b", "h", "H:80"][random.usize(..4)];
             let method = [Method::GET, Method::POST, Method::HEAD][random.usize(..3)].clone();
-            let expected = look(&table, &method, host, &path);
-            assert_eq!(
-                ways.find(&table, &method, host, &path),
-                expected,
-                "{method} {host} {path}"
-            );
+            let (host, path) = (host.as_bytes(), path.as_bytes());
+            let expected = look(&table, &method, host, path);
+            let found = ways.find(&table, &method, host, path);
+            assert_eq!(found, expected, "{method} {host:?} {path:?}");
         }
     }
 }

@@ -3,10 +3,10 @@
 //! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
 //! them for a few hundred nanoseconds, never across an await.
 
-use super::batch::{Check, Decided};
+use super::batch::{Check, Decided, Measurements};
 use crate::clock::{Clock, Timestamp};
 use crate::limit::concurrency::FOREVER;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Wait};
 use crate::limit::{Change, Limit, LimitId, Mark, Refunded, State, Ticket, Update};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -54,13 +54,34 @@ struct Place<'a> {
     key: &'a [u8],
 }
 
+/// One check on its way through a decision.
+struct Step<'a> {
+    place: Place<'a>,
+    /// Where its counter was, in its table.
+    found: Option<usize>,
+    /// What is to be stored.
+    change: Option<Change>,
+}
+
+type Steps<'a> = SmallVec<[Step<'a>; INLINE_LIMITS]>;
+
 type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, HashTable<Entry>>); INLINE_LIMITS]>;
 
 impl MemoryStore {
     /// An empty store for at most `max_keys` live counters.
     #[must_use]
     pub fn new(clock: Clock, max_keys: usize) -> Self {
-        let shards = (0..SHARDS)
+        Self::sharded(SHARDS, clock, max_keys)
+    }
+
+    /// An empty store without a bound, for one thread that sweeps it in time: nobody to keep apart from by shards.
+    #[must_use]
+    pub fn for_one_thread(clock: Clock) -> Self {
+        Self::sharded(1, clock, usize::MAX)
+    }
+
+    fn sharded(shards: usize, clock: Clock, max_keys: usize) -> Self {
+        let shards = (0..shards)
             .map(|_| Shard(Mutex::new(HashTable::new())))
             .collect();
         Self {
@@ -80,18 +101,32 @@ impl MemoryStore {
 
     /// The same, with the instant given: for tests and replays.
     pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> Decided {
-        let mut places: SmallVec<[Place<'_>; INLINE_LIMITS]> = checks
+        let (now, measured) = self.measure_at(checks, now);
+        Decided::of(checks, now, measured)
+    }
+
+    /// The same before it is given its meaning, and the instant at which it was.
+    pub fn measure_at(
+        &self,
+        checks: &[Check<'_>],
+        now: Option<Timestamp>,
+    ) -> (Timestamp, Measurements) {
+        let mut steps: Steps<'_> = checks
             .iter()
-            .map(|check| self.place(check.limit.id, check.key))
+            .map(|check| Step {
+                place: self.place(check.limit.id, check.key),
+                found: None,
+                change: None,
+            })
             .collect();
         loop {
-            match self.attempt(checks, &places, now) {
-                Ok(decided) => return decided,
+            match self.attempt(checks, &mut steps, now) {
+                Ok(measured) => return measured,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
                 Err(index) => {
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    places[index] = self.place(checks[index].limit.id, OVERFLOW);
+                    steps[index].place = self.place(checks[index].limit.id, OVERFLOW);
                 }
             }
         }
@@ -100,40 +135,62 @@ impl MemoryStore {
     fn attempt(
         &self,
         checks: &[Check<'_>],
-        places: &[Place<'_>],
+        steps: &mut Steps<'_>,
         now: Option<Timestamp>,
-    ) -> Result<Decided, usize> {
-        let mut guards = self.lock(places);
+    ) -> Result<(Timestamp, Measurements), usize> {
+        let mut guards = self.lock(steps);
         // Read under the locks: a later holder of the same shard never sees an earlier instant.
         let now = now.unwrap_or_else(|| self.clock.now());
-        let mut measured: SmallVec<[Measured; INLINE_LIMITS]> = SmallVec::new();
-        let mut changes: SmallVec<[Option<Change>; INLINE_LIMITS]> = SmallVec::new();
-        for (index, (check, place)) in checks.iter().zip(places).enumerate() {
+        // All are looked up before one is computed with, so that the processor waits for their memory once.
+        for step in steps.iter_mut() {
+            let place = step.place;
             let table = table(&mut guards, place.shard);
-            if self.is_full()
+            step.found = table.find_bucket_index(place.hash, |entry| place.is(entry));
+        }
+        let mut measured = Measurements::new();
+        let mut charged = true;
+        for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
+            let place = step.place;
+            let table = table(&mut guards, place.shard);
+            if step.found.is_none()
+                && self.is_full()
                 && place.key != OVERFLOW
-                && table.find(place.hash, |entry| place.is(entry)).is_none()
                 && !self.has_room(table, now)
             {
                 return Err(index);
             }
-            let held = table.find(place.hash, |entry| place.is(entry));
+            // One that has just made room is not there any more, and was worth nothing.
+            let held = step.found.and_then(|index| table.get_bucket(index));
             let state = held.map(|entry| &entry.state);
             let (outcome, change) = check.limit.check(state, now, check.cost);
+            charged &= outcome.wait == Wait::Micros(0);
             measured.push(outcome);
-            changes.push(change);
+            step.change = change;
         }
-        let charged = measured
-            .iter()
-            .all(|measured| measured.wait == Wait::Micros(0));
-        for ((place, measured), change) in places.iter().zip(&measured).zip(changes) {
+        let mut new = false;
+        for (step, measured) in steps.iter_mut().zip(&measured) {
             // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
-            if let Some(change) = change.filter(|_| charged || measured.wait != Wait::Micros(0)) {
-                self.write(table(&mut guards, place.shard), *place, change);
+            let stays = charged || measured.wait != Wait::Micros(0);
+            let Some(change) = step.change.take().filter(|_| stays) else {
+                continue;
+            };
+            let table = table(&mut guards, step.place.shard);
+            match step.found.and_then(|index| table.get_bucket_mut(index)) {
+                Some(entry) => entry.put(change),
+                None => {
+                    step.change = Some(change);
+                    new = true;
+                }
             }
         }
-        drop(guards);
-        Ok(Decided::of(checks, now, measured))
+        // What is new makes others move: it comes when those have been written.
+        for step in steps.iter_mut().filter(|_| new) {
+            if let Some(change) = step.change.take() {
+                let table = table(&mut guards, step.place.shard);
+                self.insert(table, step.place, change);
+            }
+        }
+        Ok((now, measured))
     }
 
     /// Gives back what `ticket` was charged, as far as nobody counts on it.
@@ -153,11 +210,12 @@ impl MemoryStore {
             place = self.place(limit.id, OVERFLOW);
             guard = lock(&self.shards[place.shard]);
         }
-        let held = guard.find(place.hash, |entry| place.is(entry));
-        let state = held.map(|entry| &entry.state);
-        match limit.rule.refund(state, now, ticket) {
+        let Some(held) = guard.find_mut(place.hash, |entry| place.is(entry)) else {
+            return;
+        };
+        match limit.rule.refund(Some(&held.state), now, ticket) {
             Refunded::Nothing => {}
-            Refunded::Left(change) => self.write(&mut guard, place, change),
+            Refunded::Left(change) => held.put(change),
             Refunded::Gone => {
                 self.remove(&mut guard, place);
             }
@@ -182,7 +240,7 @@ impl MemoryStore {
     /// Forgets the states of one shard that equal no state. Called in turn for all of them, off the request path.
     pub fn sweep(&self, turn: usize) {
         let now = self.clock.now();
-        let mut table = lock(&self.shards[turn % SHARDS]);
+        let mut table = lock(&self.shards[turn % self.shards.len()]);
         self.forget_ended(&mut table, now);
         if table.capacity() > 64 && table.capacity() / 4 > table.len() {
             let room = table.len() * 2;
@@ -221,7 +279,7 @@ impl MemoryStore {
     fn place<'a>(&self, limit: LimitId, key: &'a [u8]) -> Place<'a> {
         let hash = self.hash(limit, key);
         // The table uses the low and the top bits; the shard is chosen by bits in between.
-        let shard = usize::try_from((hash >> 40) % SHARDS as u64).unwrap_or(0);
+        let shard = usize::try_from(hash >> 40).unwrap_or(0) & (self.shards.len() - 1);
         Place {
             hash,
             shard,
@@ -237,9 +295,12 @@ impl MemoryStore {
         hasher.finish()
     }
 
-    fn lock(&self, places: &[Place<'_>]) -> Guards<'_> {
+    fn lock(&self, steps: &Steps<'_>) -> Guards<'_> {
+        if let [shard] = &*self.shards {
+            return SmallVec::from_iter([(0, lock(shard))]);
+        }
         let mut order: SmallVec<[usize; INLINE_LIMITS]> =
-            places.iter().map(|place| place.shard).collect();
+            steps.iter().map(|step| step.place.shard).collect();
         order.sort_unstable();
         order.dedup();
         order
@@ -264,21 +325,8 @@ impl MemoryStore {
         self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
     }
 
-    fn write(&self, table: &mut HashTable<Entry>, place: Place<'_>, mut change: Change) {
-        if let Update::Lease(leasing) = &mut change.update {
-            // Nobody can be lost here without the counter: a slot is taken until it is given back.
-            leasing.until = FOREVER;
-            change.ends = Timestamp::from_micros(FOREVER);
-        }
-        if let Some(entry) = table.find_mut(place.hash, |entry| place.is(entry)) {
-            match (change.update, &mut entry.state) {
-                (Update::Grow(growth), State::Log(log)) => growth.apply(log),
-                (Update::Lease(leasing), State::Leases(leases)) => leasing.apply(leases),
-                (update, state) => *state = update.after(None),
-            }
-            entry.ends = change.ends;
-            return;
-        }
+    fn insert(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
+        let change = kept(change);
         let entry = Entry {
             limit: place.limit,
             key: Box::from(place.key),
@@ -290,6 +338,28 @@ impl MemoryStore {
         });
         self.live.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+impl Entry {
+    fn put(&mut self, change: Change) {
+        let change = kept(change);
+        match (change.update, &mut self.state) {
+            (Update::Grow(growth), State::Log(log)) => growth.apply(log),
+            (Update::Lease(leasing), State::Leases(leases)) => leasing.apply(leases),
+            (Update::Put(put), state) => *state = put,
+            (update, state) => *state = update.after(None),
+        }
+        self.ends = change.ends;
+    }
+}
+
+/// Nobody can be lost here without the counter: a slot is taken until it is given back.
+fn kept(mut change: Change) -> Change {
+    if let Update::Lease(leasing) = &mut change.update {
+        leasing.until = FOREVER;
+        change.ends = Timestamp::from_micros(FOREVER);
+    }
+    change
 }
 
 impl Place<'_> {

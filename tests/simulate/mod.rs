@@ -1,6 +1,8 @@
 //! `tollgate simulate`, seen from outside: what it reads, what it decides, what it tells, with which code it ends.
 
 mod changing;
+mod endings;
+mod guarantees;
 mod logged;
 mod pictures;
 mod reading;

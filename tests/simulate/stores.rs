@@ -10,6 +10,7 @@ const LIMITS: &str = r#"
 by = "ip"
 rate = "7/3s"
 burst = 9
+refund = ["5xx"]
 [limits.dear]
 by = ["ip", "route"]
 rate = "40/10s"
@@ -20,6 +21,7 @@ algorithm = "leaky-bucket"
 rate = "30/s"
 queue = 40
 max_wait = "900ms"
+refund = ["cancel"]
 [limits.meter]
 by = "header:x-user"
 missing = "ip"
@@ -32,6 +34,7 @@ by = "header:x-api-key"
 missing = "shared"
 algorithm = "fixed-window"
 rate = "11/2s"
+refund = ["cancel"]
 [limits.route]
 by = "route"
 algorithm = "fixed-window"
@@ -53,6 +56,7 @@ by = "ip"
 algorithm = "sliding-window"
 rate = "20/3s"
 buckets = 3
+refund = ["5xx", "cancel"]
 [limits.strict]
 by = "header:x-user"
 missing = "shared"
@@ -162,6 +166,12 @@ fn random(lines: u32, seed: u64) -> String {
                 ",\"duration_ms\":{}.5",
                 random.u32(..500) * random.u32(..16)
             );
+        }
+        match random.u32(..8) {
+            0 => out.push_str(",\"status\":503,\"reason\":\"ok\",\"upstream\":\"u\""),
+            1 => out.push_str(",\"status\":499,\"reason\":\"client_gone\",\"upstream\":null"),
+            2 => out.push_str(",\"status\":499,\"reason\":\"client_gone\",\"delay_ms\":300"),
+            _ => {}
         }
         out.push_str("}\n");
         if random.u32(..2_000) == 0 {

@@ -176,6 +176,36 @@ async fn a_log_says_how_long_to_wait() {
     );
 }
 
+/// The same with the costs in the lines.
+#[tokio::test]
+async fn costs_of_a_line_are_waited_for_as_units_are() {
+    let limits = "[limits.a]\nby = \"everyone\"\nalgorithm = \"sliding-log\"\nrate = \"5/s\"\n\
+        cost = { header = \"x-cost\", default = 1, max = 5 }\n";
+    let line = |millis: u64, cost: u32| {
+        let at = START + millis * 1_000;
+        format!(
+            "{{\"ts\":{}.{:06},\"cost\":{cost}}}\n",
+            at / SECOND,
+            at % SECOND
+        )
+    };
+    let trace = [
+        line(0, 1),
+        line(100, 2),
+        line(600, 3),
+        line(999, 3),
+        line(1_000, 3),
+    ];
+    let bench = Bench::new(limits, &[("/{*rest}", &["a"])]).trace(trace.concat());
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(
+        words(&decisions),
+        ["admit", "admit", "refuse", "refuse", "admit"]
+    );
+    let waits = [2, 3].map(|at: usize| decisions[at]["retry_after_us"].as_u64());
+    assert_eq!(waits, [Some(400_000), Some(1_000)]);
+}
+
 #[tokio::test]
 async fn a_slot_lives_for_the_requests_duration() {
     let line = |at: &str, duration: &str| format!("{{\"ts\":{at},\"duration_ms\":{duration}}}\n");

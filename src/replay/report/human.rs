@@ -103,6 +103,10 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
         rows.add("no route", tallies.iter().map(|tally| part(tally.no_route)));
     }
     by_limit(&mut rows, tallies);
+    if tallies.iter().any(|tally| tally.too_many_held > 0) {
+        let held = |tally: &Tally| format!("{} refused", grouped(tally.too_many_held));
+        rows.add("  too many held", tallies.iter().map(held));
+    }
     let heads = &report.heads;
     let refused = heads.refused.iter().zip(tallies).enumerate();
     rows.add(

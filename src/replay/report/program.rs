@@ -16,6 +16,7 @@ pub fn program(report: &Report, sets: &[String], took: Duration) -> Value {
             "delayed": tally.delayed,
             "delayed_share": fraction(tally.delayed, report.requests),
             "no_route": tally.no_route,
+            "too_many_held": tally.too_many_held,
             "clients_refused": heads.refused[index],
             "clients_refused_for_the_first_time": (index > 0).then_some(heads.first_time),
             "worst_minute": tally.worst().map(|minute| json!({

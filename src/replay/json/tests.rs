@@ -1,0 +1,180 @@
+//! The cursor against serde_json: what it takes, what it leaves, what it reads.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+/// What the cursor makes of a value, as serde_json would have it.
+fn read(value: Value<'_>) -> Result<serde_json::Value, Fault> {
+    Ok(match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(is) => is.into(),
+        Value::Number(digits) => {
+            serde_json::from_slice(digits).map_err(|_| Fault::BadMember("range"))?
+        }
+        Value::Text(text) => {
+            let whole = text.read()?;
+            assert_eq!(&*text.bytes()?, whole.as_bytes());
+            assert!(text.is(&whole));
+            whole.into()
+        }
+        Value::Object(raw) => {
+            let mut object = serde_json::Map::new();
+            members(raw, |name, value| {
+                object.insert(name.read()?.into_owned(), read(value)?);
+                Ok(())
+            })?;
+            object.into()
+        }
+        Value::List(raw) => {
+            let mut list = Vec::new();
+            entries(raw, |value| {
+                list.push(read(value)?);
+                Ok(())
+            })?;
+            list.into()
+        }
+    })
+}
+
+/// serde_json and the cursor say the same of these bytes.
+fn compare(bytes: &[u8]) {
+    let shown = String::from_utf8_lossy(bytes);
+    let skipped = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    let walked = members(bytes, |_, _| Ok(())).is_ok();
+    match serde_json::from_slice::<serde_json::Value>(bytes) {
+        Ok(value) if is_object => {
+            assert_eq!(read(Value::Object(bytes)), Ok(value), "{shown}");
+        }
+        // What serde_json skips, but does not read: half a pair of surrogates, bytes that are no UTF-8, a number
+        // that no double holds.
+        Err(_) if is_object && walked => {
+            assert!(skipped, "{shown}");
+            assert!(read(Value::Object(bytes)).is_err(), "{shown}");
+        }
+        _ => assert!(!walked, "{shown}"),
+    }
+    if is_object && skipped && !walked {
+        let depth = bytes
+            .iter()
+            .filter(|byte| matches!(byte, b'{' | b'['))
+            .count();
+        assert!(depth > DEEPEST, "{shown}");
+    }
+}
+
+/// Bytes of which JSON is made, in any order.
+fn crumbs() -> impl Strategy<Value = Vec<u8>> {
+    let crumb = prop::sample::select(vec![
+        "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"ts\":", "0", "-", "1", "12", ".", "5", "e",
+        "E+", "01", "1.5e-3", "1e999", "null", "true", "false", "nul", " ", "\t", "\r\n", "\\",
+        "\\u00e9", "\\ud83d", "\\ude00", "\\n", "\\x", "\u{e9}", "\u{1}", "\u{7f}", "{\"a\":",
+        "[1,", "\u{feff}",
+    ]);
+    prop::collection::vec(crumb, 0..24).prop_map(|crumbs| crumbs.concat().into_bytes())
+}
+
+fn anything() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(|is| json!(is)),
+        any::<i64>().prop_map(|number| json!(number)),
+        any::<f64>().prop_map(|number| json!(number)),
+        any::<String>().prop_map(|text| json!(text)),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(serde_json::Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..6)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn it_reads_what_serde_json_writes(value in anything(), pretty: bool) {
+        let value = json!({ "inside": value });
+        let text = match pretty {
+            true => serde_json::to_string_pretty(&value).unwrap(),
+            false => value.to_string(),
+        };
+        let again = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read(Value::Object(text.as_bytes())), Ok(again));
+    }
+
+    #[test]
+    fn it_takes_what_serde_json_takes(bytes: Vec<u8>, text: String, crumbs in crumbs()) {
+        compare(&bytes);
+        compare(format!("{{\"a\":{text}}}").as_bytes());
+        compare(format!("{{\"a\":\"{text}\"}}").as_bytes());
+        compare(&crumbs);
+        compare(&[b"{\"a\":", &crumbs[..], b"}"].concat());
+        compare(&[b"{\"a\":\"", &crumbs[..], b"\"}"].concat());
+    }
+
+    #[test]
+    fn a_line_with_an_accident_is_taken_alike(value in anything(), at: prop::sample::Index, byte: u8, kind in 0..3) {
+        let mut bytes = json!({ "ts": 12.5, "inside": value, "x": "\u{1f600}\n" }).to_string().into_bytes();
+        let at = at.index(bytes.len());
+        match kind {
+            0 => bytes[at] = byte,
+            1 => bytes.insert(at, byte),
+            _ => drop(bytes.remove(at)),
+        }
+        compare(&bytes);
+    }
+
+    #[test]
+    fn a_run_ends_at_the_first_odd_byte(bytes: Vec<u8>) {
+        let odd = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+        prop_assert_eq!(plain(&bytes, 0), bytes.iter().position(odd).unwrap_or(bytes.len()));
+    }
+}
+
+#[test]
+fn what_is_not_json_is_not_read() {
+    for text in [
+        "",
+        "{",
+        "{}x",
+        "[]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{\"a\":nul}",
+        "{\"a\":\"b}",
+        "{\"a\":\"\\",
+        "{a:1}",
+        "{\"a\":\"\u{1}\"}",
+    ] {
+        assert_eq!(
+            members(text.as_bytes(), |_, _| Ok(())),
+            Err(Fault::NotJson),
+            "{text}"
+        );
+    }
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(9_000), "]".repeat(9_000));
+    assert_eq!(members(deep.as_bytes(), |_, _| Ok(())), Err(Fault::NotJson));
+    for depth in 120..130 {
+        compare(format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
+        compare(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
+    }
+    // The last of several members of one name counts, there and here.
+    compare(br#"{"a":1,"b":2,"a":{"c":3,"\u0063":4}}"#);
+}
+
+#[test]
+fn escapes_are_read() {
+    let text = |raw: &'static str| {
+        let raw = raw.as_bytes();
+        Text { raw, escaped: true }.read()
+    };
+    assert_eq!(text(r#"\u00e9\ud83d\ude00\n\""#).unwrap(), "é😀\n\"");
+    for half in [r"\ud83d!", r"\ud83d\u0041", r"\ude00", r"\ud83d\ud83d"] {
+        assert_eq!(text(half), Err(Fault::NotText), "{half}");
+    }
+    assert_eq!(text(r"\x"), Err(Fault::NotJson));
+    assert_eq!(text(r"\u12"), Err(Fault::NotJson));
+}
