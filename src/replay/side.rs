@@ -167,7 +167,12 @@ impl Side {
             },
         };
         let given = |limit: &Limit| {
-            let cost = request.cost.or_else(|| request.logged_cost(&limit.name));
+            let logged = || request.logged_cost(&limit.name);
+            let cost = match limit.price {
+                Some(_) => request.cost.or_else(logged),
+                // A repeat that went free has no id in the log, but took nothing.
+                None => logged().filter(|cost| *cost == 0),
+            };
             cost.map(Cost::new)
         };
         let planned = self.plan.refill(service, &caller, given, |limit, out| {

@@ -3,10 +3,12 @@
 //! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
 //! them for a few hundred nanoseconds, never across an await.
 
-use super::batch::{Check, Decided};
+use super::batch::{Check, Decided, Half, measures_admit};
 use crate::clock::{Clock, Timestamp};
+use crate::key::RepeatId;
 use crate::limit::concurrency::FOREVER;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
+use crate::limit::dedupe::RecordState;
+use crate::limit::verdict::{INLINE_LIMITS, Measured, Repeat, Wait};
 use crate::limit::{Change, Limit, LimitId, Mark, Refunded, State, Ticket, Update};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -45,7 +47,10 @@ struct Entry {
     ends: Timestamp,
 }
 
-/// Where a check's counter is.
+/// Stands between a key and an id in what records are filed under; no key has this byte.
+const BEFORE_ID: u8 = 0;
+
+/// Where a check's counter is, or what is remembered of its id.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     hash: u64,
@@ -80,13 +85,37 @@ impl MemoryStore {
 
     /// The same, with the instant given: for tests and replays.
     pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> Decided {
+        let Half { at, measured } = self.measure(checks, now, false);
+        Decided::of(checks, at, measured)
+    }
+
+    /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
+    pub(super) fn measure(
+        &self,
+        checks: &[Check<'_>],
+        now: Option<Timestamp>,
+        refused: bool,
+    ) -> Half {
         let mut places: SmallVec<[Place<'_>; INLINE_LIMITS]> = checks
             .iter()
             .map(|check| self.place(check.limit.id, check.key))
             .collect();
+        // Nothing is made where no request has an id.
+        let mut ids = Vec::new();
+        if checks.iter().any(|check| check.repeats().is_some()) {
+            ids.extend(checks.iter().map(|check| {
+                let (_, id) = check.repeats()?;
+                Some(record_key(check.key, id))
+            }));
+        }
+        let records: Vec<Option<Place<'_>>> = ids
+            .iter()
+            .zip(checks)
+            .map(|(id, check)| Some(self.place(check.limit.id, id.as_deref()?)))
+            .collect();
         loop {
-            match self.attempt(checks, &places, now) {
-                Ok(decided) => return decided,
+            match self.attempt(checks, &places, &records, (now, refused)) {
+                Ok(half) => return half,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
                 Err(index) => {
@@ -101,13 +130,15 @@ impl MemoryStore {
         &self,
         checks: &[Check<'_>],
         places: &[Place<'_>],
-        now: Option<Timestamp>,
-    ) -> Result<Decided, usize> {
-        let mut guards = self.lock(places);
+        records: &[Option<Place<'_>>],
+        (now, refused): (Option<Timestamp>, bool),
+    ) -> Result<Half, usize> {
+        let mut guards = self.lock(places.iter().chain(records.iter().flatten()));
         // Read under the locks: a later holder of the same shard never sees an earlier instant.
         let now = now.unwrap_or_else(|| self.clock.now());
         let mut measured: SmallVec<[Measured; INLINE_LIMITS]> = SmallVec::new();
         let mut changes: SmallVec<[Option<Change>; INLINE_LIMITS]> = SmallVec::new();
+        let mut remembered: Vec<(usize, Place<'_>, RecordState)> = Vec::new();
         for (index, (check, place)) in checks.iter().zip(places).enumerate() {
             let table = table(&mut guards, place.shard);
             if self.is_full()
@@ -117,23 +148,46 @@ impl MemoryStore {
             {
                 return Err(index);
             }
-            let held = table.find(place.hash, |entry| place.is(entry));
-            let state = held.map(|entry| &entry.state);
-            let (outcome, change) = check.limit.check(state, now, check.cost);
+            let (outcome, change) = match (records.get(index), check.repeats()) {
+                (Some(Some(at)), Some((dedupe, _))) => {
+                    let record = at.find(&guards).and_then(State::record);
+                    let state = place.find(&guards);
+                    let limit = check.limit;
+                    let found = limit.check_with_id(dedupe, record, state, now, check.cost);
+                    remembered.extend(found.record.map(|record| (index, *at, record)));
+                    (found.measured, found.change)
+                }
+                _ => {
+                    let held = table.find(place.hash, |entry| place.is(entry));
+                    let state = held.map(|entry| &entry.state);
+                    check.limit.check(state, now, check.cost)
+                }
+            };
             measured.push(outcome);
             changes.push(change);
         }
-        let charged = measured
-            .iter()
-            .all(|measured| measured.wait == Wait::Micros(0));
+        let charged = !refused && measures_admit(&measured);
         for ((place, measured), change) in places.iter().zip(&measured).zip(changes) {
             // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
             if let Some(change) = change.filter(|_| charged || measured.wait != Wait::Micros(0)) {
                 self.write(table(&mut guards, place.shard), *place, change);
             }
         }
+        for (index, place, record) in remembered {
+            if !charged {
+                break;
+            }
+            let table = table(&mut guards, place.shard);
+            if self.is_full() && !place.is_in(table) && !self.has_room(table, now) {
+                // Its repeats will be charged.
+                self.overflowed.fetch_add(1, Ordering::Relaxed);
+                measured[index].repeat = Repeat::No;
+                continue;
+            }
+            self.write(table, place, record.change());
+        }
         drop(guards);
-        Ok(Decided::of(checks, now, measured))
+        Ok(Half { at: now, measured })
     }
 
     /// Gives back what `ticket` was charged, as far as nobody counts on it.
@@ -143,28 +197,76 @@ impl MemoryStore {
 
     /// The same, with the instant given.
     pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
-        let mut place = self.place(limit.id, key);
-        let mut guard = lock(&self.shards[place.shard]);
-        if matches!(ticket.mark, Mark::Slot(_))
-            && guard.find(place.hash, |entry| place.is(entry)).is_none()
-        {
-            // Taken when there was no room for the key: a slot must come back, or it is lost for good.
-            drop(guard);
-            place = self.place(limit.id, OVERFLOW);
-            guard = lock(&self.shards[place.shard]);
+        self.give_back((limit, key), ticket, |state| {
+            limit.rule.refund(state, now, ticket)
+        });
+    }
+
+    /// Takes back what `check` was charged at `at` for a request that another limit then refused.
+    pub(super) fn undo(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
+        let Check { limit, key, .. } = *check;
+        let now = self.clock.now();
+        if measured.repeat == Repeat::Free {
+            return self.undo_repeat(check, at);
         }
-        let held = guard.find(place.hash, |entry| place.is(entry));
-        let state = held.map(|entry| &entry.state);
-        match limit.rule.refund(state, now, ticket) {
-            Refunded::Nothing => {}
-            Refunded::Left(change) => self.write(&mut guard, place, change),
-            Refunded::Gone => {
-                self.remove(&mut guard, place);
-            }
+        if let Some(ticket) = check.ticket(at, measured) {
+            self.give_back((limit, key), ticket, |state| {
+                limit.rule.undo(state, (at, now), ticket)
+            });
         }
     }
 
-    /// Forgets one counter. Was there anything?
+    /// The repeat at `at` has not gone free after all.
+    fn undo_repeat(&self, check: &Check<'_>, at: Timestamp) {
+        let Some((dedupe, id)) = check.repeats() else {
+            return;
+        };
+        let name = record_key(check.key, id);
+        let place = self.place(check.limit.id, &name);
+        let mut guards = self.lock([&place]);
+        // One that lasts longer is of a charge that came after it.
+        let last = at.plus(dedupe.ttl).micros();
+        let record = place.find(&guards).and_then(State::record);
+        if let Some(record) = record.filter(|record| record.ends <= last && record.free > 0) {
+            let free = record.free - 1;
+            let change = RecordState { free, ..record }.change();
+            self.write(table(&mut guards, place.shard), place, change);
+        }
+    }
+
+    fn give_back(
+        &self,
+        (limit, key): (&Limit, &[u8]),
+        ticket: Ticket,
+        left: impl Fn(Option<&State>) -> Refunded,
+    ) {
+        let id = ticket.record.map(|record| record_key(key, record.id));
+        let record = id.as_ref().map(|id| self.place(limit.id, id));
+        let mut place = self.place(limit.id, key);
+        let mut guards = self.lock([&place].into_iter().chain(&record));
+        if matches!(ticket.mark, Mark::Slot(_)) && place.find(&guards).is_none() {
+            // Taken when there was no room for the key: a slot must come back, or it is lost for good.
+            drop(guards);
+            place = self.place(limit.id, OVERFLOW);
+            guards = self.lock([&place].into_iter().chain(&record));
+        }
+        let remembered = record.and_then(|at| at.find(&guards)?.record());
+        if !ticket.is_unrepeated(remembered) {
+            return;
+        }
+        match left(place.find(&guards)) {
+            Refunded::Nothing => return,
+            Refunded::Left(change) => self.write(table(&mut guards, place.shard), place, change),
+            Refunded::Gone => {
+                self.remove(table(&mut guards, place.shard), place);
+            }
+        }
+        if let Some(record) = record {
+            self.remove(table(&mut guards, record.shard), record);
+        }
+    }
+
+    /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
         let place = self.place(limit.id, key);
         self.remove(&mut lock(&self.shards[place.shard]), place)
@@ -202,7 +304,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// How many decisions fell back to a limit's overflow key.
+    /// How many decisions fell back to a limit's overflow key, or left an id unremembered for want of room.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
@@ -237,9 +339,9 @@ impl MemoryStore {
         hasher.finish()
     }
 
-    fn lock(&self, places: &[Place<'_>]) -> Guards<'_> {
+    fn lock<'p>(&self, places: impl IntoIterator<Item = &'p Place<'p>>) -> Guards<'_> {
         let mut order: SmallVec<[usize; INLINE_LIMITS]> =
-            places.iter().map(|place| place.shard).collect();
+            places.into_iter().map(|place| place.shard).collect();
         order.sort_unstable();
         order.dedup();
         order
@@ -296,6 +398,24 @@ impl Place<'_> {
     fn is(&self, entry: &Entry) -> bool {
         entry.limit == self.limit && *entry.key == *self.key
     }
+
+    fn is_in(&self, table: &HashTable<Entry>) -> bool {
+        table.find(self.hash, |entry| self.is(entry)).is_some()
+    }
+
+    /// The state there; its shard is locked.
+    fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
+        let at = guards
+            .iter()
+            .position(|(locked, _)| *locked == self.shard)?;
+        let entry = guards[at].1.find(self.hash, |entry| self.is(entry))?;
+        Some(&entry.state)
+    }
+}
+
+/// What is remembered of `id` for `key` is filed under.
+fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
+    [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
 fn table<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut HashTable<Entry> {
