@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::clock::Clock;
-use tollgate::key::{KeyTemplate, Missing};
+use tollgate::key::{IdField, KeyTemplate, Missing, RepeatId};
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
+use tollgate::limit::dedupe::Dedupe;
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::leaky_bucket::LeakyBucket;
 use tollgate::limit::rate::{Cost, Rate};
@@ -134,7 +135,8 @@ async fn what_a_call_costs(server: &Server) {
     let odd = token_bucket("odd", 7_000_001, SECOND, 1_000_000);
     let none = token_bucket("none", 1, 86_400 * SECOND, 1);
     let [clock, two, six, sixty, log, flight] = others();
-    let cases: [(&str, &[&Arc<Limit>], usize); 15] = [
+    let [first, again] = [3, u32::MAX].map(once);
+    let cases: [(&str, &[&Arc<Limit>], usize); 17] = [
         ("token bucket", &[&tokens], 1),
         ("with a fraction", &[&odd], 1),
         ("leaky bucket", &[&smooth], 1),
@@ -150,6 +152,8 @@ async fn what_a_call_costs(server: &Server) {
         ("in 60 parts, strict", &[&sixty], 1),
         ("sliding log", &[&log], 1),
         ("concurrency", &[&flight], 1),
+        ("an id", &[&first], 1),
+        ("its repeat", &[&again], 1),
     ];
     let store = server.store().await;
     let mut side = server.connection().await;
@@ -199,9 +203,33 @@ async fn round(
 async fn decide(store: &RedisStore, limits: &[Arc<Limit>], key: &str) {
     let checks: Vec<_> = limits
         .iter()
-        .map(|limit| Check::new(limit, key.as_bytes()))
+        .map(|limit| Check {
+            id: limit.dedupe.as_ref().map(id),
+            ..Check::new(limit, key.as_bytes())
+        })
         .collect();
     store.decide(&checks).await.unwrap();
+}
+
+/// A bucket that charges each id once.
+fn once(repeats: u32) -> Arc<Limit> {
+    let bucket = token_bucket("once", 1_000_000, SECOND, 1_000_000);
+    let field = IdField(http::HeaderName::from_static("idempotency-key"));
+    let dedupe = Dedupe {
+        field,
+        ttl: 600 * SECOND,
+        repeats,
+    };
+    Arc::new(Arc::into_inner(bucket).unwrap().charging_once(dedupe))
+}
+
+/// Another one for each request, or the same for all.
+fn id(dedupe: &Dedupe) -> RepeatId {
+    let nth = match dedupe.repeats {
+        u32::MAX => 0,
+        _ => fastrand::u64(..),
+    };
+    RepeatId::of("POST", "/pay", 1, &nth.to_be_bytes())
 }
 
 /// Both sides' time, and how much goes together, under tasks that never rest.

@@ -9,12 +9,18 @@
 --
 -- The keys of one request are different from each other: the second check would not see the first one's charge.
 --
--- Algorithms from the fourth on are in the long script only; the short one is never asked for them.
+-- Algorithms from the fourth to the tenth are in the longer scripts only; the short one is never asked for them.
 local function check(key)
   local algorithm = blocks:byte(at)
-  if algorithm == 9 then return partial(key, check) end
-  if algorithm == 7 then return sliding_log(key) end
-  if algorithm == 8 then return concurrency(key) end
+  if algorithm > 6 then
+    if algorithm == 7 then return sliding_log(key) end
+    if algorithm == 8 then return concurrency(key) end
+    if algorithm == 9 then return partial(key, check) end
+    if algorithm == 10 then return deduped(key, check) end
+    -- Nothing is counted: another limit of the request, counted elsewhere, refuses it.
+    at = at + 1
+    return -1, 0, 0
+  end
   local state, wrong = call("GET", key), nil
   -- An error is a table; a string has no such field.
   if state and state.err then state, wrong = false, state.err end
@@ -59,7 +65,7 @@ local function all(first, count)
   for i = 1, count do
     local wait, whole, part, new, life, wrong = check(KEYS[first + i])
     if wrong and not bad then bad, reason = i, wrong end
-    -- Below -1 less was granted than asked for.
+    -- Below -1 less was granted than asked for, or the request has an id.
     local admitted = wait == 0 or wait < -1
     if not admitted then refused = true end
     waits[i], states[i], lives[i] = admitted and 0 or wait, new, life

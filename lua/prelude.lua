@@ -1,6 +1,6 @@
 -- prelude.lua: what every script begins with: the clock, the parameters, and the one way to store a state.
 --
--- KEYS      the counters, one for each limit of each request, in order
+-- KEYS      the counters, one for each limit of each request, in order; behind them the records of ids (dedupe.lua)
 -- ARGV[1]   the time as a packed double, in microseconds since the epoch; "" means this server's own clock
 -- ARGV[2]   the limits' parameter blocks, one behind the other (src/limit/wire.rs); refund.lua has its own
 -- ARGV[3]   the shape of the batch (decide.lua only)

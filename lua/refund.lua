@@ -1,6 +1,6 @@
 -- refund.lua: gives back what requests were granted and did not use. Twins: `refund` in src/limit.
 --
--- KEYS      one counter for each refund
+-- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first
 -- ARGV[2]   a block for each: 1, the ticket's instant and part, the charge and its part, den      (both buckets)
 --                             2, the same                                                          (a queue)
 --                             3, window, the ticket's start, cost                                  (windows)
@@ -9,6 +9,8 @@
 --                             6                                                                    (anything: forgotten)
 --                             7, life of a lease, the first slot, how many                         (slots: freed)
 --                             8, the same                                                          (slots: renewed)
+--                             9, the end of its record, the length of the block behind it, which follows
+--                                                                                                  (a charge with an id)
 -- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
 local function put(key, state, life)
   return write(key, state, life) and "\3" or "\1"
@@ -142,20 +144,46 @@ end
 
 local readers = { bucket, bucket, window, parts }
 
-local replies = {}
-for i = 1, #KEYS do
+local function give(key)
   local kind = blocks:byte(at)
-  if kind == 5 then
-    replies[i] = log(KEYS[i])
-  elseif kind == 6 then
-    replies[i] = forget(KEYS[i])
-  elseif kind > 6 then
-    replies[i] = slots(KEYS[i])
+  if kind == 5 then return log(key) end
+  if kind == 6 then return forget(key) end
+  if kind > 6 then return slots(key) end
+  local state, wrong = call("GET", key), nil
+  if state and state.err then state, wrong = false, true end
+  local given = readers[kind](key, state)
+  return wrong and "\3" or given
+end
+
+-- A charge goes back with its record: the next of that id pays. On which a repeat has gone free, or nobody knows any more
+-- whether one has, it stays.
+local function give_with(key, record)
+  local _, ends, length, first = unpack(">BdB", blocks, at)
+  at = first
+  local held = call("GET", record)
+  if held and held.err then
+    at = first + length
+    return "\3"
+  end
+  if not held or #held ~= 16 or unpack(">d", held) ~= ends or held:sub(13) ~= "\0\0\0\0" then
+    at = first + length
+    return "\0"
+  end
+  local given = give(key)
+  if given == "\1" or given == "\2" then
+    if drop(record) == "\3" then return "\3" end
+  end
+  return given
+end
+
+local replies, count, record_at = {}, 0, #KEYS + 1
+while at <= #blocks do
+  count = count + 1
+  if blocks:byte(at) == 9 then
+    record_at = record_at - 1
+    replies[count] = give_with(KEYS[count], KEYS[record_at])
   else
-    local state, wrong = call("GET", KEYS[i]), nil
-    if state and state.err then state, wrong = false, true end
-    local given = readers[kind](KEYS[i], state)
-    replies[i] = wrong and "\3" or given
+    replies[count] = give(KEYS[count])
   end
 end
 return table.concat(replies)

@@ -2,7 +2,7 @@
 
 use crate::config::Boot;
 use crate::config::describe;
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Rule, Scope};
 use crate::snapshot::Snapshot;
 use crate::store::Source;
 use std::collections::BTreeMap;
@@ -84,7 +84,11 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
         .map(|limit| ((&*limit.name, limit.window.as_deref()), &**limit))
         .collect();
     for ((name, _), limit) in used.iter().take(MOST_LINES) {
-        let _ = writeln!(text, "  limit      {name}  {}", meaning(limit));
+        let alone = match limit.scope {
+            Scope::Gateway => ", this gateway alone",
+            Scope::Cluster => "",
+        };
+        let _ = writeln!(text, "  limit      {name}  {}{alone}", meaning(limit));
     }
     more(text, used.len());
 }

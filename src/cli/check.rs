@@ -2,6 +2,7 @@
 
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, describe};
+use crate::limit::Scope;
 use crate::store::{OnDown, Source};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -94,10 +95,22 @@ fn meaning(compiled: &Compiled) -> String {
             width = width.unwrap_or(0)
         );
     }
-    if let Some(note) = store_note(compiled) {
+    for note in [store_note(compiled), scope_note(compiled)]
+        .into_iter()
+        .flatten()
+    {
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// What a count of each gateway's own means where there are several.
+fn scope_note(compiled: &Compiled) -> Option<&'static str> {
+    let mut limits = compiled.outline.limits.iter();
+    let own = limits.any(|limit| limit.scope == Scope::Gateway);
+    own.then_some(
+        "limits with scope = \"gateway\" are counted by each gateway alone, so N gateways together admit N times as much",
+    )
 }
 
 /// What a shared count means while it cannot be reached.
@@ -135,6 +148,7 @@ fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();
         summary["note"] = store_note(compiled).into();
+        summary["scope_note"] = scope_note(compiled).into();
     }
     summary
 }
@@ -178,6 +192,30 @@ mod tests {
              note: while Redis is away each gateway counts alone, so N gateways together admit up to N times each limit\n"
         );
         assert_eq!((answer.err.as_str(), answer.code), ("", 0));
+    }
+
+    #[test]
+    fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
+        let manual = include_str!("../../docs/repeats-and-scope.md");
+        let examples = manual.split("```toml\n").skip(1);
+        let mut all = String::new();
+        for example in examples.map(|rest| rest.split("```").next().unwrap()) {
+            let names: Vec<&str> = example
+                .lines()
+                .filter_map(|line| line.strip_prefix("[limits.")?.strip_suffix(']'))
+                .collect();
+            let text = format!(
+                "{example}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = {names:?}\n"
+            );
+            let answer = checked(&text, Format::Human, true);
+            assert_eq!((answer.err.as_str(), answer.code), ("", 0), "{text}");
+            all.push_str(&answer.out);
+        }
+        assert!(all.contains("within 10min counts once, and 3 repeats go free"));
+        assert!(
+            all.contains("at most 200 in flight, for everyone together; each gateway by itself")
+        );
+        assert!(all.contains("so N gateways together admit N times as much"));
     }
 
     #[test]

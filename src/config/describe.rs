@@ -3,8 +3,9 @@
 use super::value::{show_rate, show_span};
 use crate::key::{KeyTemplate, Mask, Missing, Part};
 use crate::limit::clock_window::{Anchor, ClockWindow};
+use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
-use crate::limit::{GivesBack, Limit, Rule, Unit};
+use crate::limit::{GivesBack, Limit, Rule, Scope, Unit};
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
 #[must_use]
@@ -15,6 +16,12 @@ pub fn limit(limit: &Limit) -> String {
     }
     if limit.partial {
         text.push_str("; grants what is left");
+    }
+    if let Some(dedupe) = &limit.dedupe {
+        text.push_str(&format!("; {}", repeats(dedupe)));
+    }
+    if limit.scope == Scope::Gateway {
+        text.push_str("; each gateway by itself");
     }
     if limit.gives_back.ever() {
         text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
@@ -168,6 +175,37 @@ fn without(by: &KeyTemplate) -> Option<&'static str> {
     })
 }
 
+/// `the same idempotency-key within 10min counts once, and 3 repeats go free`.
+fn repeats(dedupe: &Dedupe) -> String {
+    let go = match dedupe.repeats {
+        1 => "1 repeat goes".to_owned(),
+        many => format!("{many} repeats go"),
+    };
+    format!(
+        "the same {} within {} counts once, and {go} free",
+        dedupe.field.0,
+        show_span(dedupe.ttl)
+    )
+}
+
+/// `idempotency-key/10min/3`: field, time and repeats; or `nothing`.
+#[must_use]
+pub fn dedupe(limit: &Limit) -> String {
+    limit.dedupe.as_ref().map_or("nothing".into(), |dedupe| {
+        let ttl = show_span(dedupe.ttl);
+        format!("{}/{ttl}/{}", dedupe.field.0, dedupe.repeats)
+    })
+}
+
+/// As the file writes it.
+#[must_use]
+pub fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Cluster => "cluster",
+        Scope::Gateway => "gateway",
+    }
+}
+
 /// `5`, `what x-cost says (1 without it, at most 50)`.
 #[must_use]
 pub fn cost(limit: &Limit) -> String {
@@ -267,6 +305,10 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }\npartial = true\nrefund = \"5xx\"",
                 "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); grants what is left; given back after 5xx",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\nscope = \"gateway\"\ndedupe = { header = \"Idempotency-Key\" }",
+                "at most 7 at once, then 7 in 3s, per client address; the same idempotency-key within 10min counts once, and 3 repeats go free; each gateway by itself",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",

@@ -10,13 +10,18 @@ use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Algorithm, Limit, Refund};
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{KeyTemplate, Missing, Part, Price};
+use crate::key::{IdField, KeyTemplate, Missing, Part, Price};
+use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, GivesBack, Rule};
+use crate::limit::{self, GivesBack, Rule, Scope};
 use std::sync::Arc;
 
 /// How long a leaky bucket holds a request when the file does not say.
 const MAX_WAIT: u64 = 5 * super::value::MICROS;
+
+/// How long an id is remembered, and how many repeats go free, when the file does not say.
+const REMEMBERED: u64 = 600 * super::value::MICROS;
+const REPEATS: u32 = 3;
 
 /// Compiles one limit; nothing when something about it is wrong, which then has been noted.
 pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<limit::Limit>> {
@@ -46,9 +51,14 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         return Vec::new();
     };
     let (cost, price) = price(written);
-    let gives_back = gives_back(written);
+    let (gives_back, dedupe) = (gives_back(written), dedupe(written));
     let whole = |limit: limit::Limit| {
-        let limit = limit.giving_back(gives_back);
+        let scope = written.scope.or(Scope::Cluster);
+        let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = match &dedupe {
+            Some(dedupe) => limit.charging_once(dedupe.clone()),
+            None => limit,
+        };
         let limit = match &price {
             Some(price) => limit.priced(price.clone()),
             None => limit,
@@ -196,6 +206,20 @@ fn gives_back(written: &Limit) -> GivesBack {
         errors: has(Refund::Errors),
         cancels: has(Refund::Cancels),
     }
+}
+
+/// Which requests are repeats of others.
+fn dedupe(written: &Limit) -> Option<Dedupe> {
+    let dedupe = written.dedupe.get()?;
+    let ttl = match dedupe.ttl.get() {
+        Some(ttl) => u64::try_from(ttl.as_micros()).ok()?,
+        None => REMEMBERED,
+    };
+    Some(Dedupe {
+        field: IdField(dedupe.header.value.clone()),
+        ttl,
+        repeats: dedupe.repeats.or(REPEATS),
+    })
 }
 
 /// What a request takes, and where it says so.

@@ -8,8 +8,8 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, LIMIT_COST, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER, STORE, TABLES,
-    UPSTREAMS,
+    ADMIN, DEFAULTS, LIMIT_COST, LIMIT_DEDUPE, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER,
+    STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -83,6 +83,8 @@ pub enum Shape {
     Flag,
     /// A whole number from 1, or the field that has it.
     Cost,
+    /// The field with an id, and how long that is remembered.
+    Dedupe,
     /// A text, or where to find it.
     Secret,
 }
@@ -139,6 +141,9 @@ impl Shape {
             Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Cost => "a whole number from 1, or `{ header = \"x-cost\", max = 50 }`".into(),
+            Self::Dedupe => {
+                "`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`".into()
+            }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }
     }

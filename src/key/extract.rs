@@ -37,6 +37,9 @@ pub trait Location: fmt::Debug {
     /// What the parameter of this name in the route's path took. Nothing when the route has no such parameter.
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>>;
 
+    /// The path in its normal form. Nothing when it has none.
+    fn path(&self) -> Option<Cow<'_, str>>;
+
     /// The query, as it came.
     fn query(&self) -> Option<&str>;
 }

@@ -6,9 +6,11 @@ mod digest;
 mod extract;
 pub mod forwarded;
 mod price;
+mod repeat;
 
 pub use extract::{Caller, Found, Location};
 pub use price::{Misquoted, Price};
+pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};
 
 use http::HeaderName;
 use std::fmt;

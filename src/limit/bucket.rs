@@ -88,6 +88,19 @@ pub fn level(
     }
 }
 
+/// Takes back a `charge` of a moment ago that came to nothing, but for the time that has `elapsed` since. Without the
+/// charge the bucket may have been empty for that long, and then the charge has drained by so much; nothing else can
+/// have made it less, whoever else was charged or given back meanwhile. Returns the level that is left.
+#[must_use]
+pub fn undo(level: Span, charge: Span, elapsed: u64, interval: Interval) -> Span {
+    let elapsed = Span {
+        whole: elapsed,
+        part: 0,
+    };
+    let back = interval.sub(charge, elapsed).unwrap_or_default();
+    interval.sub(level, back).unwrap_or_default()
+}
+
 /// Takes back what `ticket` was granted, less what was granted after it.
 ///
 /// In a queue whoever came later was told a wait that counts on all in front, so that only the last place may go back:

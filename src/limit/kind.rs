@@ -2,21 +2,32 @@
 
 use std::fmt;
 
-/// Identity of a limit's counters: a hash of its name and [`Kind`], the same in every process and generation.
+/// Identity of a limit's counters: a hash of its name, [`Kind`] and [`Scope`], the same in every process and generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitId(pub u64);
 
 impl LimitId {
     /// The identity of the counters of limit `name` under `kind`.
     #[must_use]
-    pub fn of(name: &str, kind: Kind) -> Self {
+    pub fn of(name: &str, kind: Kind, scope: Scope) -> Self {
         use std::hash::{BuildHasher, Hasher};
         let mut hasher = foldhash::quality::FixedState::with_seed(0x7011_6a7e).build_hasher();
         hasher.write(name.as_bytes());
         hasher.write_u8(0);
         hasher.write(kind.to_string().as_bytes());
+        // What a gateway counts by itself is not what it counts while Redis is away.
+        hasher.write_u8(u8::from(scope == Scope::Gateway));
         Self(hasher.finish())
     }
+}
+
+/// Who counts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All gateways that share a store.
+    Cluster,
+    /// Each gateway by itself, in its memory.
+    Gateway,
 }
 
 /// What a counter's meaning depends on beside the limit's name. Another kind starts afresh.

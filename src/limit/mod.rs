@@ -3,10 +3,12 @@
 //! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states; it decides all limits
 //! of a request at once, and a request that one of them refuses is charged nowhere.
 
+mod back;
 pub mod bucket;
 pub mod calendar;
 pub mod clock_window;
 pub mod concurrency;
+pub mod dedupe;
 pub mod fixed_window;
 mod kind;
 pub mod leaky_bucket;
@@ -18,14 +20,15 @@ pub mod token_bucket;
 pub mod verdict;
 pub mod wire;
 
-pub use kind::{Kind, LimitId, Unit};
-pub use state::{Change, Mark, Refunded, State, Ticket, Update};
+pub use kind::{Kind, LimitId, Scope, Unit};
+pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
 use crate::key::{KeyTemplate, Price};
 use bucket::BucketState;
 use clock_window::{Anchor, Bounds, ClockWindow};
 use concurrency::Concurrency;
+use dedupe::Dedupe;
 use fixed_window::FixedWindow;
 use leaky_bucket::LeakyBucket;
 use rate::{Cost, Rate};
@@ -45,6 +48,8 @@ pub struct Limit {
     pub window: Option<Arc<str>>,
     /// What its counters depend on.
     pub kind: Kind,
+    /// Who counts together.
+    pub scope: Scope,
     /// Name and kind as a number: where its counters are filed in memory.
     pub id: LimitId,
     /// By whom it counts.
@@ -59,6 +64,8 @@ pub struct Limit {
     pub price: Option<Price>,
     /// Does it grant what is left when it cannot grant all?
     pub partial: bool,
+    /// Does it charge a repeated request once?
+    pub dedupe: Option<Dedupe>,
     /// When a charge goes back.
     pub gives_back: GivesBack,
     /// The scripts' parameters at that cost, where they are the same at all times.
@@ -70,12 +77,13 @@ impl Limit {
     #[must_use]
     pub fn new(name: Arc<str>, by: KeyTemplate, rate: Rate, rule: Rule, cost: Cost) -> Self {
         let kind = rule.kind();
-        let id = LimitId::of(&name, kind);
+        let id = LimitId::of(&name, kind, Scope::Cluster);
         let block = wire::block(&rule, cost);
         Self {
             name,
             window: None,
             kind,
+            scope: Scope::Cluster,
             id,
             by,
             rate,
@@ -83,6 +91,7 @@ impl Limit {
             cost,
             price: None,
             partial: false,
+            dedupe: None,
             gives_back: GivesBack::default(),
             block,
         }
@@ -128,6 +137,25 @@ impl Limit {
         (measured, change)
     }
 
+    /// The same, counted by all gateways together or by each.
+    #[must_use]
+    pub fn counted_by(self, scope: Scope) -> Self {
+        Self {
+            scope,
+            id: LimitId::of(&self.name, self.kind, scope),
+            ..self
+        }
+    }
+
+    /// The same, charging a repeated request once.
+    #[must_use]
+    pub fn charging_once(self, dedupe: Dedupe) -> Self {
+        Self {
+            dedupe: Some(dedupe),
+            ..self
+        }
+    }
+
     /// The same, giving charges back.
     #[must_use]
     pub fn giving_back(self, gives_back: GivesBack) -> Self {
@@ -153,7 +181,7 @@ impl Limit {
         Self {
             window: Some(window.into()),
             kind,
-            id: LimitId::of(&self.name, kind),
+            id: LimitId::of(&self.name, kind, self.scope),
             ..self
         }
     }
@@ -307,7 +335,11 @@ impl Rule {
             Self::SlidingLog(_) => Mark::Instant(at.micros()),
             Self::Concurrency(_) => Mark::Slot(measured.span.whole),
         };
-        Ticket { mark, cost }
+        Ticket {
+            mark,
+            cost,
+            record: None,
+        }
     }
 
     /// Does admitting take slots, which are renewed while the request lives and freed (refunded) when it ends?
@@ -316,60 +348,6 @@ impl Rule {
         match self {
             Self::Concurrency(rule) => Some(rule),
             _ => None,
-        }
-    }
-
-    /// Renews a ticket's slots; nothing of any other rule's is ever renewed.
-    #[must_use]
-    pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
-        match (self, state, ticket.mark) {
-            (Self::Concurrency(rule), Some(State::Leases(state)), Mark::Slot(first)) => {
-                rule.renew(state, first, ticket.cost, now)
-            }
-            _ => Refunded::Nothing,
-        }
-    }
-
-    /// Gives a ticket's charge back, as far as nobody counts on it.
-    #[must_use]
-    pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
-        let Some(state) = state else {
-            return Refunded::Nothing;
-        };
-        let cost = ticket.cost;
-        match (self, state, ticket.mark) {
-            (
-                Self::TokenBucket(TokenBucket { interval, .. })
-                | Self::LeakyBucket(LeakyBucket { interval, .. }),
-                State::Bucket(state),
-                Mark::Bucket(was),
-            ) => {
-                let charge = interval.times(u64::from(cost.units()));
-                match bucket::refund(*state, was, charge, now, *interval, self.queues()) {
-                    None => Refunded::Nothing,
-                    Some(left) if left == rate::Span::default() => Refunded::Gone,
-                    Some(left) => {
-                        let state = BucketState::at_level(now, left, *interval);
-                        Refunded::Left(Change::put(State::Bucket(state), state.ends()))
-                    }
-                }
-            }
-            (Self::FixedWindow(rule), State::Window(state), Mark::Window { start, .. }) => {
-                rule.refund(*state, start, cost, now)
-            }
-            (Self::ClockWindow(rule), State::Window(state), Mark::Window { start, end }) => {
-                rule.refund(*state, (start, end), cost, now)
-            }
-            (Self::SlidingWindow(rule), State::Parts(state), Mark::Window { start, .. }) => {
-                rule.refund(state, start, cost, now)
-            }
-            (Self::SlidingLog(rule), State::Log(state), Mark::Instant(at)) => {
-                rule.refund(state, at, cost, now)
-            }
-            (Self::Concurrency(rule), State::Leases(state), Mark::Slot(first)) => {
-                rule.release(state, first, cost, now)
-            }
-            _ => Refunded::Nothing,
         }
     }
 }

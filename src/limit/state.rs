@@ -2,11 +2,13 @@
 
 use super::bucket::BucketState;
 use super::concurrency::{LeasesState, Leasing};
+use super::dedupe::RecordState;
 use super::fixed_window::WindowState;
 use super::rate::Cost;
 use super::sliding_log::{Growth, LogState};
 use super::sliding_window::PartsState;
 use crate::clock::Timestamp;
+use crate::key::RepeatId;
 
 /// The state of one counter, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub enum State {
     Log(LogState),
     /// Of a limit on what is in flight.
     Leases(LeasesState),
+    /// Of an id that has been charged.
+    Record(RecordState),
 }
 
 impl State {
@@ -48,6 +52,15 @@ impl State {
     pub(super) fn leases(&self) -> Option<&LeasesState> {
         match self {
             Self::Leases(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// What is remembered of an id.
+    #[must_use]
+    pub fn record(&self) -> Option<RecordState> {
+        match self {
+            Self::Record(state) => Some(*state),
             _ => None,
         }
     }
@@ -124,6 +137,17 @@ pub struct Ticket {
     pub mark: Mark,
     /// What was charged.
     pub cost: Cost,
+    /// What is remembered of it, if it had an id.
+    pub record: Option<RecordMark>,
+}
+
+/// Which record a charge has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordMark {
+    /// What it is filed under, beside the key.
+    pub id: RepeatId,
+    /// Its end, microseconds since the epoch: another of the same id has another.
+    pub ends: u64,
 }
 
 /// Where a charge is to be found.

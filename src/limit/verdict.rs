@@ -23,11 +23,27 @@ pub struct Measured {
     /// Buckets: the level, after the charge when admitted, else before it. Windows: microseconds left, and the count
     /// as `part`.
     pub span: Span,
-    /// What was granted, where that is less than the cost.
+    /// What was granted, where that is less than the cost, or the request had an id that counts.
     pub granted: Option<Cost>,
+    /// What its id meant.
+    pub repeat: Repeat,
+}
+
+/// What the id of a request meant to a limit that charges each once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// Nothing: it had none, was refused, or repeated once too often.
+    No,
+    /// It was charged, and is remembered.
+    First,
+    /// It has been charged before, and went free.
+    Free,
 }
 
 impl Measured {
+    /// Of what nobody counted.
+    pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
+
     /// Admitted, leaving `span`.
     #[must_use]
     pub const fn admitted(span: Span) -> Self {
@@ -35,6 +51,16 @@ impl Measured {
             wait: Wait::Micros(0),
             span,
             granted: None,
+            repeat: Repeat::No,
+        }
+    }
+
+    /// What the request was charged, when it was admitted at `cost`.
+    #[must_use]
+    pub fn charged(&self, cost: Cost) -> Cost {
+        match self.repeat {
+            Repeat::Free => Cost::ZERO,
+            Repeat::No | Repeat::First => self.granted.unwrap_or(cost),
         }
     }
 
@@ -45,6 +71,7 @@ impl Measured {
             wait,
             span,
             granted: None,
+            repeat: Repeat::No,
         }
     }
 

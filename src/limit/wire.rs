@@ -10,10 +10,12 @@
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
 //! | concurrency | a sorted set: each slot's number f64, scored by its lease's end; in a row: number, end f64 |
+//! | record of an id | `ends` f64, what was granted u32, how many went free u32 |
 
 use super::bucket::BucketState;
 use super::clock_window::Anchor;
 use super::concurrency::LeasesState;
+use super::dedupe::{Dedupe, RecordState};
 use super::fixed_window::WindowState;
 use super::rate::{Cost, Span};
 use super::sliding_log::LogState;
@@ -37,6 +39,8 @@ const SLIDING_WINDOW: u8 = 6;
 const SLIDING_LOG: u8 = 7;
 const CONCURRENCY: u8 = 8;
 const PARTIAL: u8 = 9;
+const DEDUPE: u8 = 10;
+const REFUSED: u8 = 11;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -80,6 +84,11 @@ impl State {
                 for instant in &state.0 {
                     put(&mut bytes, *instant);
                 }
+            }
+            Self::Record(state) => {
+                put(&mut bytes, state.ends);
+                bytes.extend_from_slice(&state.granted.to_be_bytes());
+                bytes.extend_from_slice(&state.free.to_be_bytes());
             }
         }
         bytes
@@ -223,6 +232,40 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     );
     bytes.extend_from_slice(own);
     bytes
+}
+
+/// The block that refuses whatever stands beside it, and reads no key.
+#[must_use]
+pub fn refused() -> Block {
+    Block::from_slice(&[REFUSED])
+}
+
+/// `own`, the block of a limit at `cost`, where its id may have been charged; `none` is the same at no cost.
+#[must_use]
+pub fn deduped(dedupe: &Dedupe, cost: Cost, own: &[u8], none: &[u8]) -> Block {
+    let mut bytes = Block::new();
+    bytes.push(DEDUPE);
+    put(&mut bytes, dedupe.ttl);
+    put(&mut bytes, u64::from(dedupe.repeats));
+    put(&mut bytes, u64::from(cost.units()));
+    for block in [own, none] {
+        bytes.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
+    }
+    bytes.extend_from_slice(own);
+    bytes.extend_from_slice(none);
+    bytes
+}
+
+impl RecordState {
+    /// Reads a record. Anything else is none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() == 16).then_some(Self {
+            ends: whole(bytes, 0)?,
+            granted: small(bytes, 8)?,
+            free: small(bytes, 12)?,
+        })
+    }
 }
 
 fn put_span<A: smallvec::Array<Item = u8>>(bytes: &mut SmallVec<A>, span: Span) {

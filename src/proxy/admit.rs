@@ -3,10 +3,10 @@
 use super::error::ProxyError;
 use super::returns::Returns;
 use super::slots::Slots;
-use crate::key::{Caller, Found, Misquoted};
-use crate::limit::Limit;
+use crate::key::{Caller, Found, Misquoted, NoId, RepeatId};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling};
+use crate::limit::verdict::{INLINE_LIMITS, Outcome, Repeat, Ruling, Wait};
+use crate::limit::{Limit, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
 use crate::telemetry::log::Throttle;
@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
 static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// Likewise of ids.
+static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The limits that apply to one request, each with its key.
 #[derive(Debug, Default)]
@@ -33,6 +36,7 @@ struct Planned {
     start: usize,
     end: usize,
     cost: Cost,
+    id: Option<RepeatId>,
 }
 
 /// What the store made of a plan.
@@ -80,15 +84,19 @@ impl Plan {
                 limit.by.write(caller, &mut self.keys)
             };
             match found {
-                Found::Key => self.limits.push(Planned {
-                    limit: index,
-                    start,
-                    end: self.keys.len(),
-                    cost: match &limit.price {
-                        None => limit.cost,
-                        Some(_) => given(limit).unwrap_or_else(|| cost(limit, caller)),
-                    },
-                }),
+                Found::Key => {
+                    let cost = match (&limit.price, &limit.dedupe) {
+                        (None, None) => limit.cost,
+                        _ => given(limit).unwrap_or_else(|| cost(limit, caller)),
+                    };
+                    self.limits.push(Planned {
+                        limit: index,
+                        start,
+                        end: self.keys.len(),
+                        cost,
+                        id: repeat_id(limit, cost, caller),
+                    });
+                }
                 Found::Skip => {}
                 Found::Refuse(part) => {
                     return Err(ProxyError::MissingKey {
@@ -124,6 +132,7 @@ impl Plan {
                     limit,
                     key: &self.keys[planned.start..planned.end],
                     cost: planned.cost,
+                    id: planned.id,
                 }
             })
             .collect()
@@ -168,6 +177,32 @@ fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
     Cost::new(units)
 }
 
+/// What a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
+fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
+    let dedupe = limit.dedupe.as_ref()?;
+    match dedupe.field.of(caller.fields) {
+        Ok(id) => {
+            let (id, path) = (id?, caller.location.path()?);
+            let method = caller.method.as_str();
+            Some(RepeatId::of(method, &path, cost.units(), id))
+        }
+        Err(no_id) => {
+            warn_of_no_id(limit, no_id, caller);
+            None
+        }
+    }
+}
+
+#[cold]
+fn warn_of_no_id(limit: &Limit, no_id: NoId, caller: &Caller<'_>) {
+    let (Some(dedupe), Some(more)) = (&limit.dedupe, NO_ID.pass()) else {
+        return;
+    };
+    let (field, client) = (&dedupe.field.0, caller.address);
+    let (name, what) = (&limit.name, no_id.as_str());
+    tracing::warn!("{field} of {client} is {what}; limit {name} charges the request{more}");
+}
+
 #[cold]
 fn warn_of(
     limit: &Limit,
@@ -201,7 +236,36 @@ impl Admission {
             DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
             DecidedBy::Local => metrics::DecidedBy::Local,
             DecidedBy::Open => metrics::DecidedBy::Open,
+            DecidedBy::Closed => metrics::DecidedBy::Closed,
         }
+    }
+
+    /// The same of one limit: what this gateway counts by itself is never away.
+    #[must_use]
+    pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
+        match limit.scope {
+            Scope::Gateway => metrics::DecidedBy::Store,
+            Scope::Cluster => self.decider(),
+        }
+    }
+
+    /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it.
+    #[must_use]
+    pub fn outcome(&self, index: usize, limit: &Limit) -> Outcome {
+        let known = self.decided.as_ref().filter(|_| self.is_known(limit));
+        let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
+        match (verdict, self.by) {
+            (Some(verdict), _) => verdict.outcome,
+            (None, DecidedBy::Closed) => Outcome::Refuse(Wait::Micros(0)),
+            (None, _) => Outcome::Admit { delay: 0 },
+        }
+    }
+
+    /// Has anybody decided `limit`?
+    #[must_use]
+    pub fn is_known(&self, limit: &Limit) -> bool {
+        let decided = self.decided.as_ref();
+        decided.is_some_and(|decided| decided.is_known(limit))
     }
 
     /// How long to hold the request, in microseconds.
@@ -277,7 +341,49 @@ impl Admission {
             .collect()
     }
 
-    /// What a limit of the plan has granted, where that is less than the cost.
+    /// What a limit of the plan has charged, had it been admitted at `cost`.
+    #[must_use]
+    pub fn charged_by(&self, index: usize, cost: Cost) -> Cost {
+        let measured = || self.decided.as_ref()?.measured.get(index);
+        measured().map_or(cost, |measured| measured.charged(cost))
+    }
+
+    /// Has a limit of the plan let the request go free, as a repeat of one that it has charged?
+    #[must_use]
+    pub fn is_repeat(&self, index: usize) -> bool {
+        self.free().nth(index).unwrap_or(false)
+    }
+
+    /// Has any?
+    #[must_use]
+    pub fn has_repeat(&self) -> bool {
+        self.free().any(|free| free)
+    }
+
+    fn free(&self) -> impl Iterator<Item = bool> {
+        let admitted = |decided: &&Decided| matches!(decided.decision.ruling, Ruling::Admit { .. });
+        let measured = self.decided.iter().filter(admitted);
+        measured.flat_map(|decided| {
+            decided
+                .measured
+                .iter()
+                .map(|one| one.repeat == Repeat::Free)
+        })
+    }
+
+    /// Left of the limit that has least, among those that somebody has counted.
+    #[must_use]
+    pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
+        let verdicts = &self.decided.as_ref()?.decision.verdicts;
+        let limits = plan.positions().map(|at| &service.limits[at]);
+        limits
+            .zip(verdicts)
+            .filter(|(limit, _)| self.is_known(limit))
+            .map(|(_, verdict)| verdict.remaining)
+            .min()
+    }
+
+    /// What a limit of the plan has granted, where the store has said so.
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
         self.decided.as_ref()?.measured.get(index)?.granted

@@ -133,6 +133,9 @@ impl Exchange {
 
     /// Its limits have been asked.
     pub fn decided(&mut self, plan: Plan, admission: Admission) {
+        if admission.has_repeat() {
+            self.reason = Reason::Repeat;
+        }
         self.plan = plan;
         self.admission = Some(admission);
         self.count_decisions();
@@ -261,6 +264,9 @@ impl Exchange {
         }
         let service = self.local.service(route);
         let limits = self.plan.limits(service);
+        if decided.partly {
+            return fields::stamp_known(fields, style, &limits, decided);
+        }
         let prepared = &self.local.route(route, &self.worker.metrics).policy;
         if self.plan.is_whole(service) {
             fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());

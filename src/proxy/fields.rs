@@ -8,6 +8,7 @@ use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Verdict};
 use crate::snapshot::FieldStyle;
+use crate::store::Decided;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::fmt::Write as _;
@@ -80,6 +81,25 @@ pub fn stamp(
             HeaderValue::from_static(EXPOSED),
         );
     }
+}
+
+/// The same where some of the limits were counted by nobody: of those no number is better than a guessed one.
+#[cold]
+pub fn stamp_known(
+    fields: &mut HeaderMap,
+    style: FieldStyle,
+    limits: &[&Arc<Limit>],
+    decided: &Decided,
+) {
+    let verdicts = limits.iter().zip(&decided.decision.verdicts);
+    let known = verdicts.filter(|(limit, _)| decided.is_known(limit));
+    let (limits, verdicts): (Vec<_>, _) = known.map(|(limit, verdict)| (*limit, *verdict)).unzip();
+    let decision = Decision {
+        verdicts,
+        ..decided.decision
+    };
+    let policy = policy(limits.iter().copied());
+    stamp(fields, style, &limits, &decision, policy.as_ref());
 }
 
 /// When to come back: whole seconds, rounded up, never 0, since that is what every client obeys; milliseconds for

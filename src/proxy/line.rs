@@ -67,10 +67,10 @@ impl Lines {
         let mut until = spot.until.get();
         for later in behind {
             until = later.until.replace(until);
-            mem::swap(
-                &mut *spot.charge.borrow_mut(),
-                &mut *later.charge.borrow_mut(),
-            );
+            let (mut left, mut taken) = (spot.charge.borrow_mut(), later.charge.borrow_mut());
+            mem::swap(&mut *left, &mut *taken);
+            // The place is another's now; what is remembered of an id is whose id it is.
+            mem::swap(&mut left.ticket.record, &mut taken.ticket.record);
             later.moved.notify_one();
         }
         spot.charge.borrow().clone()

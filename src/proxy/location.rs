@@ -29,6 +29,11 @@ impl Location for Destination<'_> {
         Some(Cow::Owned(taken.to_owned()))
     }
 
+    fn path(&self) -> Option<Cow<'_, str>> {
+        let path = path::normalize(self.path).ok()?;
+        Some(Cow::Owned(path.to_match().to_owned()))
+    }
+
     fn query(&self) -> Option<&str> {
         self.query
     }

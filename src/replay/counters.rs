@@ -4,7 +4,8 @@ use crate::clock::{Clock, Timestamp};
 use crate::limit::verdict::{Measured, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Charge, Check, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source, StoreError,
+    Charge, Check, Decided, Half, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source,
+    StoreError,
 };
 use std::cell::Cell;
 use std::io;
@@ -137,7 +138,7 @@ impl Remote {
 
 impl Memory {
     fn decide(&mut self, checks: &[Check<'_>], now: Timestamp, wanted: bool) -> Option<Decided> {
-        let (at, measured) = self.store.measure_at(checks, Some(now));
+        let Half { at, measured } = self.store.measure(checks, Some(now), false);
         if self.store.len() > self.room {
             self.sweep(now);
         }

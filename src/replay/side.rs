@@ -181,7 +181,12 @@ impl Side {
             },
         };
         let given = |limit: &Limit| {
-            let cost = request.cost.or_else(|| request.logged_cost(&limit.name));
+            let logged = || request.logged_cost(&limit.name);
+            let cost = match limit.price {
+                Some(_) => request.cost.or_else(logged),
+                // A repeat that went free has no id in the log, but took nothing.
+                None => logged().filter(|cost| *cost == 0),
+            };
             cost.map(Cost::new)
         };
         let planned = self.plan.refill(service, &caller, given, |limit, out| {
@@ -322,6 +327,11 @@ impl Location for Told<'_> {
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
         let taken = self.destination().parameter(name)?.into_owned();
         Some(Cow::Owned(taken))
+    }
+
+    fn path(&self) -> Option<Cow<'_, str>> {
+        let path = self.destination().path()?.into_owned();
+        Some(Cow::Owned(path))
     }
 
     fn query(&self) -> Option<&str> {

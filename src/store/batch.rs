@@ -1,9 +1,11 @@
 //! What a store is asked and what it answers: the limits of one request, checked together, charged all or none.
 
 use crate::clock::Timestamp;
+use crate::key::RepeatId;
+use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Ruling, Wait};
-use crate::limit::{Limit, Ticket};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling, Wait};
+use crate::limit::{Limit, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ pub struct Check<'a> {
     pub key: &'a [u8],
     /// How much the request takes.
     pub cost: Cost,
+    /// Under which id it may have been charged before, where the limit asks for one and the request has one.
+    pub id: Option<RepeatId>,
 }
 
 impl<'a> Check<'a> {
@@ -26,7 +30,33 @@ impl<'a> Check<'a> {
             limit,
             key,
             cost: limit.cost,
+            id: None,
         }
+    }
+
+    /// Whether the request may be a repeat, and of what. One that takes nothing is none.
+    #[must_use]
+    pub fn repeats(&self) -> Option<(&'a Dedupe, RepeatId)> {
+        let id = self.id.filter(|_| self.cost != Cost::ZERO)?;
+        Some((self.limit.dedupe.as_ref()?, id))
+    }
+}
+
+impl Check<'_> {
+    /// The ticket of what was charged at `at`, if anything was.
+    pub(super) fn ticket(&self, at: Timestamp, measured: Measured) -> Option<Ticket> {
+        let record = match (measured.repeat, self.repeats()) {
+            // Nothing was charged, but for the one that it repeats.
+            (Repeat::Free, _) => return None,
+            (Repeat::First, Some((dedupe, id))) => Some(RecordMark {
+                id,
+                ends: at.plus(dedupe.ttl).micros(),
+            }),
+            _ => None,
+        };
+        let cost = measured.charged(self.cost);
+        let ticket = self.limit.rule.ticket(at, measured, cost);
+        (self.cost != Cost::ZERO).then_some(Ticket { record, ..ticket })
     }
 }
 
@@ -44,6 +74,20 @@ pub struct Refund<'a> {
 /// What a store measured for each limit of a request.
 pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
 
+/// Does every limit admit?
+pub(super) fn measures_admit(measured: &[Measured]) -> bool {
+    measured.iter().all(|one| one.wait == Wait::Micros(0))
+}
+
+/// What was measured for some of a request's limits, and when by the clock of who measured it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Half {
+    /// The instant.
+    pub at: Timestamp,
+    /// One for each limit, in order.
+    pub measured: Measurements,
+}
+
 /// A request's decision, and what its tickets are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
@@ -51,26 +95,66 @@ pub struct Decided {
     pub decision: Decision,
     /// One for each limit, in order.
     pub measured: Measurements,
+    /// When this gateway's own limits were decided, by its own clock, if others were decided elsewhere.
+    pub own: Option<Timestamp>,
+    /// Only this gateway's own limits were decided: nobody could say anything of the others.
+    pub partly: bool,
 }
 
 impl Decided {
     /// Gives the measurements of `checks` their meaning: charged only when every limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], at: Timestamp, measured: Measurements) -> Self {
-        let charged = measured.iter().all(|m| m.wait == Wait::Micros(0));
+        let charged = measures_admit(&measured);
         let verdicts = checks
             .iter()
             .zip(&measured)
             .map(|(check, measured)| {
                 let rule = &check.limit.rule;
-                let cost = measured.granted.unwrap_or(check.cost);
-                rule.verdict(*measured, at, cost, charged)
+                rule.verdict(*measured, at, measured.charged(check.cost), charged)
             })
             .collect();
         Self {
             decision: Decision::of(at, verdicts),
             measured,
+            own: None,
+            partly: false,
         }
+    }
+
+    /// The same of what was measured in two places: first of this gateway's own limits, then of the others, of which
+    /// nothing may be known.
+    #[must_use]
+    pub fn of_halves(
+        checks: &[Check<'_>],
+        (own_at, own): (Timestamp, &Measurements),
+        shared: Option<Half>,
+    ) -> Self {
+        let partly = shared.is_none();
+        let shared = shared.unwrap_or_else(|| Half {
+            at: own_at,
+            measured: checks.iter().map(|_| Measured::UNKNOWN).collect(),
+        });
+        let (mut own, mut others) = (own.iter(), shared.measured.iter());
+        let measured: Measurements = checks
+            .iter()
+            .filter_map(|check| match check.is_own() {
+                true => own.next().copied(),
+                false => others.next().copied(),
+            })
+            .collect();
+        let decided = Self::of(checks, shared.at, measured);
+        Self {
+            own: Some(own_at),
+            partly,
+            ..decided
+        }
+    }
+
+    /// Has anybody decided `check`?
+    #[must_use]
+    pub fn is_known(&self, limit: &Limit) -> bool {
+        !self.partly || limit.scope == Scope::Gateway
     }
 
     /// The ticket with which the charge of `check`, number `index` of the request, can be taken back. A request that
@@ -81,10 +165,12 @@ impl Decided {
         let measured = self
             .measured
             .get(index)
-            .filter(|_| admitted && check.cost != Cost::ZERO)?;
-        let rule = &check.limit.rule;
-        let cost = measured.granted.unwrap_or(check.cost);
-        Some(rule.ticket(self.decision.at, *measured, cost))
+            .filter(|_| admitted && self.is_known(check.limit))?;
+        let at = match self.own {
+            Some(own) if check.is_own() => own,
+            _ => self.decision.at,
+        };
+        check.ticket(at, *measured)
     }
 }
 
@@ -129,4 +215,6 @@ pub enum DecidedBy {
     Local,
     /// Nobody: Redis is away and the file says to let everything pass.
     Open,
+    /// Nobody, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.
+    Closed,
 }

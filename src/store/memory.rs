@@ -3,11 +3,15 @@
 //! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
 //! them for a few hundred nanoseconds, never across an await.
 
-use super::batch::{Check, Decided, Measurements};
+mod returns;
+
+use super::batch::{Check, Decided, Half, Measurements};
 use crate::clock::{Clock, Timestamp};
+use crate::key::RepeatId;
 use crate::limit::concurrency::FOREVER;
-use crate::limit::verdict::{INLINE_LIMITS, Wait};
-use crate::limit::{Change, Limit, LimitId, Mark, Refunded, State, Ticket, Update};
+use crate::limit::dedupe::RecordState;
+use crate::limit::verdict::{INLINE_LIMITS, Repeat, Wait};
+use crate::limit::{Change, Limit, LimitId, State, Update};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
@@ -45,7 +49,10 @@ struct Entry {
     ends: Timestamp,
 }
 
-/// Where a check's counter is.
+/// Stands between a key and an id in what records are filed under; no key has this byte.
+const BEFORE_ID: u8 = 0;
+
+/// Where a check's counter is, or what is remembered of its id.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     hash: u64,
@@ -57,6 +64,8 @@ struct Place<'a> {
 /// One check on its way through a decision.
 struct Step<'a> {
     place: Place<'a>,
+    /// Where its id is remembered, if it has one.
+    record: Option<Place<'a>>,
     /// Where its counter was, in its table.
     found: Option<usize>,
     /// What is to be stored.
@@ -101,27 +110,35 @@ impl MemoryStore {
 
     /// The same, with the instant given: for tests and replays.
     pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> Decided {
-        let (now, measured) = self.measure_at(checks, now);
-        Decided::of(checks, now, measured)
+        let Half { at, measured } = self.measure(checks, now, false);
+        Decided::of(checks, at, measured)
     }
 
-    /// The same before it is given its meaning, and the instant at which it was.
-    pub fn measure_at(
-        &self,
-        checks: &[Check<'_>],
-        now: Option<Timestamp>,
-    ) -> (Timestamp, Measurements) {
+    /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
+    pub fn measure(&self, checks: &[Check<'_>], now: Option<Timestamp>, refused: bool) -> Half {
+        // Nothing is made where no request has an id.
+        let mut ids = Vec::new();
+        if checks.iter().any(|check| check.repeats().is_some()) {
+            ids.extend(checks.iter().map(|check| {
+                let (_, id) = check.repeats()?;
+                Some(record_key(check.key, id))
+            }));
+        }
         let mut steps: Steps<'_> = checks
             .iter()
-            .map(|check| Step {
+            .enumerate()
+            .map(|(index, check)| Step {
                 place: self.place(check.limit.id, check.key),
+                record: ids
+                    .get(index)
+                    .and_then(|id| Some(self.place(check.limit.id, id.as_deref()?))),
                 found: None,
                 change: None,
             })
             .collect();
         loop {
-            match self.attempt(checks, &mut steps, now) {
-                Ok(measured) => return measured,
+            match self.attempt(checks, &mut steps, (now, refused)) {
+                Ok(half) => return half,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
                 Err(index) => {
@@ -136,9 +153,14 @@ impl MemoryStore {
         &self,
         checks: &[Check<'_>],
         steps: &mut Steps<'_>,
-        now: Option<Timestamp>,
-    ) -> Result<(Timestamp, Measurements), usize> {
-        let mut guards = self.lock(steps);
+        (now, refused): (Option<Timestamp>, bool),
+    ) -> Result<Half, usize> {
+        let mut guards = self.lock(
+            steps
+                .iter()
+                .flat_map(|step| [Some(&step.place), step.record.as_ref()])
+                .flatten(),
+        );
         // Read under the locks: a later holder of the same shard never sees an earlier instant.
         let now = now.unwrap_or_else(|| self.clock.now());
         // All are looked up before one is computed with, so that the processor waits for their memory once.
@@ -148,7 +170,8 @@ impl MemoryStore {
             step.found = table.find_bucket_index(place.hash, |entry| place.is(entry));
         }
         let mut measured = Measurements::new();
-        let mut charged = true;
+        let mut charged = !refused;
+        let mut remembered: Vec<(usize, Place<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
             let table = table(&mut guards, place.shard);
@@ -159,22 +182,57 @@ impl MemoryStore {
             {
                 return Err(index);
             }
-            // One that has just made room is not there any more, and was worth nothing.
-            let held = step.found.and_then(|index| table.get_bucket(index));
-            let state = held.map(|entry| &entry.state);
-            let (outcome, change) = check.limit.check(state, now, check.cost);
+            let (outcome, change) = match (step.record, check.repeats()) {
+                (Some(at), Some((dedupe, _))) => {
+                    let record = at.find(&guards).and_then(State::record);
+                    let state = place.find(&guards);
+                    let limit = check.limit;
+                    let found = limit.check_with_id(dedupe, record, state, now, check.cost);
+                    remembered.extend(found.record.map(|record| (index, at, record)));
+                    (found.measured, found.change)
+                }
+                _ => {
+                    // One that has just made room is not there any more, and was worth nothing.
+                    let held = step.found.and_then(|index| table.get_bucket(index));
+                    let state = held.map(|entry| &entry.state);
+                    check.limit.check(state, now, check.cost)
+                }
+            };
             charged &= outcome.wait == Wait::Micros(0);
             measured.push(outcome);
             step.change = change;
         }
+        self.write(steps, &measured, charged, &mut guards);
+        for (index, place, record) in remembered.into_iter().filter(|_| charged) {
+            let table = table(&mut guards, place.shard);
+            if self.is_full() && !place.is_in(table) && !self.has_room(table, now) {
+                // Its repeats will be charged.
+                self.overflowed.fetch_add(1, Ordering::Relaxed);
+                measured[index].repeat = Repeat::No;
+                continue;
+            }
+            self.put(table, place, record.change());
+        }
+        drop(guards);
+        Ok(Half { at: now, measured })
+    }
+
+    /// Stores what a decision changes.
+    fn write(
+        &self,
+        steps: &mut Steps<'_>,
+        measured: &Measurements,
+        charged: bool,
+        guards: &mut Guards<'_>,
+    ) {
         let mut new = false;
-        for (step, measured) in steps.iter_mut().zip(&measured) {
+        for (step, measured) in steps.iter_mut().zip(measured) {
             // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
             let stays = charged || measured.wait != Wait::Micros(0);
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
             };
-            let table = table(&mut guards, step.place.shard);
+            let table = table(guards, step.place.shard);
             match step.found.and_then(|index| table.get_bucket_mut(index)) {
                 Some(entry) => entry.put(change),
                 None => {
@@ -186,43 +244,13 @@ impl MemoryStore {
         // What is new makes others move: it comes when those have been written.
         for step in steps.iter_mut().filter(|_| new) {
             if let Some(change) = step.change.take() {
-                let table = table(&mut guards, step.place.shard);
+                let table = table(guards, step.place.shard);
                 self.insert(table, step.place, change);
             }
         }
-        Ok((now, measured))
     }
 
-    /// Gives back what `ticket` was charged, as far as nobody counts on it.
-    pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
-        self.refund_at(limit, key, ticket, self.clock.now());
-    }
-
-    /// The same, with the instant given.
-    pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
-        let mut place = self.place(limit.id, key);
-        let mut guard = lock(&self.shards[place.shard]);
-        if matches!(ticket.mark, Mark::Slot(_))
-            && guard.find(place.hash, |entry| place.is(entry)).is_none()
-        {
-            // Taken when there was no room for the key: a slot must come back, or it is lost for good.
-            drop(guard);
-            place = self.place(limit.id, OVERFLOW);
-            guard = lock(&self.shards[place.shard]);
-        }
-        let Some(held) = guard.find_mut(place.hash, |entry| place.is(entry)) else {
-            return;
-        };
-        match limit.rule.refund(Some(&held.state), now, ticket) {
-            Refunded::Nothing => {}
-            Refunded::Left(change) => held.put(change),
-            Refunded::Gone => {
-                self.remove(&mut guard, place);
-            }
-        }
-    }
-
-    /// Forgets one counter. Was there anything?
+    /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
         let place = self.place(limit.id, key);
         self.remove(&mut lock(&self.shards[place.shard]), place)
@@ -260,7 +288,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// How many decisions fell back to a limit's overflow key.
+    /// How many decisions fell back to a limit's overflow key, or left an id unremembered for want of room.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed.load(Ordering::Relaxed)
@@ -295,12 +323,12 @@ impl MemoryStore {
         hasher.finish()
     }
 
-    fn lock(&self, steps: &Steps<'_>) -> Guards<'_> {
+    fn lock<'p>(&self, places: impl IntoIterator<Item = &'p Place<'p>>) -> Guards<'_> {
         if let [shard] = &*self.shards {
             return SmallVec::from_iter([(0, lock(shard))]);
         }
         let mut order: SmallVec<[usize; INLINE_LIMITS]> =
-            steps.iter().map(|step| step.place.shard).collect();
+            places.into_iter().map(|place| place.shard).collect();
         order.sort_unstable();
         order.dedup();
         order
@@ -323,6 +351,14 @@ impl MemoryStore {
         let before = table.len();
         table.retain(|entry| entry.ends > now);
         self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
+    }
+
+    /// Stores a change of what may or may not be there.
+    fn put(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
+        match table.find_mut(place.hash, |entry| place.is(entry)) {
+            Some(entry) => entry.put(change),
+            None => self.insert(table, place, change),
+        }
     }
 
     fn insert(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
@@ -366,6 +402,24 @@ impl Place<'_> {
     fn is(&self, entry: &Entry) -> bool {
         entry.limit == self.limit && *entry.key == *self.key
     }
+
+    fn is_in(&self, table: &HashTable<Entry>) -> bool {
+        table.find(self.hash, |entry| self.is(entry)).is_some()
+    }
+
+    /// The state there; its shard is locked.
+    fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
+        let at = guards
+            .iter()
+            .position(|(locked, _)| *locked == self.shard)?;
+        let entry = guards[at].1.find(self.hash, |entry| self.is(entry))?;
+        Some(&entry.state)
+    }
+}
+
+/// What is remembered of `id` for `key` is filed under.
+fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
+    [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
 fn table<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut HashTable<Entry> {

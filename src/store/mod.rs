@@ -2,17 +2,18 @@
 
 pub mod batch;
 pub mod error;
+mod halves;
 pub mod memory;
 pub mod redis;
 pub mod settings;
 
-pub use batch::{Charge, Check, Decided, DecidedBy, Refund};
+pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use settings::{OnDown, RedisTarget, Secret, Settings, Source};
 
-use crate::limit::Limit;
 use crate::limit::rate::Cost;
+use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{self, Operation, Outcome, StoreMetrics};
 use redis::RedisStore;
@@ -49,8 +50,31 @@ impl Store {
         &self,
         checks: &[Check<'_>],
     ) -> Result<(Option<Decided>, DecidedBy), StoreError> {
+        match self {
+            Self::Memory(memory) => Ok((Some(memory.decide(checks)), DecidedBy::Memory)),
+            Self::Redis { local, .. } if halves::are_mixed(checks) => {
+                halves::decide(self, local, checks).await
+            }
+            Self::Redis { .. } => {
+                let (half, by) = self.decide_shared(checks, false).await?;
+                let decided = half.map(|Half { at, measured }| Decided::of(checks, at, measured));
+                Ok((decided, by))
+            }
+        }
+    }
+
+    /// Decides limits that all gateways share, or does what is to be done while they cannot be asked. Of a request that
+    /// is `refused` already nothing is charged.
+    async fn decide_shared(
+        &self,
+        checks: &[Check<'_>],
+        refused: bool,
+    ) -> Result<(Option<Half>, DecidedBy), StoreError> {
         let (shared, local, on_down, metrics) = match self {
-            Self::Memory(memory) => return Ok((Some(memory.decide(checks)), DecidedBy::Memory)),
+            Self::Memory(memory) => {
+                let half = memory.measure(checks, None, refused);
+                return Ok((Some(half), DecidedBy::Memory));
+            }
             Self::Redis {
                 shared,
                 local,
@@ -59,10 +83,10 @@ impl Store {
             } => (shared, local, on_down, metrics),
         };
         let asked = Instant::now();
-        let answer = shared.decide(checks).await;
+        let answer = shared.measure(checks, refused).await;
         metrics.called(Operation::Decide, outcome(&answer), asked.elapsed());
         let Err(error) = answer else {
-            return answer.map(|decided| (Some(decided), DecidedBy::Redis));
+            return answer.map(|half| (Some(half), DecidedBy::Redis));
         };
         let remedy = match error {
             StoreError::Answer { .. } => "delete that key in Redis",
@@ -77,7 +101,8 @@ impl Store {
         match on_down {
             OnDown::Local => {
                 metrics.fallback(metrics::DecidedBy::Local);
-                Ok((Some(local.decide(checks)), DecidedBy::Local))
+                let half = local.measure(checks, None, refused);
+                Ok((Some(half), DecidedBy::Local))
             }
             OnDown::Open => {
                 metrics.fallback(metrics::DecidedBy::Open);
@@ -96,20 +121,30 @@ impl Store {
     /// When the store is away.
     pub async fn peek(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<Decided, StoreError> {
         let cost = Cost::ZERO;
-        let checks = [Check { limit, key, cost }];
+        let checks = [Check {
+            limit,
+            key,
+            cost,
+            id: None,
+        }];
         match self {
             Self::Memory(memory) => Ok(memory.decide(&checks)),
+            Self::Redis { local, .. } if limit.scope == Scope::Gateway => Ok(local.decide(&checks)),
             Self::Redis { shared, .. } => shared.decide(&checks).await,
         }
     }
 
-    /// Forgets one counter, wherever it is held. Was there anything?
+    /// Forgets one counter, wherever it is held. Was there anything? Ids that it has charged stay remembered: their
+    /// repeats have been paid for.
     ///
     /// # Errors
     /// When the store is away.
     pub async fn reset(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<bool, StoreError> {
         match self {
             Self::Memory(memory) => Ok(memory.reset(limit, key)),
+            Self::Redis { local, .. } if limit.scope == Scope::Gateway => {
+                Ok(local.reset(limit, key))
+            }
             Self::Redis { shared, local, .. } => {
                 let here = local.reset(limit, key);
                 Ok(shared.reset(limit, key).await? || here)
@@ -120,6 +155,9 @@ impl Store {
     /// Renews the slots that a charge holds; to be called every third of their life. Nobody waits for it.
     pub fn renew(&self, charge: &Charge, by: DecidedBy) {
         // In this process a slot is taken until it is given back.
+        if charge.limit.scope == Scope::Gateway {
+            return;
+        }
         if let (Self::Redis { shared, .. }, DecidedBy::Redis) = (self, by) {
             let Charge { limit, key, ticket } = charge;
             let ticket = *ticket;
@@ -147,6 +185,9 @@ impl Store {
     /// Gives a charge back to whoever took it, as far as nobody counts on it. Nobody waits for it.
     pub fn refund(&self, charge: Charge, by: DecidedBy) {
         match (self, by) {
+            (Self::Redis { local, .. }, _) if charge.limit.scope == Scope::Gateway => {
+                local.refund(&charge.limit, &charge.key, charge.ticket);
+            }
             (
                 Self::Memory(memory) | Self::Redis { local: memory, .. },
                 DecidedBy::Memory | DecidedBy::Local,
@@ -161,12 +202,12 @@ impl Store {
                     ticket: *ticket,
                 }]);
             }
-            (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open) => {}
+            (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open | DecidedBy::Closed) => {}
         }
     }
 }
 
-fn outcome(answer: &Result<Decided, StoreError>) -> Outcome {
+fn outcome(answer: &Result<Half, StoreError>) -> Outcome {
     match answer {
         Ok(_) => Outcome::Ok,
         Err(StoreError::Down) => Outcome::Down,

@@ -16,11 +16,11 @@ mod tests;
 
 pub use stats::{Counter, SIZES, Stats};
 
-use super::batch::{Check, Decided, Refund};
+use super::batch::{Check, Decided, Half, Refund};
 use super::error::StoreError;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
-use crate::limit::{Limit, LimitId};
+use crate::limit::{Limit, LimitId, wire};
 use gather::{Asked, MOST_WAITING, Returned};
 use health::Health;
 use pool::Connections;
@@ -120,7 +120,17 @@ impl RedisStore {
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<Decided, StoreError> {
-        self.ask(None, checks).await
+        let Half { at, measured } = self.ask(None, checks, false).await?;
+        Ok(Decided::of(checks, at, measured))
+    }
+
+    /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
+    pub(super) async fn measure(
+        &self,
+        checks: &[Check<'_>],
+        refused: bool,
+    ) -> Result<Half, StoreError> {
+        self.ask(None, checks, refused).await
     }
 
     /// Like [`RedisStore::decide`], by a clock of the caller's. For tests: states then outlive their time by an hour.
@@ -132,7 +142,8 @@ impl RedisStore {
         now: Timestamp,
         checks: &[Check<'_>],
     ) -> Result<Decided, StoreError> {
-        self.ask(Some(now), checks).await
+        let Half { at, measured } = self.ask(Some(now), checks, false).await?;
+        Ok(Decided::of(checks, at, measured))
     }
 
     /// Gives charges back, soon; nobody waits for it, and what cannot be given back stays charged.
@@ -155,14 +166,14 @@ impl RedisStore {
         self.prolong(Some(now), slots);
     }
 
-    /// Forgets one counter. Was there anything?
+    /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     ///
     /// # Errors
     /// When Redis did not say that it is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
         let (answer, told) = oneshot::channel();
         let block = question::forget_block();
-        self.give(None, (limit, key), &block, Some(answer));
+        self.give(None, self.about(limit, key, &block), Some(answer));
         match told.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
@@ -203,13 +214,17 @@ impl RedisStore {
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
-    ) -> Result<Decided, StoreError> {
+        refused: bool,
+    ) -> Result<Half, StoreError> {
         if checks.is_empty() {
-            let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Decided::of(checks, at, Default::default()));
+            let (at, measured) = (clock.unwrap_or_else(clock::wall), Default::default());
+            return Ok(Half { at, measured });
         }
-        match self.enqueue(clock, checks)?.await {
-            Ok(Ok((at, measured))) => Ok(Decided::of(checks, at, measured)),
+        match self.enqueue(clock, checks, refused)?.await {
+            Ok(Ok((at, mut measured))) => {
+                measured.truncate(checks.len());
+                Ok(Half { at, measured })
+            }
             Ok(Err(Wrong::Store(error))) => Err(error),
             Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {
                 Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
@@ -231,13 +246,14 @@ impl RedisStore {
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
+        refused: bool,
     ) -> Result<oneshot::Receiver<reply::Told>, StoreError> {
         let shared = &*self.shared;
         if shared.health.is_down() {
             shared.stats.down.add(1);
             return Err(StoreError::Down);
         }
-        if checks.len() > usize::from(u8::MAX) {
+        if checks.len() + usize::from(refused) > usize::from(u8::MAX) {
             return Err(StoreError::TooMany(checks.len()));
         }
         let mut waiting = shared.decisions.borrow_mut();
@@ -248,6 +264,10 @@ impl RedisStore {
         let mut question = Question::default();
         for check in checks {
             question.check(&shared.prefix_of(check.limit), check, clock);
+        }
+        if let Some(first) = checks.first().filter(|_| refused) {
+            let prefix = shared.prefix_of(first.limit);
+            question.push(&prefix, first.key, &wire::refused());
         }
         let (answer, receiver) = oneshot::channel();
         waiting.push_back(Asked {
@@ -265,9 +285,11 @@ impl RedisStore {
         clock: Option<Timestamp>,
         refunds: impl IntoIterator<Item = Refund<'a>>,
     ) {
-        for refund in refunds {
-            if let Some(block) = question::refund_block(refund.limit, refund.ticket) {
-                self.give(clock, (refund.limit, refund.key), &block, None);
+        for Refund { limit, key, ticket } in refunds {
+            if let Some(block) = question::refund_block(limit, ticket) {
+                let mut question = Question::default();
+                question.refund(&self.shared.prefix_of(limit), key, &block, ticket);
+                self.give(clock, question, None);
             }
         }
     }
@@ -275,17 +297,23 @@ impl RedisStore {
     fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
         for slot in slots {
             if let Some(block) = question::renew_block(slot.limit, slot.ticket) {
-                self.give(clock, (slot.limit, slot.key), &block, None);
+                self.give(clock, self.about(slot.limit, slot.key, &block), None);
             }
         }
+    }
+
+    /// What is to be done to one counter.
+    fn about(&self, limit: &Limit, key: &[u8], block: &[u8]) -> Question {
+        let mut question = Question::default();
+        question.push(&self.shared.prefix_of(limit), key, block);
+        question
     }
 
     /// Hands over what is gathered with refunds.
     fn give(
         &self,
         clock: Option<Timestamp>,
-        (limit, key): (&Limit, &[u8]),
-        block: &[u8],
+        question: Question,
         answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
     ) {
         let shared = &*self.shared;
@@ -293,8 +321,6 @@ impl RedisStore {
         if shared.health.is_down() || waiting.len() >= MOST_WAITING {
             return shared.stats.refunds_lost.add(1);
         }
-        let mut question = Question::default();
-        question.push(&shared.prefix_of(limit), key, block);
         waiting.push_back(Returned {
             question,
             clock,

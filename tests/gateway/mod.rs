@@ -13,5 +13,6 @@ mod limiting;
 mod place;
 mod regressions;
 mod reloading;
+mod scopes;
 mod sharing;
 mod targets;

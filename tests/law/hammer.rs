@@ -4,16 +4,19 @@ use super::numbers::{
     CLIENT, NOON, SECOND, ask, clock_window, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
+use super::stories::dedupe::once;
 use super::under_test::{admitted, connect};
 use crate::support::Redis;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::clock::Clock;
+use tollgate::key::RepeatId;
 use tollgate::limit::Limit;
 use tollgate::limit::rate::Rate;
+use tollgate::limit::verdict::Repeat;
 use tollgate::limit::{Rule, Ticket};
-use tollgate::store::MemoryStore;
+use tollgate::store::{Check, MemoryStore};
 
 const THREADS: u64 = 8;
 
@@ -109,6 +112,33 @@ fn threads_with_several_limits_in_any_order_neither_hang_nor_pass_one() {
         decided.decision.verdicts[0].remaining == 0
     });
     assert!(some_full, "nothing was ever refused");
+}
+
+#[test]
+fn of_many_at_once_with_one_id_one_is_charged_and_few_go_free() {
+    let store = MemoryStore::new(Clock::manual(NOON), 1000);
+    let limit = once(
+        limit("one", token_bucket(1000, 3600 * SECOND, 1000)),
+        SECOND,
+        5,
+    );
+    let count = || {
+        let check = Check {
+            id: Some(RepeatId::of("POST", "/", 1, b"id")),
+            ..ask(&limit, 1)
+        };
+        let told = |_: &u32| store.decide(&[check]).measured[0].repeat;
+        let all: Vec<_> = (0..20).map(|nth| told(&nth)).collect();
+        [Repeat::First, Repeat::Free].map(|one| all.iter().filter(|told| **told == one).count())
+    };
+    let counts: Vec<[usize; 2]> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let sum = |at: usize| counts.iter().map(|one| one[at]).sum::<usize>();
+    assert_eq!((sum(0), sum(1)), (1, 5));
+    let left = store.decide(&[ask(&limit, 0)]).decision.verdicts[0].remaining;
+    assert_eq!(left, 1000 - 20 * THREADS + 5);
 }
 
 #[test]

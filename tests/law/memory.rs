@@ -1,10 +1,13 @@
 //! What only the memory store promises: bounded, swept, and never at the price of a live state.
 
 use super::numbers::{CLIENT, NOON, SECOND, ask, fixed_window, limit, token_bucket};
+use super::stories::dedupe::once;
 use super::under_test::admitted;
 use std::sync::Arc;
 use tollgate::clock::{Clock, Timestamp};
+use tollgate::key::RepeatId;
 use tollgate::limit::Limit;
+use tollgate::limit::verdict::Repeat;
 use tollgate::store::{Check, MemoryStore};
 
 /// Turns after which every shard has been swept, and more.
@@ -169,4 +172,42 @@ fn a_request_of_several_limits_overflows_as_a_whole() {
     let left = store.decide(&[ask(&held, 0)]).decision.verdicts[0].remaining;
     assert_eq!(left, 2);
     assert_eq!(store.stored(&new, CLIENT), None);
+}
+
+#[test]
+fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
+    let clock = Clock::manual(NOON);
+    let store = MemoryStore::new(clock.clone(), 10);
+    let calls = once(
+        limit("calls", token_bucket(100, 3600 * SECOND, 100)),
+        SECOND,
+        3,
+    );
+    let ids: Vec<_> = (0..30_u8)
+        .map(|nth| RepeatId::of("POST", "/", 1, &[nth]))
+        .collect();
+    let with_id = |id: &RepeatId| Check {
+        id: Some(*id),
+        ..ask(&calls, 1)
+    };
+    let told = |id: &RepeatId| store.decide(&[with_id(id)]).measured[0].repeat;
+    let firsts = ids.iter().filter(|id| told(id) == Repeat::First).count();
+    assert_eq!((firsts, store.len(), store.overflowed()), (9, 10, 21));
+    // Those that are remembered go free, the others are charged.
+    assert_eq!(ids.iter().filter(|id| told(id) == Repeat::Free).count(), 9);
+    let left = store.decide(&[ask(&calls, 0)]).decision.verdicts[0].remaining;
+    assert_eq!(left, 100 - 30 - 21);
+    // And what such a one was charged can go back.
+    let check = with_id(&ids[29]);
+    let ticket = store.decide(&[check]).ticket(0, &check).unwrap();
+    store.refund(&calls, CLIENT, ticket);
+    assert_eq!(
+        store.decide(&[ask(&calls, 0)]).decision.verdicts[0].remaining,
+        left
+    );
+    // What has ended makes room; sweeping leaves the counter alone.
+    clock.set(NOON.plus(SECOND));
+    (0..TURNS).for_each(|turn| store.sweep(turn));
+    assert_eq!(store.len(), 1);
+    assert_eq!(told(&ids[29]), Repeat::First);
 }

@@ -4,6 +4,7 @@
 //! memory store and to a real Redis alike. Properties hold for every history. Time is handed in, so nothing waits.
 
 mod exactness;
+mod halves;
 mod hammer;
 mod hostile;
 mod index;

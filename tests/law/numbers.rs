@@ -127,6 +127,7 @@ pub(super) fn ask(limit: &Arc<Limit>, cost: u32) -> Check<'_> {
         limit,
         key: CLIENT,
         cost: Cost::new(cost),
+        id: None,
     }
 }
 

@@ -76,7 +76,10 @@ impl UnderTest {
     /// Where Redis holds a counter of a limit whose name needs no escape.
     pub(super) fn name(limit: &Limit, key: &[u8]) -> String {
         let (name, kind) = (&limit.name, limit.kind);
-        let key = str::from_utf8(key).unwrap();
+        let key = match str::from_utf8(key).unwrap() {
+            "" => "*",
+            key => key,
+        };
         format!("tollgate:1:{name}:{kind}:{{{key}}}")
     }
 

@@ -180,7 +180,18 @@ impl Listener {
             Self::Functions(states) => states,
             Self::Store(store) => {
                 let key = CLIENT;
-                return store.one(at, Check { limit, key, cost }).await.1;
+                return store
+                    .one(
+                        at,
+                        Check {
+                            limit,
+                            key,
+                            cost,
+                            id: None,
+                        },
+                    )
+                    .await
+                    .1;
             }
         };
         let state = states.remove(&limit.id);

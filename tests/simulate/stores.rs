@@ -85,6 +85,18 @@ rate = "60/10s"
 by = "header:x-user"
 missing = "ip"
 rate = ["3/s", { rate = "40/min", burst = 12 }]
+[limits.once]
+by = "ip"
+rate = "6/3s"
+cost = { header = "x-cost", default = 2, max = 4 }
+dedupe = { header = "x-id", ttl = "4s", repeats = 2 }
+[limits.once-each]
+by = "everyone"
+algorithm = "leaky-bucket"
+rate = "20/s"
+queue = 9
+scope = "gateway"
+dedupe = { header = "x-id", ttl = "1500ms" }
 [limits.flight]
 by = "ip"
 algorithm = "concurrency"
@@ -110,6 +122,7 @@ fn bench() -> Bench {
                 ],
             ),
             ("/flight", &["flight"]),
+            ("/once", &["once", "once-each", "net"]),
         ],
     )
 }
@@ -138,7 +151,8 @@ fn random(lines: u32, seed: u64) -> String {
             "/more",
             "/flight",
             "/none",
-        ][random.usize(..7)];
+            "/once",
+        ][random.usize(..8)];
         let client = random.u32(..60) * random.u32(..5);
         let _ = write!(
             out,
@@ -151,9 +165,10 @@ fn random(lines: u32, seed: u64) -> String {
         if random.u32(..4) > 0 {
             let _ = write!(
                 out,
-                ",\"headers\":{{\"x-user\":\"u{}\",\"x-api-key\":\"k{}\"}}",
+                ",\"headers\":{{\"x-user\":\"u{}\",\"x-api-key\":\"k{}\",\"x-id\":\"{}\"}}",
                 random.u32(..25),
-                random.u32(..25)
+                random.u32(..25),
+                random.u32(..9)
             );
         }
         if random.u32(..3) == 0 {

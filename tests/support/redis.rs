@@ -132,6 +132,15 @@ impl Redis {
     }
 
     /// How often scripts have been called since the start.
+    /// Puts bytes at a key.
+    pub(crate) async fn put(&self, key: &str, bytes: &[u8]) {
+        let client = redis::Client::open(self.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(bytes);
+        set.query_async::<()>(&mut connection).await.unwrap();
+    }
+
     pub(crate) async fn script_calls(&self) -> u64 {
         let stats: String = self.command(&["INFO", "commandstats"]).await;
         ["evalsha", "eval", "fcall"]

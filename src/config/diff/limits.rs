@@ -1,6 +1,6 @@
 //! What has changed about limits, and what becomes of their counters.
 
-use super::super::describe::{cost, key, missing, rate, refund, span_as_written};
+use super::super::describe::{cost, dedupe, key, missing, rate, refund, scope, span_as_written};
 use super::{Change, Outline, named};
 use crate::limit::clock_window::Anchor;
 use crate::limit::{Limit, Rule};
@@ -52,6 +52,8 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     }
     push("cost", cost(a), cost(b));
     push("partial", a.partial.to_string(), b.partial.to_string());
+    push("dedupe", dedupe(a), dedupe(b));
+    push("scope", scope(a.scope).into(), scope(b.scope).into());
     push(
         "refund",
         refund(a.gives_back).into(),
@@ -73,7 +75,10 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
 
 /// What becomes of the counters: those of a kind go on.
 fn counters(old: Rates<'_>, new: Rates<'_>) -> &'static str {
-    let kept = |limit: &Limit| old.iter().any(|other| other.kind == limit.kind);
+    let kept = |limit: &Limit| {
+        let same = |other: &Arc<Limit>| (other.kind, other.scope) == (limit.kind, limit.scope);
+        old.iter().any(same)
+    };
     let many = match old[0].by.parts == new[0].by.parts {
         true => new.iter().filter(|limit| kept(limit)).count(),
         false => 0,

@@ -3,10 +3,11 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Quota, Wrong, field, part, rate, zone};
-use super::super::vocabulary::{LIMIT_COST, LIMIT_RATE};
+use super::super::vocabulary::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::{Given, List};
 use crate::key::{Missing, Part};
+use crate::limit::Scope;
 use http::HeaderName;
 use jiff::tz::TimeZone;
 use std::time::Duration;
@@ -36,6 +37,16 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) cost: Given<Cost>,
     pub(in crate::config) refund: List<Refund>,
     pub(in crate::config) partial: Given<bool>,
+    pub(in crate::config) dedupe: Given<Dedupe>,
+    pub(in crate::config) scope: Given<Scope>,
+}
+
+/// Which requests are repeats of others.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct Dedupe {
+    pub(in crate::config) header: At<HeaderName>,
+    pub(in crate::config) ttl: Given<Duration>,
+    pub(in crate::config) repeats: Given<u32>,
 }
 
 /// After what a charge goes back.
@@ -178,6 +189,12 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         cost: cost(&limit, &mut fields),
         refund: fields.texts("refund", refund),
         partial: fields.flag("partial"),
+        dedupe: dedupe(&limit, &mut fields),
+        scope: fields.choice(
+            "scope",
+            &[("cluster", Scope::Cluster), ("gateway", Scope::Gateway)],
+            &[],
+        ),
     }
 }
 
@@ -255,6 +272,36 @@ fn cost(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
     };
     match fields.inner(&LIMIT_COST, &name, (table, whole.clone()), read) {
         Some(cost) => Given::Yes(At::new(cost, whole)),
+        None => Given::Bad,
+    }
+}
+
+/// The field with the id, and how long it is remembered.
+fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
+    let Some((value, whole)) = fields.value("dedupe") else {
+        return Given::No;
+    };
+    let DeValue::Table(table) = value else {
+        return fields.wrong_type("dedupe", value, &whole);
+    };
+    let name = format!("{name}.dedupe");
+    let read = |mut inner: Fields<'_>| {
+        let (header, ttl) = (
+            inner.text("header", field),
+            inner.time("ttl", Zero::Refused),
+        );
+        let repeats = inner.whole("repeats");
+        let Given::Yes(header) = header else {
+            return None;
+        };
+        (!ttl.is_bad() && !repeats.is_bad()).then_some(Dedupe {
+            header,
+            ttl,
+            repeats,
+        })
+    };
+    match fields.inner(&LIMIT_DEDUPE, &name, (table, whole.clone()), read) {
+        Some(dedupe) => Given::Yes(At::new(dedupe, whole)),
         None => Given::Bad,
     }
 }

@@ -6,6 +6,7 @@ use crate::config::document::{Algorithm, Anchor, Cost, Limit, Over, Refund};
 use crate::config::source::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
+use std::time::Duration;
 
 /// Notes keys that make no sense beside each other.
 pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
@@ -14,6 +15,7 @@ pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagno
     dear_default(written, found);
     needless_refund(written, algorithm, found);
     partial_list(written, found);
+    repeats(written, algorithm, found);
     let queue = written.queue.at().map(|at| ("queue", &at.span));
     let max_wait = written.max_wait.at().map(|at| ("max_wait", &at.span));
     let over = written.over.at();
@@ -246,6 +248,45 @@ fn partial_list(written: &Limit, found: &mut Vec<Diagnostic>) {
         .at(&partial.span, "of which rate?")
         .and(&rates.span, "each may have something else left")
         .help("leave `partial` out, or make the other rates a limit of their own"),
+    );
+}
+
+/// The longest that an id is remembered.
+const LONGEST_TTL: Duration = Duration::from_hours(7 * 24);
+
+/// Repeats where every request counts while it lasts, or that are remembered too long or for no time.
+fn repeats(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
+    let Some(dedupe) = written.dedupe.at() else {
+        return;
+    };
+    let name = &written.name.value;
+    if algorithm == Algorithm::Concurrency {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("limit `{name}` lets repeats go free, but counts what is in flight"),
+            )
+            .at(&dedupe.span, "a repeat is in flight like any other")
+            .help("leave `dedupe` out"),
+        );
+    }
+    let Some(ttl) = dedupe.value.ttl.at() else {
+        return;
+    };
+    let (bound, label) = match ttl.value {
+        ttl if ttl < Duration::from_millis(1) => ("1ms", "must be at least 1ms"),
+        ttl if ttl > LONGEST_TTL => ("7d", "must be 7d at most"),
+        _ => return,
+    };
+    found.push(
+        Diagnostic::error(
+            Code::BadDuration,
+            format!("`ttl` in `[limits.{name}.dedupe]` is out of range"),
+        )
+        .at(&ttl.span, label)
+        .help(format!(
+            "write `ttl = \"{bound}\"`; each id costs memory for that long"
+        )),
     );
 }
 

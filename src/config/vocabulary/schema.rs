@@ -119,6 +119,14 @@ fn shape(shape: Shape) -> Value {
                   } },
             ]
         }),
+        Shape::Dedupe => json!({
+            "type": "object", "required": ["header"], "additionalProperties": false,
+            "properties": {
+                "header": { "type": "string" },
+                "ttl": { "type": "string", "pattern": DURATION, "default": "10min" },
+                "repeats": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 3 },
+            },
+        }),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

@@ -26,6 +26,10 @@ impl Location for Order<'_> {
         (name == "id").then_some("7".into())
     }
 
+    fn path(&self) -> Option<Cow<'_, str>> {
+        Some("/orders/7".into())
+    }
+
     fn query(&self) -> Option<&str> {
         self.0
     }

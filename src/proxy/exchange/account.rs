@@ -49,23 +49,26 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        let by = admission.decider();
         let handles = &self.local.route(route, &self.worker.metrics).limits;
-        let decided = admission.decided.as_ref();
-        let outcome = |index: usize| {
-            let verdict = decided.and_then(|decided| decided.decision.verdicts.get(index));
-            verdict.map_or(Outcome::Admit { delay: 0 }, |verdict| verdict.outcome)
-        };
+        let limits = &self.local.service(route).limits;
         let asked = self.plan.positions().enumerate();
         let mut asked = asked
-            .map(|(index, position)| (position, outcome(index)))
+            .map(|(index, position)| {
+                let outcome = admission.outcome(index, &limits[position]);
+                (position, outcome, admission.is_repeat(index))
+            })
             .peekable();
-        while let Some((position, mut outcome)) = asked.next() {
+        while let Some((position, mut outcome, mut repeat)) = asked.next() {
             // Several rates of one limit are one question.
-            while let Some((_, other)) = asked.next_if(|(next, _)| self.is_same(position, *next)) {
+            while let Some((_, other, free)) =
+                asked.next_if(|(next, ..)| self.is_same(position, *next))
+            {
                 outcome = outcome.max(other);
+                repeat &= free;
             }
+            let by = admission.decider_of(&limits[position]);
             let decision = match outcome {
+                _ if repeat => Decision::Repeat,
                 Outcome::Admit { delay: 0 } => Decision::Allow,
                 Outcome::Admit { delay } => {
                     handles[position].delayed(Duration::from_micros(delay));
@@ -97,13 +100,16 @@ impl Exchange {
 
     /// What each limit counted it under and took.
     pub(super) fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
-        let granted = |index| self.admission.as_ref()?.granted_by(index);
+        let charged = |index, cost| {
+            let admission = self.admission.as_ref();
+            admission.map_or(cost, |admission| admission.charged_by(index, cost))
+        };
         let keys = self.plan.keys().enumerate();
         let mut charges: Vec<_> = keys
             .map(|(index, (at, key, cost))| Charge {
                 limit: &service.limits[at].name,
                 key: key.as_bytes(),
-                cost: u64::from(granted(index).unwrap_or(cost).units()),
+                cost: u64::from(charged(index, cost).units()),
             })
             .collect();
         // Several rates of one limit count under one key.
@@ -121,12 +127,8 @@ impl Exchange {
 
     /// Left of the limit that is tightest; for the log.
     pub(super) fn remaining(&self) -> Option<u64> {
-        let decided = self.admission.as_ref()?.decided.as_ref()?;
-        decided
-            .decision
-            .verdicts
-            .iter()
-            .map(|verdict| verdict.remaining)
-            .min()
+        self.admission
+            .as_ref()?
+            .remaining(&self.plan, self.service()?)
     }
 }

@@ -1,13 +1,38 @@
 //! Where counters live: `PREFIX:VERSION:limit:KIND:{key}`.
 //!
 //! The name is the identity, so that edited numbers keep the counters. The braces make the key alone choose the cluster
-//! slot: what counts the same client lives together.
+//! slot: what counts the same client lives together. What is remembered of an id stands behind them:
+//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`.
 
+use crate::key::RepeatId;
 use crate::limit::Limit;
+use smallvec::SmallVec;
 use std::fmt::Write;
 
 /// Of the bytes behind the keys. States of another version are left to expire.
 pub(super) const VERSION: u32 = 1;
+
+/// Names of counters, one behind the other.
+pub(super) type Names = SmallVec<[u8; 96]>;
+
+/// Stands for the key of a limit that counts everyone together: empty braces choose no slot. No key has this character.
+const EVERYONE: &[u8] = b"*";
+
+/// Appends the name of the counter of `key`; `prefix` ends with the brace that this closes.
+pub(super) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
+    out.extend_from_slice(prefix);
+    out.extend_from_slice(if key.is_empty() { EVERYONE } else { key });
+    out.push(b'}');
+}
+
+/// The name of what is remembered of `id`, in the slot of the counter.
+pub(super) fn record(prefix: &[u8], key: &[u8], id: RepeatId) -> Vec<u8> {
+    let mut name = Names::new();
+    counter(&mut name, prefix, key);
+    name.extend_from_slice(b":d:");
+    name.extend_from_slice(&id.digits());
+    name.into_vec()
+}
 
 /// Everything in front of the key, built once for each limit.
 ///
@@ -44,5 +69,41 @@ mod tests {
         assert_eq!(&*key_prefix("tollgate", &plain), b"tollgate:1:per-key:tb:{");
         let odd = limit("a:{b}%", token_bucket(10, 1_000_000, 10));
         assert_eq!(&*key_prefix("x", &odd), b"x:1:a%3A%7Bb%7D%25:tb:{");
+    }
+
+    /// As the specification of Redis Cluster has it.
+    fn slot(name: &[u8]) -> u16 {
+        let open = name.iter().position(|byte| *byte == b'{');
+        let tag = open.and_then(|open| {
+            let rest = &name[open + 1..];
+            let close = rest.iter().position(|byte| *byte == b'}')?;
+            (close > 0).then_some(&rest[..close])
+        });
+        let crc = tag.unwrap_or(name).iter().fold(0_u16, |crc, byte| {
+            (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc >> 15 {
+                1 => crc << 1 ^ 0x1021,
+                _ => crc << 1,
+            })
+        });
+        crc % 16_384
+    }
+
+    /// IF6: a record's key was made in the script, and lay on another node for most clients.
+    #[test]
+    fn if6_what_is_remembered_lives_in_the_slot_of_its_counter() {
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        let once = limit("a:{b}%", token_bucket(10, 1_000_000, 10));
+        let prefix = key_prefix("x", &once);
+        let id = RepeatId::of("POST", "/pay", 1, b"id");
+        let keys = (0..500).map(|nth| format!("10.0.{}.{}|a%7Db", nth / 256, nth % 256));
+        for key in keys.chain([String::new(), "%none".into()]) {
+            let mut name = Names::new();
+            counter(&mut name, &prefix, key.as_bytes());
+            let record = record(&prefix, key.as_bytes(), id);
+            assert!(record.starts_with(&name) && *record != *name);
+            assert_eq!(slot(&record), slot(&name), "{key}");
+            let tag = if key.is_empty() { "*" } else { &key };
+            assert_eq!(slot(&name), slot(format!("{{{tag}}}").as_bytes()), "{key}");
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! What the scripts are asked, as bytes: keys, parameter blocks, and the shape of the batch.
 
-use super::script::{DECIDE, DECIDE_ANY, REFUND};
+use super::layout;
+use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, REFUND};
 use crate::clock::{self, Timestamp};
 use crate::limit::leaky_bucket::LeakyBucket;
+use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Mark, Rule, Ticket, wire};
 use crate::store::batch::Check;
@@ -18,51 +20,79 @@ const LOG: u8 = 5;
 const FORGET: u8 = 6;
 const FREE: u8 = 7;
 const RENEW: u8 = 8;
+const WITH_RECORD: u8 = 9;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
 pub(super) struct Question {
-    keys: SmallVec<[u8; 96]>,
+    keys: layout::Names,
     /// Where each key ends.
     ends: SmallVec<[usize; 4]>,
     blocks: SmallVec<[u8; 64]>,
-    /// A limit counts by an algorithm that the short script does not know.
-    any: bool,
+    /// The keys of records, in the order of the limits that ask for them.
+    records: Vec<Vec<u8>>,
+    reach: Reach,
+}
+
+/// Which script can decide a question: each knows what those before it know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Reach {
+    /// The algorithms that most limits have.
+    #[default]
+    Plain,
+    /// All of them.
+    Any,
+    /// And ids that are charged once.
+    Once,
 }
 
 impl Question {
     /// Adds one counter: its key in two parts, closed by the brace that the first one opens, and its block.
     pub(super) fn push(&mut self, prefix: &[u8], key: &[u8], block: &[u8]) {
-        self.keys.extend_from_slice(prefix);
-        self.keys.extend_from_slice(key);
-        self.keys.push(b'}');
+        layout::counter(&mut self.keys, prefix, key);
         self.ends.push(self.keys.len());
         self.blocks.extend_from_slice(block);
     }
 
     /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
     pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
-        let Check { limit, key, cost } = check;
-        self.any |= !wire::is_plain(&limit.block);
-        let calendar = limit.rule.follows_a_calendar();
-        if *cost == limit.cost && !calendar {
+        let Check {
+            limit, key, cost, ..
+        } = check;
+        if !wire::is_plain(&limit.block) {
+            self.reach = self.reach.max(Reach::Any);
+        }
+        if let Some((dedupe, id)) = check.repeats() {
+            self.reach = Reach::Once;
+            self.records.push(layout::record(prefix, key, id));
+            let own = block(limit, *cost, clock);
+            let none = block(limit, Cost::ZERO, clock);
+            let both = wire::deduped(dedupe, *cost, &own, &none);
+            return self.push(prefix, key, &both);
+        }
+        if *cost == limit.cost && !limit.rule.follows_a_calendar() {
             return self.push(prefix, key, &limit.block);
         }
-        let mut block = if calendar {
-            let now = clock.unwrap_or_else(clock::wall);
-            wire::block_around(&limit.rule, *cost, now)
-        } else {
-            wire::block(&limit.rule, *cost)
-        };
-        if limit.partial {
-            block = wire::partial(&limit.rule, *cost, &block);
-        }
-        self.push(prefix, key, &block);
+        self.push(prefix, key, &block(limit, *cost, clock));
     }
 
     /// How many counters it is about.
     pub(super) fn limits(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Adds what gives one charge back, with what is remembered of it.
+    pub(super) fn refund(&mut self, prefix: &[u8], key: &[u8], block: &[u8], ticket: Ticket) {
+        let Some(record) = ticket.record else {
+            return self.push(prefix, key, block);
+        };
+        let mut whole = wire::Block::new();
+        whole.push(WITH_RECORD);
+        whole.extend_from_slice(&wire::double(record.ends));
+        whole.push(u8::try_from(block.len()).unwrap_or(u8::MAX));
+        whole.extend_from_slice(block);
+        self.records.push(layout::record(prefix, key, record.id));
+        self.push(prefix, key, &whole);
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
@@ -75,6 +105,20 @@ impl Question {
     }
 }
 
+/// A limit's block at a cost that need not be its own.
+fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
+    let block = if limit.rule.follows_a_calendar() {
+        let now = clock.unwrap_or_else(clock::wall);
+        wire::block_around(&limit.rule, cost, now)
+    } else {
+        wire::block(&limit.rule, cost)
+    };
+    match limit.partial {
+        true => wire::partial(&limit.rule, cost, &block),
+        false => block,
+    }
+}
+
 /// One call that decides `questions` in order. `clock` replaces the server's own, for tests.
 pub(super) fn decide<'q>(
     clock: Option<Timestamp>,
@@ -84,9 +128,11 @@ pub(super) fn decide<'q>(
         .clone()
         .map(|question| u8::try_from(question.limits()).unwrap_or(u8::MAX))
         .collect();
-    let script = match questions.clone().any(|question| question.any) {
-        true => &DECIDE_ANY,
-        false => &DECIDE,
+    let reach = questions.clone().map(|question| question.reach).max();
+    let script = match reach.unwrap_or_default() {
+        Reach::Plain => &DECIDE,
+        Reach::Any => &DECIDE_ANY,
+        Reach::Once => &DECIDE_ONCE,
     };
     let mut command = call(script, clock, questions);
     command.arg(&shape[..]);
@@ -106,17 +152,27 @@ fn call<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question> + Clone,
 ) -> Cmd {
-    let (mut limits, mut bytes) = (0, 0);
+    let (mut limits, mut bytes, mut records) = (0, 0, 0);
     let mut blocks: SmallVec<[u8; 1024]> = SmallVec::new();
     for question in questions.clone() {
         limits += question.limits();
         bytes += question.keys.len();
         blocks.extend_from_slice(&question.blocks);
+        records += question.records.len();
     }
-    let mut command = script.call(limits, bytes + blocks.len() + limits);
-    for question in questions {
+    let mut command = script.call(limits + records, bytes + blocks.len() + limits);
+    for question in questions.clone() {
         for key in question.keys() {
             command.arg(key);
+        }
+    }
+    if records > 0 {
+        // The script takes them from the end: it need not know how many counters there are.
+        let all: Vec<&[u8]> = questions
+            .flat_map(|question| question.records.iter().map(Vec::as_slice))
+            .collect();
+        for record in all.into_iter().rev() {
+            command.arg(record);
         }
     }
     match clock {

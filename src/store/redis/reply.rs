@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Measured, Wait};
+use crate::limit::verdict::{Measured, Repeat, Wait};
 use crate::store::batch::Measurements;
 use crate::store::error::StoreError;
 use std::sync::Arc;
@@ -89,14 +89,13 @@ impl Reader<'_> {
     fn measurements(&mut self, limits: usize) -> Result<Measurements, StoreError> {
         (0..limits)
             .map(|_| {
-                let (wait, granted) = match self.double()? {
-                    -1.0 => (Wait::Never, None),
+                let (wait, granted, repeat) = match self.double()? {
+                    -1.0 => (Wait::Never, None, Repeat::No),
                     less if less < -1.0 => {
-                        let units = u32::try_from(exact(-1.0 - less)?)
-                            .map_err(|_| StoreError::Protocol("more than a cost"))?;
-                        (Wait::Micros(0), Some(Cost::new(units)))
+                        let (granted, repeat) = granted(-1.0 - less)?;
+                        (Wait::Micros(0), Some(granted), repeat)
                     }
-                    wait => (Wait::Micros(exact(wait)?), None),
+                    wait => (Wait::Micros(exact(wait)?), None, Repeat::No),
                 };
                 let whole = self.whole()?;
                 let part = u32::from_be_bytes(self.take()?);
@@ -105,6 +104,7 @@ impl Reader<'_> {
                     wait,
                     span,
                     granted,
+                    repeat,
                 })
             })
             .collect()
@@ -126,6 +126,22 @@ impl Reader<'_> {
             reason: String::from_utf8_lossy(reason).trim_end().into(),
         })
     }
+}
+
+/// Units that were granted, and behind the point what an id meant.
+fn granted(number: f64) -> Result<(Cost, Repeat), StoreError> {
+    let repeat = match number.fract() {
+        0.25 => Repeat::First,
+        0.5 => Repeat::Free,
+        _ => Repeat::No,
+    };
+    let whole = match repeat {
+        Repeat::No => number,
+        _ => number.trunc(),
+    };
+    let units = u32::try_from(exact(whole)?).ok().filter(|units| *units > 0);
+    let units = units.ok_or(StoreError::Protocol("no cost"))?;
+    Ok((Cost::new(units), repeat))
 }
 
 /// A whole number that a double counts exactly.
@@ -169,9 +185,18 @@ mod tests {
         let told = read(&less, [1].into_iter()).unwrap();
         let (_, measured) = told[0].as_ref().unwrap();
         assert_eq!(measured[0].granted, Some(Cost::new(2)));
+        for (wait, repeat) in [(-3.25_f64, Repeat::First), (-3.5, Repeat::Free)] {
+            let bytes = packed(&[&at, &[0], &wait.to_be_bytes(), &five, &[0; 4]]);
+            let told = read(&bytes, [1].into_iter()).unwrap();
+            let (_, measured) = told[0].as_ref().unwrap();
+            assert_eq!(measured[0].granted, Some(Cost::new(2)));
+            assert_eq!(measured[0].repeat, repeat);
+        }
         for bad in [
             f64::NAN,
             -1.5,
+            -1.25,
+            -2.75,
             -0.5,
             -1e12,
             0.5,

@@ -33,8 +33,26 @@ pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
+/// Decides a batch in which some requests have ids that are charged once.
+pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("../../../lua/prelude.lua"),
+        include_str!("../../../lua/bucket.lua"),
+        include_str!("../../../lua/token_bucket.lua"),
+        include_str!("../../../lua/leaky_bucket.lua"),
+        include_str!("../../../lua/fixed_window.lua"),
+        include_str!("../../../lua/clock_window.lua"),
+        include_str!("../../../lua/sliding_window.lua"),
+        include_str!("../../../lua/sliding_log.lua"),
+        include_str!("../../../lua/concurrency.lua"),
+        include_str!("../../../lua/partial.lua"),
+        include_str!("../../../lua/dedupe.lua"),
+        include_str!("../../../lua/decide.lua"),
+    ))
+});
+
 /// Every script: what a connection loads.
-pub(super) static ALL: [&LazyLock<Script>; 3] = [&DECIDE, &DECIDE_ANY, &REFUND];
+pub(super) static ALL: [&LazyLock<Script>; 4] = [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &REFUND];
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {

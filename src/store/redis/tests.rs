@@ -4,6 +4,7 @@ mod batches;
 mod behaviour;
 mod calendar;
 mod editions;
+mod expected;
 mod memory;
 mod model;
 mod outage;

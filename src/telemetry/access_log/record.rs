@@ -73,6 +73,8 @@ pub struct Charge<'a> {
 pub enum Reason {
     /// Nothing stood in its way.
     Ok,
+    /// It repeats a request that a limit has charged, and went free there.
+    Repeat,
     /// It was held back and then forwarded.
     LimitDelayed,
     /// The connection became a tunnel.
@@ -146,6 +148,7 @@ impl Reason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Repeat => "repeat",
             Self::LimitDelayed => "limit_delayed",
             Self::Upgraded => "upgraded",
             Self::LimitRefused => "limit_refused",
@@ -173,6 +176,7 @@ impl Reason {
     pub(super) const fn in_words(self) -> &'static str {
         match self {
             Self::Ok => "",
+            Self::Repeat => "a repeat, free of charge",
             Self::LimitDelayed => "held back",
             Self::Upgraded => "became a tunnel",
             Self::LimitRefused => "over the limit",

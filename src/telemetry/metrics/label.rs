@@ -29,6 +29,8 @@ pub enum Decision {
     Delay,
     /// Not now.
     Refuse,
+    /// Go on, free of charge: it has been charged before.
+    Repeat,
 }
 
 /// Whose word a decision is.
@@ -128,7 +130,12 @@ macro_rules! label {
 }
 
 label!(Source { Gateway = "gateway", Upstream = "upstream" });
-label!(Decision { Allow = "allow", Delay = "delay", Refuse = "refuse" });
+label!(Decision {
+    Allow = "allow",
+    Delay = "delay",
+    Refuse = "refuse",
+    Repeat = "repeat",
+});
 label!(DecidedBy {
     Store = "store",
     Remembered = "remembered",

@@ -6,6 +6,7 @@ mod in_flight;
 mod keys;
 mod partial;
 mod refunds;
+mod repeats;
 mod telling;
 mod windows;
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bounds;
+mod repeats;
 mod together;
 mod windows;
 

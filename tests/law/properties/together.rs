@@ -85,7 +85,7 @@ proptest! {
         let list = [of(short, "short"), of(long, "long")];
         let ask = |cost, at| {
             let cost = Cost::new(cost);
-            let checks = [0, 1].map(|index| Check { limit: &list[index], key: CLIENT, cost });
+            let checks = [0, 1].map(|index| Check { limit: &list[index], key: CLIENT, cost, id: None });
             store.decide_at(&checks, Some(at))
         };
         let states = || [0, 1].map(|index| store.stored(&list[index], CLIENT));

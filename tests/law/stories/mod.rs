@@ -3,6 +3,7 @@
 mod calendar;
 mod cases;
 mod changed;
+pub(super) mod dedupe;
 mod defects;
 mod edges;
 mod in_flight;

@@ -95,6 +95,7 @@ async fn those_who_leave_from_the_back_free_their_places(store: &UnderTest) {
         let ticket = tollgate::limit::Ticket {
             mark: tollgate::limit::Mark::Bucket(state),
             cost: ask(&queue, 1).cost,
+            record: None,
         };
         store.refund(NOON, ask(&queue, 1), ticket).await;
     }

@@ -176,16 +176,62 @@ pub static LIMITS: Table = Table {
             example: "true",
             live: true,
         },
+        Key {
+            name: "dedupe",
+            shape: Shape::Dedupe,
+            default: Words("every request is charged"),
+            about: "Which field says that a request repeats another: the same id with the same method, path (normal form), cost and key is charged once within `ttl` (`\"10min\"`, `\"7d\"` at most). Its repeats, `repeats` (3) at most, go free and get the same answer, and are not held back; more are charged. Refused requests are not remembered. A request without the field, with two of them or with an id of more than 256 bytes is charged. A charge on which a repeat has gone free is not given back.",
+            example: "{ header = \"idempotency-key\" }",
+            live: true,
+        },
+        Key {
+            name: "scope",
+            shape: Shape::Choice(&["cluster", "gateway"]),
+            default: Value("\"cluster\""),
+            about: "Who counts together: all gateways on one Redis, or each gateway by itself, always in memory, so that N gateways together admit N times as much. Another scope has counters of its own.",
+            example: "\"gateway\"",
+            live: true,
+        },
     ],
-    later: &[
-        "candidate",
-        "dedupe",
-        "exempt",
-        "mode",
-        "on_down",
-        "scope",
-        "tiers",
+    later: &["candidate", "exempt", "mode", "on_down", "tiers"],
+};
+
+/// Ids that are charged once: not a table of its own in the file.
+pub static LIMIT_DEDUPE: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "a dedupe",
+    about: "Ids that are charged once.",
+    keys: &[
+        Key {
+            name: "header",
+            shape: Shape::Text,
+            default: Required,
+            about: "The field with the id.",
+            example: "\"idempotency-key\"",
+            live: true,
+        },
+        Key {
+            name: "ttl",
+            shape: Shape::Duration,
+            default: Value("\"10min\""),
+            about: "How long an id is remembered, from its charge on.",
+            example: "\"1h\"",
+            live: true,
+        },
+        Key {
+            name: "repeats",
+            shape: Shape::Whole {
+                least: 1,
+                most: 1_000,
+            },
+            default: Value("3"),
+            about: "How many repeats go free in that time.",
+            example: "5",
+            live: true,
+        },
     ],
+    later: &[],
 };
 
 /// A cost that a request says: not a table of its own in the file.

@@ -3,6 +3,7 @@
 use super::editions::editions;
 use super::support::Server;
 use crate::clock::Timestamp;
+use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::store::batch::Check;
 use crate::store::redis::question::{self, Question};
@@ -25,7 +26,14 @@ fn batch(random: &mut fastrand::Rng) -> Vec<Question> {
             let limit = &limits[name][random.usize(..limits[name].len().min(2))];
             let key: &[u8] = [b"one".as_slice(), b"one", b"one", b"two"][random.usize(..4)];
             let cost = Cost::new([0, 1, 1, 2, 3, 40][random.usize(..6)]);
-            let check = Check { limit, key, cost };
+            let nth = random.u8(..3);
+            let id = (nth > 0).then(|| RepeatId::of("POST", "/pay", 1, &[nth]));
+            let check = Check {
+                limit,
+                key,
+                cost,
+                id,
+            };
             question.check(&layout::key_prefix("t", limit), &check, Some(NOW));
         }
         question

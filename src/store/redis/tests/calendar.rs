@@ -26,7 +26,12 @@ fn told(
         .map(|limit| {
             let mut question = Question::default();
             let (key, cost) = (b"k".as_slice(), Cost::ONE);
-            let check = Check { limit, key, cost };
+            let check = Check {
+                limit,
+                key,
+                cost,
+                id: None,
+            };
             question.check(&layout::key_prefix("t", limit), &check, Some(gateway));
             question
         })

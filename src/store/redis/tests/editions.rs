@@ -4,7 +4,10 @@ use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
+use crate::key::IdField;
+use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Rule, Unit};
+use http::HeaderName;
 use std::sync::Arc;
 
 /// Numbers that a limit is given in turn, the file being edited under it.
@@ -71,6 +74,30 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         let partial = |rule| Arc::new(Arc::into_inner(limit(name, rule)).unwrap().granting_less());
         rules.map(partial).collect()
     };
+    let once = |name: &str, rules: &[(_, Rule)], partial: bool| {
+        // Some are remembered for less time than others, and some repeats are more than one may send.
+        let numbers = [
+            (2_000_000, 3),
+            (400_000, 1),
+            (2_000_000, 1),
+            (60_000_001, 2),
+        ];
+        let rules = rules.iter().cloned().zip(numbers.into_iter().cycle());
+        let charged_once = |(rule, (ttl, repeats))| {
+            let limit = Arc::into_inner(limit(name, rule)).unwrap();
+            let limit = match partial {
+                true => limit.granting_less(),
+                false => limit,
+            };
+            let field = IdField(HeaderName::from_static("idempotency-key"));
+            Arc::new(limit.charging_once(Dedupe {
+                field,
+                ttl,
+                repeats,
+            }))
+        };
+        rules.map(charged_once).collect()
+    };
     vec![
         all("tokens", &tokens),
         all("smooth", &leaky),
@@ -92,5 +119,13 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         less("less-sliding", &sliding),
         less("less-log", &logs),
         less("less-flight", &flights),
+        once("once-tokens", &tokens, false),
+        once("once-smooth", &leaky, false),
+        once("once-window", &windows, false),
+        once("once-calendar", &calendars, true),
+        once("once-sliding", &sliding, true),
+        once("once-log", &logs, false),
+        once("once-less", &tokens, true),
+        once("once-clock", &clocks, true),
     ]
 }

@@ -50,7 +50,16 @@ fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (Told, 
     for (limit, cost) in asked {
         let prefix = layout::key_prefix("t", limit);
         let cost = Cost::new(*cost);
-        question.check(&prefix, &Check { limit, key, cost }, Some(NOW));
+        question.check(
+            &prefix,
+            &Check {
+                limit,
+                key,
+                cost,
+                id: None,
+            },
+            Some(NOW),
+        );
         exists.arg([&prefix, key, b"}"].concat());
     }
     let command = question::decide(Some(NOW), std::iter::once(&question));

@@ -1,12 +1,14 @@
 //! A store by the pure functions alone: what Redis and the scripts are held against.
 
 use crate::clock::Timestamp;
-use crate::limit::rate::Cost;
+use crate::limit::dedupe::{Checked, RecordState};
 use crate::limit::verdict::{Measured, Wait};
 use crate::limit::{Change, Limit, Refunded, State, Ticket};
-use crate::store::batch::Measurements;
+use crate::store::batch::{Check, Measurements};
 use std::collections::HashMap;
-use std::sync::Arc;
+
+/// A check, with the name of its counter and of its record, if it has one.
+pub(super) type Asked<'a> = (Vec<u8>, Option<Vec<u8>>, Check<'a>);
 
 /// What the store should be, by the pure functions.
 #[derive(Default)]
@@ -20,6 +22,16 @@ impl Model {
         State::decode(&limit.rule, bytes)
     }
 
+    fn record(&self, name: &[u8]) -> Option<RecordState> {
+        RecordState::decode(&self.stored.get(name)?.0)
+    }
+
+    fn remember(&mut self, name: &[u8], now: Timestamp, record: RecordState) {
+        let life = (record.ends - now.micros()).div_ceil(1000);
+        let bytes = State::Record(record).encode().to_vec();
+        self.stored.insert(name.to_vec(), (bytes, life));
+    }
+
     fn keep(&mut self, key: &[u8], limit: &Limit, now: Timestamp, change: Change) {
         let life = change.ends.since(now).div_ceil(1000);
         assert!(life > 0, "a state that is stored matters");
@@ -29,26 +41,36 @@ impl Model {
     }
 
     /// All of them checked, charged when all admit.
-    pub(super) fn decide(
-        &mut self,
-        now: Timestamp,
-        checks: &[(Vec<u8>, Arc<Limit>, Cost)],
-    ) -> Measurements {
-        let checked: Vec<(Measured, Option<Change>)> = checks
+    pub(super) fn decide(&mut self, now: Timestamp, checks: &[Asked<'_>]) -> Measurements {
+        let checked: Vec<Checked> = checks
             .iter()
-            .map(|(key, limit, cost)| {
+            .map(|(key, record, check)| {
+                let Check { limit, cost, .. } = *check;
                 let state = self.state(key, limit);
-                limit.check(state.as_ref(), now, *cost)
+                if let (Some(record), Some((dedupe, _))) = (record, check.repeats()) {
+                    let record = self.record(record);
+                    return limit.check_with_id(dedupe, record, state.as_ref(), now, cost);
+                }
+                let (measured, change) = limit.check(state.as_ref(), now, cost);
+                Checked {
+                    measured,
+                    change,
+                    record: None,
+                }
             })
             .collect();
         let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);
-        let charged = checked.iter().all(|(measured, _)| admitted(measured));
+        let charged = checked.iter().all(|one| admitted(&one.measured));
         let mut all = Measurements::new();
-        for ((key, limit, _), (measured, change)) in checks.iter().zip(checked) {
-            if let Some(change) = change.filter(|_| charged || !admitted(&measured)) {
-                self.keep(key, limit, now, change);
+        for ((key, record, check), one) in checks.iter().zip(checked) {
+            let stored = charged || !admitted(&one.measured);
+            if let Some(change) = one.change.filter(|_| stored) {
+                self.keep(key, check.limit, now, change);
             }
-            all.push(measured);
+            if let (Some(name), Some(record)) = (record, one.record.filter(|_| charged)) {
+                self.remember(name, now, record);
+            }
+            all.push(one.measured);
         }
         all
     }
@@ -57,16 +79,24 @@ impl Model {
     pub(super) fn refund(
         &mut self,
         now: Timestamp,
-        key: &[u8],
+        (key, record): (&[u8], Option<&[u8]>),
         limit: &Limit,
         ticket: Ticket,
         renew: bool,
     ) -> u8 {
+        if !ticket.is_unrepeated(record.and_then(|record| self.record(record))) {
+            return 0;
+        }
         let state = self.state(key, limit);
         let refunded = match renew {
             true => limit.rule.renew(state.as_ref(), now, ticket),
             false => limit.rule.refund(state.as_ref(), now, ticket),
         };
+        if refunded != Refunded::Nothing
+            && let Some(record) = record
+        {
+            self.stored.remove(record);
+        }
         match refunded {
             Refunded::Nothing => 0,
             Refunded::Left(change) => {

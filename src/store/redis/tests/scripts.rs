@@ -3,6 +3,7 @@
 use super::editions::editions;
 use super::support::{Server, limit, token_bucket};
 use crate::clock::Timestamp;
+use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::wire;
 use crate::store::batch::Check;
@@ -44,6 +45,7 @@ fn bt1_no_script_names_what_nobody_has_defined() {
                     limit: &limit,
                     key: b"first",
                     cost: Cost::new(cost),
+                    id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
                 };
                 client.say("FLUSHALL");
                 question.check(&layout::key_prefix("t", &limit), &check, Some(NOW));

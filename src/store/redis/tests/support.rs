@@ -265,7 +265,7 @@ impl Client {
                 let value = self.raw(&[b"DUMP", &key]);
                 (key, value)
             })
-            .filter(|(key, _)| !key.ends_with(b":probe:{}"))
+            .filter(|(key, _)| !key.ends_with(b":probe:{*}"))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all

@@ -1,36 +1,26 @@
 //! Every script against the pure functions: random histories, replies and stored bytes equal after every step.
 
 use super::editions::editions;
+use super::expected::{Expected, compare};
 use super::model::Model;
 use super::support::Server;
 use crate::clock::Timestamp;
+use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::sliding_window::SlidingWindow;
-use crate::limit::verdict::{Measured, Wait};
+use crate::limit::verdict::{Measured, Repeat, Wait};
 use crate::limit::{Limit, Rule, Ticket};
-use crate::store::batch::{Check, Measurements};
+use crate::store::batch::{Check, Decided};
+use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
-use crate::store::redis::{layout, reply};
-use bb8_redis::redis::{Cmd, Value, cmd};
+use bb8_redis::redis::{Cmd, cmd};
 use std::sync::Arc;
-
-/// Life that an injected clock adds, in milliseconds, and how much of it a slow test may use up.
-const SLACK: u64 = 3_600_000;
-const PATIENCE: u64 = 1_800_000;
-
-/// What a command should answer.
-enum Expected {
-    Decided(Timestamp, Vec<Measurements>),
-    Refunded(Vec<u8>),
-    Stored(Vec<u8>, Option<(Vec<u8>, u64)>),
-    Life(Option<u64>),
-    Anything,
-}
 
 /// A charge that may be given back.
 #[derive(Clone)]
 struct Granted {
     key: Vec<u8>,
+    record: Option<Vec<u8>>,
     who: Vec<u8>,
     name: usize,
     limit: Arc<Limit>,
@@ -95,8 +85,9 @@ impl History {
         let limit = self.editions[name][self.current[name]].clone();
         let who = [b"a".as_slice(), b"10.0.0.1", b""][self.random.usize(..3)].to_vec();
         let prefix = layout::key_prefix("t", &limit).to_vec();
-        let key = [prefix.as_slice(), &who, b"}"].concat();
-        (limit, who, prefix, key)
+        let mut key = layout::Names::new();
+        layout::counter(&mut key, &prefix, &who);
+        (limit, who, prefix, key.into_vec())
     }
 
     fn decide(&mut self) {
@@ -107,7 +98,7 @@ impl History {
             self.random.shuffle(&mut names);
             names.truncate([1, 1, 2, 3][self.random.usize(..4)]);
             let mut question = Question::default();
-            let mut checks = Vec::new();
+            let mut asked = Vec::new();
             for name in names {
                 let (limit, who, prefix, key) = self.place(name);
                 let most = match self.random.u8(..4) {
@@ -115,29 +106,41 @@ impl History {
                     _ => 3,
                 };
                 let cost = Cost::new(self.random.u32(..=most));
-                let check = Check {
-                    limit: &limit,
-                    key: &who,
-                    cost,
-                };
-                question.check(&prefix, &check, Some(now));
+                let id = (self.random.u8(..4) > 0).then(|| {
+                    let nth = [self.random.u8(..4)];
+                    RepeatId::of("POST", "/pay", 1, &nth)
+                });
                 touched.push(key.clone());
-                checks.push((key, limit.clone(), cost, who, name));
+                asked.push((limit, who, prefix, key, cost, id, name));
             }
-            let plain: Vec<_> = checks
+            let checks: Vec<_> = asked
                 .iter()
-                .map(|(key, limit, cost, ..)| (key.clone(), limit.clone(), *cost))
+                .map(|(limit, who, prefix, key, cost, id, _)| {
+                    let check = Check {
+                        limit,
+                        key: who,
+                        cost: *cost,
+                        id: *id,
+                    };
+                    question.check(prefix, &check, Some(now));
+                    let record = check
+                        .repeats()
+                        .map(|(_, id)| layout::record(prefix, who, id));
+                    touched.extend(record.clone());
+                    (key.clone(), record, check)
+                })
                 .collect();
-            let measured = self.model.decide(now, &plain);
-            if measured.iter().all(|m| m.wait == Wait::Micros(0)) {
-                for ((key, limit, cost, who, name), measured) in checks.iter().zip(&measured) {
-                    let cost = measured.granted.unwrap_or(*cost);
-                    let ticket = limit.rule.ticket(now, *measured, cost);
+            let measured = self.model.decide(now, &checks);
+            let plain: Vec<_> = checks.iter().map(|(.., check)| *check).collect();
+            let decided = Decided::of(&plain, now, measured.clone());
+            for (index, (key, record, check)) in checks.iter().enumerate() {
+                if let Some(ticket) = decided.ticket(index, check) {
                     self.tickets.push(Granted {
                         key: key.clone(),
-                        who: who.clone(),
-                        name: *name,
-                        limit: limit.clone(),
+                        record: record.clone().filter(|_| ticket.record.is_some()),
+                        who: check.key.to_vec(),
+                        name: asked[index].6,
+                        limit: check.limit.clone(),
                         ticket,
                     });
                 }
@@ -168,6 +171,7 @@ impl History {
             // The limit may have been edited since; a window of another length has another key.
             let Granted {
                 key,
+                record,
                 who,
                 name,
                 limit,
@@ -190,14 +194,17 @@ impl History {
                 false => question::refund_block(&limit, ticket),
             };
             let Some(block) = block else {
-                assert_eq!(self.model.refund(now, &key, &limit, ticket, renew), 0);
+                let place = (&*key, record.as_deref());
+                assert_eq!(self.model.refund(now, place, &limit, ticket, renew), 0);
                 continue;
             };
             let mut question = Question::default();
-            question.push(&layout::key_prefix("t", &limit), &who, &block);
-            expected.push(self.model.refund(now, &key, &limit, ticket, renew));
+            question.refund(&layout::key_prefix("t", &limit), &who, &block, ticket);
+            let place = (&*key, record.as_deref());
+            expected.push(self.model.refund(now, place, &limit, ticket, renew));
             questions.push(question);
             touched.push(key);
+            touched.extend(record);
         }
         self.tickets.truncate(64);
         if !questions.is_empty() {
@@ -210,8 +217,12 @@ impl History {
     /// Somebody else writes, or the server forgets.
     fn meddle(&mut self) {
         let name = self.random.usize(..self.editions.len());
-        let (limit, .., key) = self.place(name);
-        let listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
+        let (limit, who, prefix, mut key) = self.place(name);
+        let mut listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
+        if limit.dedupe.is_some() && self.random.bool() {
+            let id = RepeatId::of("POST", "/pay", 1, &[self.random.u8(..4)]);
+            (key, listed) = (layout::record(&prefix, &who, id), false);
+        }
         if listed || self.random.u8(..4) == 0 {
             let mut command = cmd("DEL");
             command.arg(&key);
@@ -301,9 +312,10 @@ impl History {
         for key in touched {
             let stored = self.model.stored.get(&key).cloned();
             let life = stored.as_ref().map(|(_, life)| *life);
-            let of = |names: [&[u8]; 2]| names.iter().any(|name| key.starts_with(name));
-            let is_log = of([b"t:1:log:", b"t:1:less-log:"]);
-            let is_set = of([b"t:1:flight:", b"t:1:less-flight:"]);
+            let is_record = key.windows(4).any(|four| four == b"}:d:");
+            let of = |names: &[&[u8]]| !is_record && names.iter().any(|name| key.starts_with(name));
+            let is_log = of(&[b"t:1:log:", b"t:1:less-log:", b"t:1:once-log:"]);
+            let is_set = of(&[b"t:1:flight:", b"t:1:less-flight:"]);
             let words: &[&str] = match (is_log, is_set) {
                 (true, _) => &["LRANGE", "0", "-1"],
                 (_, true) => &["ZRANGE", "0", "-1", "WITHSCORES"],
@@ -318,64 +330,6 @@ impl History {
             self.ask(get, Expected::Stored(key, stored));
             self.ask(ttl, Expected::Life(life));
         }
-    }
-}
-
-fn compare(expected: Expected, value: Value) -> Result<(), String> {
-    match (expected, value) {
-        (Expected::Anything, _) => Ok(()),
-        (Expected::Decided(now, wanted), Value::BulkString(bytes)) => {
-            let told = reply::read(&bytes, wanted.iter().map(|m| m.len()))
-                .map_err(|error| error.to_string())?;
-            for (told, wanted) in told.into_iter().zip(wanted) {
-                if told != Ok((now, wanted.clone())) {
-                    return Err(format!("{told:?}, wanted {wanted:?} at {now}"));
-                }
-            }
-            Ok(())
-        }
-        (Expected::Refunded(wanted), Value::BulkString(bytes)) if bytes == wanted => Ok(()),
-        (Expected::Stored(_, None), Value::Nil) => Ok(()),
-        (Expected::Stored(key, wanted), Value::Array(list)) => {
-            let one = |one: &Value| match one {
-                Value::BulkString(bytes) => bytes.clone(),
-                // A score, by the newer protocol.
-                Value::Double(score) => score.to_be_bytes().to_vec(),
-                other => format!("{other:?}").into_bytes(),
-            };
-            let is_set = key.starts_with(b"t:1:flight:") || key.starts_with(b"t:1:less-flight:");
-            let scores = list.iter().enumerate().map(|(index, value)| match value {
-                Value::BulkString(text) if is_set && index % 2 == 1 => {
-                    let score: f64 = String::from_utf8_lossy(text).parse().unwrap();
-                    score.to_be_bytes().to_vec()
-                }
-                value => one(value),
-            });
-            let held: Vec<u8> = scores.flatten().collect();
-            match wanted.map_or(Vec::new(), |(wanted, _)| wanted) {
-                wanted if wanted == held => Ok(()),
-                wanted => Err(format!(
-                    "{} holds {held:?}, wanted {wanted:?}",
-                    key.escape_ascii()
-                )),
-            }
-        }
-        (Expected::Stored(_, Some((wanted, _))), Value::BulkString(b)) if b == wanted => Ok(()),
-        (Expected::Life(None), Value::Int(-2)) => Ok(()),
-        (Expected::Life(Some(u64::MAX)), Value::Int(-1)) => Ok(()),
-        (Expected::Life(Some(life)), Value::Int(left)) => {
-            let (most, left) = (life.saturating_add(SLACK), left as u64);
-            match left <= most && left >= most - PATIENCE {
-                true => Ok(()),
-                false => Err(format!("lives {left} ms, wanted {most}")),
-            }
-        }
-        (Expected::Refunded(wanted), value) => Err(format!("{value:?}, wanted {wanted:?}")),
-        (Expected::Stored(key, wanted), value) => Err(format!(
-            "{} holds {value:?}, wanted {wanted:?}",
-            key.escape_ascii()
-        )),
-        (_, value) => Err(format!("{value:?}")),
     }
 }
 
@@ -395,7 +349,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
         client.many(vec![script.load()]);
     }
     let mut history = History::new(seed);
-    let (mut done, mut refusals, mut returned) = (0, 0, 0);
+    let (mut done, mut refusals, mut returned, mut free) = (0, 0, 0, 0);
     while done < steps {
         for _ in 0..100 {
             history.step();
@@ -407,6 +361,8 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
                 Expected::Decided(_, all) => {
                     let refused = |m: &&Measured| m.wait != Wait::Micros(0);
                     refusals += all.iter().flatten().filter(refused).count();
+                    let repeats = |m: &&Measured| m.repeat == Repeat::Free;
+                    free += all.iter().flatten().filter(repeats).count();
                 }
                 Expected::Refunded(all) => returned += all.iter().filter(|g| **g > 0).count(),
                 _ => {}
@@ -420,5 +376,6 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     // A history in which nothing is refused or given back shows nothing.
     assert!(refusals > steps / 20, "{refusals} refusals");
     assert!(returned > steps / 200, "{returned} refunds");
-    println!("{done} steps, {refusals} refusals, {returned} refunds given");
+    assert!(free > steps / 100, "{free} repeats");
+    println!("{done} steps, {refusals} refusals, {returned} refunds given, {free} free repeats");
 }

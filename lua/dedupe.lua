@@ -1,0 +1,47 @@
+-- dedupe.lua: the same id within its time is charged once, and a few repeats of it go free.
+-- Twin: src/limit/dedupe.rs.
+--
+-- What is remembered of an id is a record of its own: the instant at which it ends as a double, what was granted and how
+-- many went free as four bytes each. The records' keys stand behind those of all counters, the last one first.
+--
+-- block     10, ttl, repeats, cost, the length of the limit's own block and of the same at no cost, and both of them
+-- answers   as the limit's own block does. Where the charge is remembered wait is -1.25 less what was granted; where
+--           the request goes free -1.5 less that, and the rest is as at no cost.
+local record_at = #KEYS + 1
+
+local function deduped(key, check)
+  local _, ttl, repeats, cost, own, none, first = unpack(">BdddBB", blocks, at)
+  record_at = record_at - 1
+  local record = KEYS[record_at]
+  local held, wrong = call("GET", record), nil
+  if held and held.err then held, wrong = false, held.err end
+  local ends, granted, free = 0, 0, 0
+  if held and #held == 16 then
+    ends, granted, free = unpack(">dI4I4", held)
+    -- What is past, or no whole number that is counted exactly, or no number (no comparison holds), is no record.
+    if not (ends > now and ends < 9007199254740992 and ends % 1 == 0 and granted > 0) then ends = 0 end
+    -- Longer than any lasts: the clock has stepped back, or the time is shorter than it was.
+    if ends > now + ttl then ends = now + ttl end
+  end
+  local going_free = ends > 0 and free < repeats
+  at = going_free and first + own or first
+  local wait, whole, part, new, life, late = check(key)
+  at = first + own + none
+  if going_free then
+    wait = -1.5 - granted
+    new = { record = record, bytes = pack(">dI4I4", ends, granted, free + 1), lasts = ends - now }
+  elseif ends == 0 and (wait == 0 or wait < -1) then
+    granted = wait == 0 and cost or -1 - wait
+    wait = -1.25 - granted
+    new = { record = record, bytes = pack(">dI4I4", now + ttl, granted, 0), lasts = ttl, own = new }
+  end
+  return wait, whole, part, new, life, wrong or late
+end
+
+-- The charge before its record: should the record be refused, a repeat is charged again, and never goes free for nothing.
+local keep = write
+local function write(key, state, life)
+  if type(state) ~= "table" or not state.record then return keep(key, state, life) end
+  local wrong = state.own and keep(key, state.own, life)
+  return wrong or keep(state.record, state.bytes, state.lasts)
+end

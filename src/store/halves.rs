@@ -1,0 +1,89 @@
+//! One decision over two counts: limits that each gateway counts by itself, and those that all gateways share.
+//!
+//! This process's half is checked and charged first, under its locks; it goes back when the shared half refuses, or
+//! when nobody waits for the answer any more. When this half refuses, the shared one is asked all the same, with nothing
+//! charged: the answer names the longest wait of all, and says where every limit stands.
+
+use super::Store;
+use super::batch::{Check, Decided, DecidedBy, Half, Measurements, measures_admit};
+use super::error::StoreError;
+use super::memory::MemoryStore;
+use crate::clock::Timestamp;
+use crate::limit::Scope;
+use crate::limit::verdict::{INLINE_LIMITS, Ruling};
+use smallvec::SmallVec;
+
+type Checks<'a> = SmallVec<[Check<'a>; INLINE_LIMITS]>;
+
+/// Has any of them to be counted by this gateway alone?
+pub(super) fn are_mixed(checks: &[Check<'_>]) -> bool {
+    checks.iter().any(Check::is_own)
+}
+
+/// Decides `checks`, of which some are this gateway's own.
+pub(super) async fn decide(
+    store: &Store,
+    memory: &MemoryStore,
+    checks: &[Check<'_>],
+) -> Result<(Option<Decided>, DecidedBy), StoreError> {
+    let (own, shared): (Checks<'_>, Checks<'_>) =
+        checks.iter().copied().partition(|check| check.is_own());
+    if shared.is_empty() {
+        return Ok((Some(memory.decide(checks)), DecidedBy::Memory));
+    }
+    let mut held = Held::take(memory, own);
+    let refused = !held.charged;
+    let (half, by) = match store.decide_shared(&shared, refused).await {
+        Ok(answer) => answer,
+        // What refuses here is known, whatever the others would say.
+        Err(_) if refused => (None, DecidedBy::Closed),
+        Err(error) => return Err(error),
+    };
+    let decided = Decided::of_halves(checks, (held.at, &held.measured), half);
+    if matches!(decided.decision.ruling, Ruling::Admit { .. }) {
+        held.charged = false;
+    }
+    Ok((Some(decided), by))
+}
+
+/// What this process's half was charged: given back when dropped.
+struct Held<'a> {
+    memory: &'a MemoryStore,
+    checks: Checks<'a>,
+    at: Timestamp,
+    measured: Measurements,
+    /// There is something to give back.
+    charged: bool,
+}
+
+impl<'a> Held<'a> {
+    fn take(memory: &'a MemoryStore, checks: Checks<'a>) -> Self {
+        let Half { at, measured } = memory.measure(&checks, None, false);
+        let charged = measures_admit(&measured);
+        Self {
+            memory,
+            checks,
+            at,
+            measured,
+            charged,
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.charged {
+            for (check, measured) in self.checks.iter().zip(&self.measured) {
+                self.memory.undo(check, self.at, *measured);
+            }
+        }
+    }
+}
+
+impl Check<'_> {
+    /// Is it counted by this gateway alone?
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.limit.scope == Scope::Gateway
+    }
+}

@@ -1,0 +1,86 @@
+//! What comes back: charges that are given back, and repeats that have not gone free after all.
+
+use super::{MemoryStore, OVERFLOW, record_key, table};
+use crate::clock::Timestamp;
+use crate::limit::dedupe::RecordState;
+use crate::limit::verdict::{Measured, Repeat};
+use crate::limit::{Limit, Mark, Refunded, State, Ticket};
+use crate::store::Check;
+
+impl MemoryStore {
+    /// Gives back what `ticket` was charged, as far as nobody counts on it.
+    pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
+        self.refund_at(limit, key, ticket, self.clock.now());
+    }
+
+    /// The same, with the instant given.
+    pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
+        self.give_back((limit, key), ticket, |state| {
+            limit.rule.refund(state, now, ticket)
+        });
+    }
+
+    /// Takes back what `check` was charged at `at` for a request that another limit then refused.
+    pub(in crate::store) fn undo(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
+        let Check { limit, key, .. } = *check;
+        let now = self.clock.now();
+        if measured.repeat == Repeat::Free {
+            return self.undo_repeat(check, at);
+        }
+        if let Some(ticket) = check.ticket(at, measured) {
+            self.give_back((limit, key), ticket, |state| {
+                limit.rule.undo(state, (at, now), ticket)
+            });
+        }
+    }
+
+    /// The repeat at `at` has not gone free after all.
+    fn undo_repeat(&self, check: &Check<'_>, at: Timestamp) {
+        let Some((dedupe, id)) = check.repeats() else {
+            return;
+        };
+        let name = record_key(check.key, id);
+        let place = self.place(check.limit.id, &name);
+        let mut guards = self.lock([&place]);
+        // One that lasts longer is of a charge that came after it.
+        let last = at.plus(dedupe.ttl).micros();
+        let record = place.find(&guards).and_then(State::record);
+        if let Some(record) = record.filter(|record| record.ends <= last && record.free > 0) {
+            let free = record.free - 1;
+            let change = RecordState { free, ..record }.change();
+            self.put(table(&mut guards, place.shard), place, change);
+        }
+    }
+
+    fn give_back(
+        &self,
+        (limit, key): (&Limit, &[u8]),
+        ticket: Ticket,
+        left: impl Fn(Option<&State>) -> Refunded,
+    ) {
+        let id = ticket.record.map(|record| record_key(key, record.id));
+        let record = id.as_ref().map(|id| self.place(limit.id, id));
+        let mut place = self.place(limit.id, key);
+        let mut guards = self.lock([&place].into_iter().chain(&record));
+        if matches!(ticket.mark, Mark::Slot(_)) && place.find(&guards).is_none() {
+            // Taken when there was no room for the key: a slot must come back, or it is lost for good.
+            drop(guards);
+            place = self.place(limit.id, OVERFLOW);
+            guards = self.lock([&place].into_iter().chain(&record));
+        }
+        let remembered = record.and_then(|at| at.find(&guards)?.record());
+        if !ticket.is_unrepeated(remembered) {
+            return;
+        }
+        match left(place.find(&guards)) {
+            Refunded::Nothing => return,
+            Refunded::Left(change) => self.put(table(&mut guards, place.shard), place, change),
+            Refunded::Gone => {
+                self.remove(table(&mut guards, place.shard), place);
+            }
+        }
+        if let Some(record) = record {
+            self.remove(table(&mut guards, record.shard), record);
+        }
+    }
+}

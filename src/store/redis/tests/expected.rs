@@ -1,0 +1,78 @@
+//! What a server should answer after each step of the twins' histories, and whether it does.
+
+use crate::clock::Timestamp;
+use crate::store::batch::Measurements;
+use crate::store::redis::reply;
+use bb8_redis::redis::Value;
+
+/// Life that an injected clock adds, in milliseconds, and how much of it a slow test may use up.
+const SLACK: u64 = 3_600_000;
+const PATIENCE: u64 = 1_800_000;
+
+/// What a command should answer.
+pub(super) enum Expected {
+    Decided(Timestamp, Vec<Measurements>),
+    Refunded(Vec<u8>),
+    Stored(Vec<u8>, Option<(Vec<u8>, u64)>),
+    Life(Option<u64>),
+    Anything,
+}
+
+/// What is wrong about an answer, if anything.
+pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
+    match (expected, value) {
+        (Expected::Anything, _) => Ok(()),
+        (Expected::Decided(now, wanted), Value::BulkString(bytes)) => {
+            let told = reply::read(&bytes, wanted.iter().map(|m| m.len()))
+                .map_err(|error| error.to_string())?;
+            for (told, wanted) in told.into_iter().zip(wanted) {
+                if told != Ok((now, wanted.clone())) {
+                    return Err(format!("{told:?}, wanted {wanted:?} at {now}"));
+                }
+            }
+            Ok(())
+        }
+        (Expected::Refunded(wanted), Value::BulkString(bytes)) if bytes == wanted => Ok(()),
+        (Expected::Stored(_, None), Value::Nil) => Ok(()),
+        (Expected::Stored(key, wanted), Value::Array(list)) => {
+            let one = |one: &Value| match one {
+                Value::BulkString(bytes) => bytes.clone(),
+                // A score, by the newer protocol.
+                Value::Double(score) => score.to_be_bytes().to_vec(),
+                other => format!("{other:?}").into_bytes(),
+            };
+            let is_set = key.starts_with(b"t:1:flight:") || key.starts_with(b"t:1:less-flight:");
+            let scores = list.iter().enumerate().map(|(index, value)| match value {
+                Value::BulkString(text) if is_set && index % 2 == 1 => {
+                    let score: f64 = String::from_utf8_lossy(text).parse().unwrap();
+                    score.to_be_bytes().to_vec()
+                }
+                value => one(value),
+            });
+            let held: Vec<u8> = scores.flatten().collect();
+            match wanted.map_or(Vec::new(), |(wanted, _)| wanted) {
+                wanted if wanted == held => Ok(()),
+                wanted => Err(format!(
+                    "{} holds {held:?}, wanted {wanted:?}",
+                    key.escape_ascii()
+                )),
+            }
+        }
+        (Expected::Stored(_, Some((wanted, _))), Value::BulkString(b)) if b == wanted => Ok(()),
+        (Expected::Life(None), Value::Int(-2)) => Ok(()),
+        (Expected::Life(Some(u64::MAX)), Value::Int(-1)) => Ok(()),
+        (Expected::Life(Some(life)), Value::Int(left)) => {
+            let (most, left) = (life.saturating_add(SLACK), left as u64);
+            match left <= most && left >= most - PATIENCE {
+                true => Ok(()),
+                false => Err(format!("lives {left} ms, wanted {most}")),
+            }
+        }
+        (Expected::Refunded(wanted), value) => Err(format!("{value:?}, wanted {wanted:?}")),
+        (Expected::Stored(key, wanted), value) => Err(format!(
+            "{} holds {value:?}, wanted {wanted:?}",
+            key.escape_ascii()
+        )),
+        (_, value) => Err(format!("{value:?}")),
+    }
+}

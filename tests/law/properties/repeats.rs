@@ -1,0 +1,156 @@
+//! Repeats that go free, and charges that are undone: neither lets more through than was paid for.
+
+use super::{Counter, KINDS, arrivals, pause, rates, rule};
+use crate::law::numbers::{NOON, leaky_bucket, limit};
+use http::HeaderName;
+use proptest::prelude::*;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tollgate::clock::Timestamp;
+use tollgate::key::IdField;
+use tollgate::limit::dedupe::{Dedupe, RecordState};
+use tollgate::limit::rate::Cost;
+use tollgate::limit::verdict::{Outcome, Repeat, Wait};
+use tollgate::limit::{Refunded, Ticket};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// But for the repeats that went free, a history is answered as if there were no ids; and those are few.
+    #[test]
+    fn what_is_charged_is_what_the_limit_allows_and_few_repeats_go_free(
+        kind in 0..KINDS,
+        rate in rates(),
+        size in 1..40_u32,
+        arrivals in arrivals(9),
+        ids in prop::collection::vec(0..5_u8, 120),
+        repeats in 1..4_u32,
+        life in 1..30_000_u64,
+    ) {
+        let rule = rule(kind, rate, size);
+        let ttl = pause(life, rate).max(1);
+        let field = IdField(HeaderName::from_static("idempotency-key"));
+        let dedupe = Dedupe { field, ttl, repeats };
+        let limit = Arc::into_inner(limit("once", rule.clone())).unwrap();
+        let limit = limit.charging_once(dedupe.clone());
+        let (mut plain, mut at) = (Counter::of(rule), NOON);
+        let mut state = None;
+        let mut records: HashMap<u8, RecordState> = HashMap::new();
+        let mut firsts: HashMap<u8, Timestamp> = HashMap::new();
+        let mut free: HashMap<u8, u32> = HashMap::new();
+        for ((wait, cost), id) in arrivals.into_iter().zip(ids) {
+            at = at.plus(pause(wait, rate));
+            plain.at = at;
+            let cost = cost + 1;
+            let record = records.get(&id).copied();
+            let units = Cost::new(cost);
+            let found = limit.check_with_id(&dedupe, record, state.as_ref(), at, units);
+            if let Some(change) = found.change {
+                state = Some(change.update.after(state));
+            }
+            let lives = firsts.get(&id).is_some_and(|first| at.since(*first) < ttl);
+            match found.measured.repeat {
+                Repeat::Free => {
+                    prop_assert!(lives);
+                    let free = free.entry(id).or_default();
+                    *free += 1;
+                    prop_assert!(*free <= repeats);
+                }
+                repeat => {
+                    let (verdict, _) = plain.take(cost);
+                    let told = limit.rule.verdict(found.measured, at, units, true);
+                    prop_assert_eq!(told, verdict);
+                    prop_assert_eq!(&state, &plain.state);
+                    let admitted = found.measured.wait == Wait::Micros(0);
+                    prop_assert_eq!(repeat == Repeat::First, admitted && !lives);
+                    if repeat == Repeat::First {
+                        firsts.insert(id, at);
+                        free.insert(id, 0);
+                    }
+                }
+            }
+            if let Some(record) = found.record {
+                prop_assert_eq!(record.ends, firsts[&id].plus(ttl).micros());
+                records.insert(id, record);
+            }
+        }
+    }
+
+    /// Of many requests under way some come to nothing, in any order: what is left could have been all there was.
+    #[test]
+    fn who_is_charged_and_undone_makes_no_room_for_others(
+        kind in 0..KINDS,
+        rate in rates(),
+        size in 1..40_u32,
+        arrivals in arrivals(9),
+        fates in prop::collection::vec((any::<bool>(), 0..4_usize), 120),
+    ) {
+        // The first window starts with whoever came first, even if it came to nothing. A queue gives back places by
+        // the rule of refunds.
+        let rule = match kind {
+            1 => leaky_bucket(rate, size, 0, 0),
+            2 => return Ok(()),
+            _ => rule(kind, rate, size),
+        };
+        let (mut counter, mut at) = (Counter::of(rule.clone()), NOON);
+        let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
+        let mut kept = Vec::new();
+        for ((wait, cost), (stays, under_way)) in arrivals.into_iter().zip(fates) {
+            at = at.plus(pause(wait, rate));
+            counter.at = at;
+            let (measured, change) = counter.rule.check(counter.state.as_ref(), at, Cost::new(cost));
+            if measured.wait == Wait::Micros(0) && cost > 0 {
+                counter.state = Some(change.unwrap().update.after(counter.state.take()));
+                let ticket = counter.rule.ticket(at, measured, Cost::new(cost));
+                pending.push_back((at, cost, ticket, stays));
+            }
+            while pending.len() > under_way {
+                // Not always the oldest.
+                let index = if stays { 0 } else { pending.len() - 1 };
+                let (then, cost, ticket, stays) = pending.remove(index).unwrap();
+                if stays {
+                    kept.push((then, cost));
+                    continue;
+                }
+                match counter.rule.undo(counter.state.as_ref(), (then, at), ticket) {
+                    Refunded::Nothing => {}
+                    Refunded::Left(change) => {
+                        counter.state = Some(change.update.after(counter.state.take()));
+                    }
+                    Refunded::Gone => counter.state = None,
+                }
+            }
+        }
+        kept.sort_by_key(|(then, _)| *then);
+        let mut alone = Counter::of(rule);
+        for (then, cost) in kept {
+            alone.at = then;
+            let (verdict, _) = alone.take(cost);
+            let admitted = matches!(verdict.outcome, Outcome::Admit { .. });
+            prop_assert!(admitted, "{cost} at {}", alone.ago());
+        }
+    }
+
+    /// When nobody else came, nothing is left of it but what would have been there.
+    #[test]
+    fn what_is_undone_at_once_was_nothing(
+        kind in 0..KINDS,
+        rate in rates(),
+        size in 3..40_u32,
+        before in 0..2_u32,
+    ) {
+        let mut counter = Counter::of(rule(kind, rate, size));
+        counter.take(before);
+        let left = counter.state.clone();
+        let (measured, change) = counter.rule.check(left.as_ref(), NOON, Cost::ONE);
+        let change = change.unwrap();
+        let after = change.update.after(left.clone());
+        let ticket = counter.rule.ticket(NOON, measured, Cost::ONE);
+        let undone = match counter.rule.undo(Some(&after), (NOON, NOON), ticket) {
+            Refunded::Nothing => Some(after),
+            Refunded::Left(change) => Some(change.update.after(Some(after))),
+            Refunded::Gone => None,
+        };
+        prop_assert_eq!(undone, left);
+    }
+}
