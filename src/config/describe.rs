@@ -20,6 +20,9 @@ pub fn limit(limit: &Limit) -> String {
     if let Some(dedupe) = &limit.dedupe {
         text.push_str(&format!("; {}", repeats(dedupe)));
     }
+    if let Some(exempt) = &limit.exempt {
+        text.push_str(&format!("; not for {exempt}"));
+    }
     if limit.scope == Scope::Gateway {
         text.push_str("; each gateway by itself");
     }
@@ -219,6 +222,15 @@ pub fn cost(limit: &Limit) -> String {
             )
         }
     }
+}
+
+/// `10.0.0.0/8, OPTIONS`, `nobody`.
+#[must_use]
+pub fn exempt(limit: &Limit) -> String {
+    limit
+        .exempt
+        .as_ref()
+        .map_or("nobody".into(), |exempt| exempt.to_string())
 }
 
 /// `5xx`, `5xx or cancel`, `nothing`.

@@ -47,6 +47,7 @@ codes! {
     Duplicate "duplicate" "Something is written twice.";
     EmptyFile "empty-file" "The file says nothing.";
     EmptyList "empty-list" "A list needs at least one entry.";
+    ExemptsEveryone "exempts-everyone" "A limit holds for nobody.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
     MissingChoice "missing-choice" "A limit does not say what happens to requests that lack what it counts by.";
     MissingKey "missing-key" "A key that has no default is absent.";

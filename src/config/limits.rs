@@ -10,7 +10,7 @@ use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Algorithm, Limit, Refund};
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{IdField, KeyTemplate, Missing, Part, Price};
+use crate::key::{Exempt, IdField, KeyTemplate, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, GivesBack, Rule, Scope};
@@ -52,9 +52,14 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     };
     let (cost, price) = price(written);
     let (gives_back, dedupe) = (gives_back(written), dedupe(written));
+    let exempt = exempt(written, found);
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = match &exempt {
+            Some(exempt) => limit.but_not_for(Arc::clone(exempt)),
+            None => limit,
+        };
         let limit = match &dedupe {
             Some(dedupe) => limit.charging_once(dedupe.clone()),
             None => limit,
@@ -209,6 +214,36 @@ fn gives_back(written: &Limit) -> GivesBack {
 }
 
 /// Which requests are repeats of others.
+fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
+    let at = written.exempt.at()?;
+    let exempt = Exempt {
+        networks: at.value.ip.entries().iter().map(|at| at.value).collect(),
+        methods: at
+            .value
+            .methods
+            .entries()
+            .iter()
+            .map(|at| at.value.clone())
+            .collect(),
+        paths: at
+            .value
+            .paths
+            .entries()
+            .iter()
+            .map(|at| at.value.clone())
+            .collect(),
+    };
+    if exempt.is_everyone() {
+        let message = format!("limit `{}` holds for nobody", written.name.value);
+        found.push(
+            Diagnostic::warning(Code::ExemptsEveryone, message)
+                .at(&at.span, "exempts every request")
+                .help("name a smaller network or path, or leave the limit out of the routes"),
+        );
+    }
+    Some(Arc::new(exempt))
+}
+
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
     let ttl = match dedupe.ttl.get() {

@@ -12,7 +12,7 @@ mod zone;
 
 pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};
-pub(super) use path::path;
+pub(super) use path::{path, top};
 pub(super) use server::{server, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
 pub(super) use zone::zone;

@@ -8,8 +8,8 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, LIMIT_COST, LIMIT_DEDUPE, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTES, SERVER,
-    STORE, TABLES, UPSTREAMS,
+    ADMIN, DEFAULTS, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG, RESPONSE,
+    ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -85,6 +85,8 @@ pub enum Shape {
     Cost,
     /// The field with an id, and how long that is remembered.
     Dedupe,
+    /// Whom a limit does not hold for.
+    Exempt,
     /// A text, or where to find it.
     Secret,
 }
@@ -143,6 +145,10 @@ impl Shape {
             Self::Cost => "a whole number from 1, or `{ header = \"x-cost\", max = 50 }`".into(),
             Self::Dedupe => {
                 "`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`".into()
+            }
+            Self::Exempt => {
+                "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"] }`"
+                    .into()
             }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }

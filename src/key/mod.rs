@@ -3,11 +3,13 @@
 pub mod address;
 pub mod client_ip;
 mod digest;
+mod exempt;
 mod extract;
 pub mod forwarded;
 mod price;
 mod repeat;
 
+pub use exempt::Exempt;
 pub use extract::{Caller, Found, Location};
 pub use price::{Misquoted, Price};
 pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};

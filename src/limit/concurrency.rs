@@ -159,7 +159,9 @@ fn free(leases: &BTreeMap<u64, u64>, present: u64, cost: Cost) -> u64 {
 
 fn kept(left: LeasesState, now: Timestamp) -> Refunded {
     match left.0.values().max().copied().map(Timestamp::from_micros) {
-        Some(ends) if ends > now => Refunded::Left(Change::put(State::Leases(left), ends)),
+        Some(ends) if ends > now => {
+            Refunded::Left(Change::put(State::Leases(Box::new(left)), ends))
+        }
         _ => Refunded::Gone,
     }
 }

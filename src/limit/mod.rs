@@ -24,7 +24,7 @@ pub use kind::{Kind, LimitId, Scope, Unit};
 pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
-use crate::key::{KeyTemplate, Price};
+use crate::key::{Exempt, KeyTemplate, Price};
 use bucket::BucketState;
 use clock_window::{Anchor, Bounds, ClockWindow};
 use concurrency::Concurrency;
@@ -66,6 +66,8 @@ pub struct Limit {
     pub partial: bool,
     /// Does it charge a repeated request once?
     pub dedupe: Option<Dedupe>,
+    /// Whom it does not hold for, if anyone.
+    pub exempt: Option<Arc<Exempt>>,
     /// When a charge goes back.
     pub gives_back: GivesBack,
     /// The scripts' parameters at that cost, where they are the same at all times.
@@ -92,6 +94,7 @@ impl Limit {
             price: None,
             partial: false,
             dedupe: None,
+            exempt: None,
             gives_back: GivesBack::default(),
             block,
         }
@@ -102,6 +105,15 @@ impl Limit {
     pub fn priced(self, price: Price) -> Self {
         Self {
             price: Some(price),
+            ..self
+        }
+    }
+
+    /// The same, but not for these.
+    #[must_use]
+    pub fn but_not_for(self, exempt: Arc<Exempt>) -> Self {
+        Self {
+            exempt: Some(exempt),
             ..self
         }
     }

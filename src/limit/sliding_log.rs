@@ -150,7 +150,7 @@ impl SlidingLog {
         };
         let ends = Timestamp::from_micros(newest).plus(self.window);
         match ends > now {
-            true => Refunded::Left(Change::put(State::Log(LogState(left)), ends)),
+            true => Refunded::Left(Change::put(State::Log(Box::new(LogState(left))), ends)),
             false => Refunded::Gone,
         }
     }

@@ -10,7 +10,7 @@ use super::sliding_window::PartsState;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 
-/// The state of one counter, as it is stored.
+/// The state of one counter, as it is stored. The larger ones stand elsewhere: a million counters are mostly small ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Of either bucket.
@@ -18,11 +18,11 @@ pub enum State {
     /// Of a window, wherever it is anchored.
     Window(WindowState),
     /// Of a sliding window.
-    Parts(PartsState),
+    Parts(Box<PartsState>),
     /// Of a sliding log.
-    Log(LogState),
+    Log(Box<LogState>),
     /// Of a limit on what is in flight.
-    Leases(LeasesState),
+    Leases(Box<LeasesState>),
     /// Of an id that has been charged.
     Record(RecordState),
 }
@@ -99,12 +99,12 @@ impl Update {
                 State::Leases(leases)
             }
             (Self::Lease(leasing), _) => {
-                let mut leases = LeasesState::default();
+                let mut leases = Box::<LeasesState>::default();
                 leasing.apply(&mut leases);
                 State::Leases(leases)
             }
             (Self::Grow(growth), _) => {
-                let mut log = LogState::default();
+                let mut log = Box::<LogState>::default();
                 growth.apply(&mut log);
                 State::Log(log)
             }

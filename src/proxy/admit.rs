@@ -77,6 +77,9 @@ impl Plan {
         self.keys.clear();
         self.limits.clear();
         for (index, limit) in service.limits.iter().enumerate() {
+            if limit.exempt.as_ref().is_some_and(|not| not.covers(caller)) {
+                continue;
+            }
             let start = self.keys.len();
             let found = if known(limit, &mut self.keys) {
                 Found::Key

@@ -1,6 +1,8 @@
 //! What has changed about limits, and what becomes of their counters.
 
-use super::super::describe::{cost, dedupe, key, missing, rate, refund, scope, span_as_written};
+use super::super::describe::{
+    cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written,
+};
 use super::{Change, Outline, named};
 use crate::limit::clock_window::Anchor;
 use crate::limit::{Limit, Rule};
@@ -53,6 +55,7 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("cost", cost(a), cost(b));
     push("partial", a.partial.to_string(), b.partial.to_string());
     push("dedupe", dedupe(a), dedupe(b));
+    push("exempt", exempt(a), exempt(b));
     push("scope", scope(a.scope).into(), scope(b.scope).into());
     push(
         "refund",

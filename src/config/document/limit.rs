@@ -2,13 +2,14 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Quota, Wrong, field, part, rate, zone};
-use super::super::vocabulary::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_RATE};
+use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
+use super::super::vocabulary::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::{Given, List};
 use crate::key::{Missing, Part};
 use crate::limit::Scope;
-use http::HeaderName;
+use http::{HeaderName, Method};
+use ipnet::IpNet;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -38,7 +39,16 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) refund: List<Refund>,
     pub(in crate::config) partial: Given<bool>,
     pub(in crate::config) dedupe: Given<Dedupe>,
+    pub(in crate::config) exempt: Given<Exempt>,
     pub(in crate::config) scope: Given<Scope>,
+}
+
+/// Whom a limit does not hold for.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct Exempt {
+    pub(in crate::config) ip: List<IpNet>,
+    pub(in crate::config) methods: List<Method>,
+    pub(in crate::config) paths: List<Box<str>>,
 }
 
 /// Which requests are repeats of others.
@@ -190,6 +200,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         refund: fields.texts("refund", refund),
         partial: fields.flag("partial"),
         dedupe: dedupe(&limit, &mut fields),
+        exempt: exempt(&limit, &mut fields),
         scope: fields.choice(
             "scope",
             &[("cluster", Scope::Cluster), ("gateway", Scope::Gateway)],
@@ -302,6 +313,41 @@ fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
     };
     match fields.inner(&LIMIT_DEDUPE, &name, (table, whole.clone()), read) {
         Some(dedupe) => Given::Yes(At::new(dedupe, whole)),
+        None => Given::Bad,
+    }
+}
+
+/// Whom it does not hold for.
+fn exempt(name: &str, fields: &mut Fields<'_>) -> Given<Exempt> {
+    let Some((value, whole)) = fields.value("exempt") else {
+        return Given::No;
+    };
+    let DeValue::Table(table) = value else {
+        return fields.wrong_type("exempt", value, &whole);
+    };
+    if table.is_empty() {
+        fields.note(
+            Diagnostic::error(
+                Code::EmptyList,
+                format!("`exempt` in `{}` exempts nobody", fields.title()),
+            )
+            .at(&whole, "at least one of `ip`, `methods` and `paths`")
+            .help("leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`"),
+        );
+        return Given::Bad;
+    }
+    let name = format!("{name}.exempt");
+    let read = |mut inner: Fields<'_>| {
+        let (ip, methods) = (inner.texts("ip", network), inner.texts("methods", method));
+        let paths = inner.texts("paths", top);
+        (!ip.is_bad() && !methods.is_bad() && !paths.is_bad()).then_some(Exempt {
+            ip,
+            methods,
+            paths,
+        })
+    };
+    match fields.inner(&LIMIT_EXEMPT, &name, (table, whole.clone()), read) {
+        Some(exempt) => Given::Yes(At::new(exempt, whole)),
         None => Given::Bad,
     }
 }

@@ -13,6 +13,28 @@ pub(in crate::config) fn path(text: &str) -> Result<PathPattern, Wrong> {
     mended(text, read)
 }
 
+/// Reads `/static`, which stands for itself and all below it, into the form that requests are matched in.
+pub(in crate::config) fn top(text: &str) -> Result<Box<str>, Wrong> {
+    let text = text.strip_suffix("/{*rest}").unwrap_or(text);
+    let path = path(if text.is_empty() { "/" } else { text })?;
+    let mut whole = String::new();
+    for segment in &path.segments {
+        let Segment::Literal(literal) = segment else {
+            return Err(Wrong::new(
+                Code::BadPath,
+                format!("{} is not a path", quoted(text)),
+                "parameters are for routes; a path stands for itself and all below it",
+            ));
+        };
+        whole.push('/');
+        whole.push_str(literal);
+    }
+    Ok(match whole.is_empty() {
+        true => "/".into(),
+        false => whole.into(),
+    })
+}
+
 fn read(text: &str) -> Result<PathPattern, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(

@@ -74,7 +74,9 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             format!("list of {}", words.join(", "))
         }
-        Shape::Whole { .. } | Shape::Cost | Shape::Dedupe | Shape::Secret => shape.describe(),
+        Shape::Whole { .. } | Shape::Cost | Shape::Dedupe | Shape::Exempt | Shape::Secret => {
+            shape.describe()
+        }
     }
 }
 

@@ -127,6 +127,13 @@ fn shape(shape: Shape) -> Value {
                 "repeats": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 3 },
             },
         }),
+        Shape::Exempt => {
+            let texts = json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] });
+            json!({
+                "type": "object", "minProperties": 1, "additionalProperties": false,
+                "properties": { "ip": texts, "methods": texts, "paths": texts },
+            })
+        }
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

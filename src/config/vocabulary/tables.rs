@@ -2,7 +2,7 @@
 
 mod limits;
 
-pub use limits::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_RATE, LIMITS};
+pub use limits::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS};
 
 use super::Default::{Required, Value, Words};
 use super::{Key, Shape, Table};

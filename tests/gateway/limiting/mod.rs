@@ -2,6 +2,7 @@
 
 mod costs;
 mod defaults;
+mod exempt;
 mod in_flight;
 mod keys;
 mod partial;

@@ -185,6 +185,14 @@ pub static LIMITS: Table = Table {
             live: true,
         },
         Key {
+            name: "exempt",
+            shape: Shape::Exempt,
+            default: Words("nobody"),
+            about: "Whom it does not hold for: requests of clients in these networks (`ip`), with exactly these `methods`, or for these `paths` and all below them, in their normal form. One of the three is enough; what is exempt is not charged and needs no key.",
+            example: "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
+            live: true,
+        },
+        Key {
             name: "scope",
             shape: Shape::Choice(&["cluster", "gateway"]),
             default: Value("\"cluster\""),
@@ -193,7 +201,42 @@ pub static LIMITS: Table = Table {
             live: true,
         },
     ],
-    later: &["candidate", "exempt", "mode", "on_down", "tiers"],
+    later: &["candidate", "mode", "on_down", "tiers"],
+};
+
+/// Whom a limit does not hold for: not a table of its own in the file.
+pub static LIMIT_EXEMPT: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "an exemption",
+    about: "Requests that a limit does not count.",
+    keys: &[
+        Key {
+            name: "ip",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Networks of clients.",
+            example: "[\"10.0.0.0/8\"]",
+            live: true,
+        },
+        Key {
+            name: "methods",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Methods.",
+            example: "[\"OPTIONS\"]",
+            live: true,
+        },
+        Key {
+            name: "paths",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Paths, each with all below it.",
+            example: "[\"/healthz\"]",
+            live: true,
+        },
+    ],
+    later: &["groups"],
 };
 
 /// Ids that are charged once: not a table of its own in the file.

@@ -1,0 +1,61 @@
+//! Whom a limit does not hold for.
+
+use super::Caller;
+use http::Method;
+use ipnet::IpNet;
+use std::fmt;
+
+/// Requests that a limit does not count, by any of their sides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exempt {
+    /// Where their clients are, after trusted hops.
+    pub networks: Vec<IpNet>,
+    /// Their methods, exactly these.
+    pub methods: Vec<Method>,
+    /// Their paths in normal form, and everything below them.
+    pub paths: Vec<Box<str>>,
+}
+
+impl Exempt {
+    /// Is `caller` one of them?
+    #[must_use]
+    pub fn covers(&self, caller: &Caller<'_>) -> bool {
+        let address = caller.address.to_canonical();
+        self.networks
+            .iter()
+            .any(|network| network.contains(&address))
+            || self.methods.contains(caller.method)
+            || !self.paths.is_empty() && self.covers_path(caller)
+    }
+
+    /// Does it cover every request there is?
+    #[must_use]
+    pub fn is_everyone(&self) -> bool {
+        let all = |of_v4: bool| {
+            let mut of = self.networks.iter();
+            of.any(|one| one.prefix_len() == 0 && matches!(one, IpNet::V4(_)) == of_v4)
+        };
+        (all(true) && all(false)) || self.paths.iter().any(|path| **path == *"/")
+    }
+
+    fn covers_path(&self, caller: &Caller<'_>) -> bool {
+        let Some(path) = caller.location.path() else {
+            return false;
+        };
+        self.paths.iter().any(|top| {
+            let below = path.strip_prefix(&**top);
+            **top == *"/" || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+}
+
+/// `10.0.0.0/8, OPTIONS, /healthz`.
+impl fmt::Display for Exempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let networks = self.networks.iter().map(IpNet::to_string);
+        let methods = self.methods.iter().map(Method::to_string);
+        let paths = self.paths.iter().map(ToString::to_string);
+        let all: Vec<String> = networks.chain(methods).chain(paths).collect();
+        f.write_str(&all.join(", "))
+    }
+}
