@@ -3,6 +3,7 @@
 use super::exchange::{Ending, Exchange};
 use super::patience::{Lost, Patience, QUICK};
 use super::trailers;
+use super::unread::{Unread, Watched};
 use crate::listen::socket::{IdleTimer, SocketWatch};
 use crate::upstream::connection::Connection;
 use crate::upstream::pool::Pool;
@@ -26,6 +27,9 @@ pub enum BodyError {
     /// Nothing came for too long.
     #[error("nothing came for {0:?}")]
     Idle(Duration),
+    /// Its client has taken nothing of it for too long.
+    #[error("the client does not read it")]
+    Unread,
     /// Nobody is left to read it.
     #[error("the client is gone")]
     ClientGone,
@@ -198,6 +202,8 @@ enum Kind {
     Own(Option<Bytes>),
     /// Streamed from the upstream.
     Upstream(Box<Download>),
+    /// The same, to a client that may close its window.
+    Watched(Rc<Watched>),
 }
 
 struct Download {
@@ -222,6 +228,7 @@ impl fmt::Debug for Body {
         f.write_str(match self.kind {
             Kind::Own(_) => "Body::Own",
             Kind::Upstream(_) => "Body::Upstream",
+            Kind::Watched(_) => "Body::Watched",
         })
     }
 }
@@ -271,12 +278,25 @@ impl Body {
                 exchange.sent(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
                 exchange.end(Ending::Complete);
             }
-            Kind::Upstream(_) => self.exchange = Some(exchange),
+            Kind::Upstream(_) | Kind::Watched(_) => self.exchange = Some(exchange),
         }
         self
     }
 
-    fn end(&mut self, ending: Ending) {
+    /// The same, watched by `unread` if it is one that takes time.
+    #[must_use]
+    pub fn watched(self, unread: &Unread) -> Self {
+        match self.kind {
+            Kind::Upstream(_) => Self {
+                kind: Kind::Watched(unread.watch(self)),
+                exchange: None,
+            },
+            Kind::Own(_) | Kind::Watched(_) => self,
+        }
+    }
+
+    /// It goes no further.
+    pub fn end(&mut self, ending: Ending) {
         if let Some(exchange) = self.exchange.take() {
             exchange.end(ending);
         }
@@ -319,6 +339,7 @@ impl http_body::Body for Body {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
             Kind::Upstream(download) => download,
+            Kind::Watched(watched) => return watched.poll_frame(cx),
         };
         let frame = ready!(download.poll_frame(cx));
         // A server that knows the length stops asking after the last byte, so the end is seen here and not by a
@@ -345,6 +366,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Own(bytes) => bytes.is_none(),
             Kind::Upstream(download) => download.incoming.is_end_stream(),
+            Kind::Watched(watched) => watched.is_end_stream(),
         }
     }
 
@@ -354,6 +376,7 @@ impl http_body::Body for Body {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Kind::Upstream(download) => download.incoming.size_hint(),
+            Kind::Watched(watched) => watched.size_hint(),
         }
     }
 }

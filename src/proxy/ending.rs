@@ -11,4 +11,6 @@ pub enum Ending {
     UpstreamStalled,
     /// The client left before the end.
     ClientGone,
+    /// The client took nothing of it for too long.
+    ClientStalled,
 }

@@ -126,6 +126,12 @@ impl Exchange {
         })
     }
 
+    /// The version of HTTP it came in.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// A route recognised it.
     pub fn matched(&mut self, route: usize) {
         self.route = Some(route);
@@ -290,6 +296,7 @@ impl Exchange {
             Ending::UpstreamStalled => Reason::UpstreamTimeout,
             Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
             Ending::ClientGone if self.stalled.get() => Reason::ClientStalled,
+            Ending::ClientStalled => Reason::ClientStalled,
             Ending::ClientGone => Reason::ClientGone,
         }
     }

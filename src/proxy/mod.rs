@@ -22,6 +22,7 @@ pub mod request_id;
 mod returns;
 mod slots;
 pub mod trailers;
+mod unread;
 pub mod upgrade;
 pub mod value;
 
@@ -48,7 +49,7 @@ use forwarded::Hops;
 use hold::{Cut, Places};
 use hop::Switch;
 use http::request::Parts;
-use http::{Request, Response, Uri};
+use http::{Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use line::Lines;
@@ -62,6 +63,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use unread::Unread;
 
 /// Everything one worker needs to answer requests. Stays on its thread.
 #[derive(Debug)]
@@ -72,6 +74,7 @@ pub struct Worker {
     pools: Pools<RequestBody>,
     holds: Arc<Holds>,
     lines: Rc<Lines>,
+    unread: Unread,
     drain: Drain,
     idle: Duration,
     metrics: WorkerMetrics,
@@ -109,7 +112,13 @@ impl Answer for Worker {
             Err(error) => exchange.fail(&error),
         };
         exchange.stamp(&mut response);
-        exchange.ride(response)
+        let can_close_its_window = exchange.version() == Version::HTTP_2;
+        let response = exchange.ride(response);
+        if can_close_its_window {
+            response.map(|body| body.watched(&self.unread))
+        } else {
+            response
+        }
     }
 
     fn refused(&self, head: &RefusedHead<'_>, peer: &Peer) {
@@ -146,6 +155,7 @@ impl Worker {
             pools: Pools::default(),
             holds,
             lines: Rc::default(),
+            unread: Unread::default(),
             drain,
             idle,
             metrics,
@@ -156,6 +166,7 @@ impl Worker {
     /// Housekeeping, about once a second.
     pub fn sweep(&self) {
         self.pools.sweep();
+        self.unread.sweep(self.idle);
         self.store.report();
     }
 

@@ -1,10 +1,15 @@
 //! Peers that take their time: nobody may hold a connection by saying nothing, half of it, or by not listening.
 
-use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request};
+use crate::support::{
+    Connection, End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
+};
+use http_body_util::BodyExt as _;
 use std::time::{Duration, Instant};
 
 /// Short enough to be seen in a test.
 const HURRY: &str = "first_byte = \"500ms\"\nidle = \"1s\"";
+/// A small part of it.
+const A_WHILE: Duration = Duration::from_millis(20);
 
 async fn hurried() -> (Upstream, Gateway) {
     let upstream = Upstream::echo().await;
@@ -226,4 +231,62 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
     assert_eq!(line["reason"], "client_stalled");
     let took = line["duration_ms"].as_f64().unwrap();
     assert!((900.0..3500.0).contains(&took), "{took} ms");
+}
+
+#[tokio::test]
+async fn an_http2_client_that_never_opens_its_window_is_not_served_for_ever() {
+    for window in [0, 1_000] {
+        let (telling, told) = tokio::sync::oneshot::channel();
+        let telling = std::sync::Mutex::new(Some(telling));
+        let upstream = Upstream::playing(move |mut connection| {
+            let telling = telling.lock().unwrap().take();
+            async move {
+                connection.request().await.unwrap();
+                connection
+                    .wire
+                    .send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+                    .await;
+                let piece = vec![b'x'; 64 * 1024];
+                while connection.wire.try_send(&piece).await.is_ok() {}
+                telling.expect("one connection").send(()).unwrap();
+            }
+        })
+        .await;
+        let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+        let client = H2::with_window(gateway.address(), window).await;
+        let unread = client.send(h2::get("/")).await.unwrap();
+        assert_eq!(unread.status(), 200);
+        tokio::time::timeout(PATIENCE, told)
+            .await
+            .expect("the upstream is let go")
+            .unwrap();
+        let line = gateway.line_where("path", "/").await;
+        assert_eq!(line["reason"], "client_stalled");
+        drop(unread);
+    }
+}
+
+#[tokio::test]
+async fn an_http2_client_may_read_slowly() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n")
+            .await;
+        for _ in 0..30 {
+            connection.wire.send("x".repeat(10_000)).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let client = H2::with_window(gateway.address(), 20_000).await;
+    let mut body = client.send(h2::get("/")).await.unwrap().into_body();
+    let mut read = 0;
+    // Longer than the idle time in all, and never as long for what is handed out at once.
+    while let Some(frame) = body.frame().await {
+        read += frame.unwrap().into_data().unwrap().len();
+        tokio::time::sleep(A_WHILE).await;
+    }
+    assert_eq!(read, 300_000);
 }

@@ -25,11 +25,20 @@ pub(crate) struct H2 {
 impl H2 {
     /// Connects and speaks HTTP/2 at once.
     pub(crate) async fn to(address: SocketAddr) -> Self {
+        Self::with(address, &http2::Builder::new(TokioExecutor::new())).await
+    }
+
+    /// The same, taking no more of an answer's body than `window` bytes until it is read.
+    pub(crate) async fn with_window(address: SocketAddr, window: u32) -> Self {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(window);
+        Self::with(address, &builder).await
+    }
+
+    async fn with(address: SocketAddr, builder: &http2::Builder<TokioExecutor>) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-            .await
-            .unwrap();
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(async move {
             // How it ended is seen by the requests on it.
             let _ = connection.await;
