@@ -1,6 +1,7 @@
 //! The command line: arguments to commands, outcomes to exit codes.
 
 pub mod check;
+mod explain;
 mod run;
 mod simulate;
 
@@ -27,6 +28,7 @@ Examples:
   tollgate run --to 127.0.0.1:3000 --limit 10/s    at most 10 a second for each client, no file needed
   tollgate run --config gateway.toml               what the file says, reloaded when it changes
   tollgate check                                   is gateway.toml right, and what does it mean?
+  tollgate explain missing-choice                  what does that diagnostic mean, and what is to be written instead?
   tollgate simulate access.json --set limits.per-ip.rate=5/s    what would that have done to yesterday's traffic?
 
 Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached.";
@@ -37,6 +39,8 @@ enum Command {
     Run(RunArgs),
     /// Validate a file and say what its limits mean; nothing is started and nobody is asked.
     Check(CheckArgs),
+    /// Say what the code of a diagnostic means.
+    Explain(explain::ExplainArgs),
     /// Replay logged traffic and say what the limits, or a change of them, would have done to it.
     Simulate(simulate::SimulateArgs),
 }
@@ -100,6 +104,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(match command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check_command(args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Simulate(args) => simulate::simulate(&args),
     })
 }
@@ -123,6 +128,8 @@ impl Line {
         let (named, flags) = match &command {
             Command::Run(args) => (args.config.as_deref(), args.flags()),
             Command::Check(args) => (args.file.as_deref().or(args.config.as_deref()), Vec::new()),
+            // Reads no file.
+            Command::Explain(_) => (None, Vec::new()),
             Command::Simulate(args) => (args.config.as_deref(), Vec::new()),
         };
         if let Some(named) = named {
@@ -145,6 +152,7 @@ impl Line {
                 ..RunArgs::default()
             }),
             Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
+            Command::Explain(args) => Command::Explain(args),
             Command::Simulate(mut args) => {
                 args.config = config;
                 Command::Simulate(args)

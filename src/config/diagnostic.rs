@@ -25,6 +25,11 @@ macro_rules! codes {
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$name => $about,)* }
             }
+
+            /// Its page: a file beside this one, without which there is no code.
+            pub(super) const fn page(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("pages/", $text, ".md")),)* }
+            }
         }
     };
 }

@@ -14,6 +14,7 @@ pub mod diagnostic;
 pub mod diff;
 mod document;
 mod limits;
+pub mod pages;
 mod quick;
 mod redact;
 pub mod render;

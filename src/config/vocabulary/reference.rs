@@ -34,10 +34,15 @@ pub fn reference() -> String {
         section(table, &mut out);
     }
     out.push_str(
-        "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable.\n\n| code | meaning |\n|---|---|\n",
+        "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable, and `tollgate explain CODE` shows its page.\n\n\
+         | code | meaning |\n|---|---|\n",
     );
     for code in Code::ALL {
-        let _ = writeln!(out, "| `{code}` | {} |", code.about());
+        let _ = writeln!(
+            out,
+            "| [`{code}`](diagnostics.md#{code}) | {} |",
+            code.about()
+        );
     }
     out
 }
