@@ -29,6 +29,7 @@ Examples:
   tollgate run --config gateway.toml               what the file says, reloaded when it changes
   tollgate check                                   is gateway.toml right, and what does it mean?
   tollgate explain missing-choice                  what does that diagnostic mean, and what is to be written instead?
+  tollgate explain GET /v1/orders/42               which route and limits would that meet, and on which keys?
   tollgate simulate access.json --set limits.per-ip.rate=5/s    what would that have done to yesterday's traffic?
 
 Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached.";
@@ -39,7 +40,7 @@ enum Command {
     Run(RunArgs),
     /// Validate a file and say what its limits mean; nothing is started and nobody is asked.
     Check(CheckArgs),
-    /// Say what the code of a diagnostic means.
+    /// Say what the code of a diagnostic means, or what would become of a request, and why.
     Explain(explain::ExplainArgs),
     /// Replay logged traffic and say what the limits, or a change of them, would have done to it.
     Simulate(simulate::SimulateArgs),
@@ -128,8 +129,7 @@ impl Line {
         let (named, flags) = match &command {
             Command::Run(args) => (args.config.as_deref(), args.flags()),
             Command::Check(args) => (args.file.as_deref().or(args.config.as_deref()), Vec::new()),
-            // Reads no file.
-            Command::Explain(_) => (None, Vec::new()),
+            Command::Explain(args) => (args.config.as_deref(), Vec::new()),
             Command::Simulate(args) => (args.config.as_deref(), Vec::new()),
         };
         if let Some(named) = named {
@@ -152,7 +152,10 @@ impl Line {
                 ..RunArgs::default()
             }),
             Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
-            Command::Explain(args) => Command::Explain(args),
+            Command::Explain(mut args) => {
+                args.config = config;
+                Command::Explain(args)
+            }
             Command::Simulate(mut args) => {
                 args.config = config;
                 Command::Simulate(args)

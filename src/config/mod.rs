@@ -38,6 +38,7 @@ pub use set::Set;
 use crate::snapshot::Snapshot;
 use diff::Outline;
 use source::Source;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -59,6 +60,8 @@ pub struct Compiled {
     pub source: Arc<Source>,
     /// All of it in a form that can be compared with another.
     pub outline: Arc<Outline>,
+    /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
+    places: HashMap<(&'static str, String), usize>,
 }
 
 impl Compiled {
@@ -66,6 +69,14 @@ impl Compiled {
     #[must_use]
     pub fn report(&self) -> Report {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
+    }
+
+    /// Where the `limits`, `upstreams` or `routes` of this name is defined: `gateway.toml:12`.
+    #[must_use]
+    pub fn place(&self, table: &'static str, name: &str) -> Option<String> {
+        let at = *self.places.get(&(table, name.to_owned()))?;
+        let line = self.source.position(at).line;
+        Some(format!("{}:{line}", self.source.place(at)))
     }
 }
 

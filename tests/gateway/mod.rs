@@ -5,6 +5,7 @@ mod cli;
 mod dawdling;
 mod delaying;
 mod draining;
+mod explaining;
 mod failing;
 mod forwarding;
 mod framing;
