@@ -75,8 +75,11 @@ struct CheckArgs {
     /// The same.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Report as JSON.
-    #[arg(long)]
+    /// How to report.
+    #[arg(long, value_enum, default_value = "human")]
+    format: check::Format,
+    /// Short for --format json.
+    #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Exit with 1 when there are warnings.
     #[arg(long)]
@@ -192,7 +195,7 @@ fn check_command(args: CheckArgs) -> u8 {
     let format = if args.json {
         check::Format::Json
     } else {
-        check::Format::Human
+        args.format
     };
     check::check(&file, format, args.deny_warnings)
 }

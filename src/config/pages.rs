@@ -48,6 +48,12 @@ impl Page {
         }
     }
 
+    /// As it stands in docs/diagnostics.md.
+    #[must_use]
+    pub fn markdown(&self) -> &'static str {
+        self.code.page().trim()
+    }
+
     /// For a terminal.
     #[must_use]
     pub fn text(&self) -> String {

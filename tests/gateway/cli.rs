@@ -392,3 +392,51 @@ async fn a_code_is_explained_and_a_misspelt_one_guessed() {
     assert_eq!(done.code, Some(2), "{done:?}");
     assert!(done.stderr.contains("docs/diagnostics.md"), "{done:?}");
 }
+
+#[tokio::test]
+async fn forges_are_told_in_their_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = "[limits.calls]\nby = \"ip\"\nrate = \"10\"\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"calls\"\n";
+    std::fs::write(folder.path().join("gateway.toml"), bad).unwrap();
+    std::fs::write(
+        folder.path().join("good.toml"),
+        bad.replace("\"10\"", "\"10/s\""),
+    )
+    .unwrap();
+    let check = async |arguments: &[&str]| {
+        let arguments = [&["check"], arguments].concat();
+        tollgate(folder.path(), &arguments).await
+    };
+    let github = check(&["--format", "github"]).await;
+    assert_eq!(
+        (github.code, github.stderr.as_str()),
+        (Some(1), ""),
+        "{github:?}"
+    );
+    let command = "::error file=gateway.toml,line=3,endLine=3,col=8,endColumn=11,title=bad-rate::`10` is not a rate: ";
+    assert!(github.stdout.starts_with(command), "{github:?}");
+    assert!(github.stdout.contains("%0Ahelp: "), "{github:?}");
+
+    let sarif = check(&["--format", "sarif"]).await;
+    assert_eq!(
+        (sarif.code, sarif.stderr.as_str()),
+        (Some(1), ""),
+        "{sarif:?}"
+    );
+    let log: serde_json::Value = serde_json::from_str(&sarif.stdout).unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    assert_eq!(results.len(), 1, "{log}");
+    assert_eq!(results[0]["ruleId"], "bad-rate");
+
+    let sarif = check(&["good.toml", "--format", "sarif"]).await;
+    let log: serde_json::Value = serde_json::from_str(&sarif.stdout).unwrap();
+    assert_eq!(log["runs"][0]["results"], serde_json::json!([]));
+    let github = check(&["good.toml", "--format", "github"]).await;
+    assert!(github.code == Some(0) && !github.stdout.contains("::"));
+    let (short, long) = (check(&["--json"]).await, check(&["--format", "json"]).await);
+    assert!(
+        short.stdout == long.stdout && short.code == Some(1),
+        "{short:?}"
+    );
+    assert_eq!(check(&["--json", "--format", "sarif"]).await.code, Some(2));
+}
