@@ -182,6 +182,7 @@ fn compile(name: &str, source: Source) -> Result<Compiled, Report> {
     let checked = validate::check(&document, &source, &mut found);
     let boot = boot::read(&document, folder(name), &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
+    document.variables.tell(&source, &mut found);
     let report = Report::new(Arc::clone(&source), found);
     if report.errors() > 0 {
         return Err(report);
