@@ -4,18 +4,23 @@ use crate::config::render::Colour;
 use crate::config::{self, Compiled, describe};
 use crate::limit::Scope;
 use crate::store::{OnDown, Source};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
 /// How to report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
     Human,
-    /// For programs.
+    /// For programs: an object a line.
     Json,
+    /// For GitHub, which shows mistakes beside their lines: workflow commands.
+    Github,
+    /// For code scanning: SARIF 2.1.0.
+    Sarif,
 }
 
 /// What the check says, and where.
@@ -58,6 +63,11 @@ pub fn answer(file: &Path, format: Format, deny_warnings: bool, colour: Colour) 
             ),
             String::new(),
         ),
+        Format::Sarif => (report.sarif(), String::new()),
+        Format::Github => match &compiled {
+            Some(compiled) if report.diagnostics.is_empty() => (meaning(compiled), String::new()),
+            _ => (report.github(), String::new()),
+        },
         Format::Human => (
             compiled.as_ref().map(meaning).unwrap_or_default(),
             if report.diagnostics.is_empty() {

@@ -1,6 +1,7 @@
 //! The command line: arguments to commands, outcomes to exit codes.
 
 pub mod check;
+mod explain;
 mod run;
 mod simulate;
 
@@ -27,6 +28,8 @@ Examples:
   tollgate run --to 127.0.0.1:3000 --limit 10/s    at most 10 a second for each client, no file needed
   tollgate run --config gateway.toml               what the file says, reloaded when it changes
   tollgate check                                   is gateway.toml right, and what does it mean?
+  tollgate explain missing-choice                  what does that diagnostic mean, and what is to be written instead?
+  tollgate explain GET /v1/orders/42               which route and limits would that meet, and on which keys?
   tollgate simulate access.json --set limits.per-ip.rate=5/s    what would that have done to yesterday's traffic?
 
 Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be reached.";
@@ -37,6 +40,8 @@ enum Command {
     Run(RunArgs),
     /// Validate a file and say what its limits mean; nothing is started and nobody is asked.
     Check(CheckArgs),
+    /// Say what the code of a diagnostic means, or what would become of a request, and why.
+    Explain(explain::ExplainArgs),
     /// Replay logged traffic and say what the limits, or a change of them, would have done to it.
     Simulate(simulate::SimulateArgs),
 }
@@ -70,8 +75,11 @@ struct CheckArgs {
     /// The same.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Report as JSON.
-    #[arg(long)]
+    /// How to report.
+    #[arg(long, value_enum, default_value = "human")]
+    format: check::Format,
+    /// Short for --format json.
+    #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Exit with 1 when there are warnings.
     #[arg(long)]
@@ -100,6 +108,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(match command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check_command(args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Simulate(args) => simulate::simulate(&args),
     })
 }
@@ -123,6 +132,7 @@ impl Line {
         let (named, flags) = match &command {
             Command::Run(args) => (args.config.as_deref(), args.flags()),
             Command::Check(args) => (args.file.as_deref().or(args.config.as_deref()), Vec::new()),
+            Command::Explain(args) => (args.config.as_deref(), Vec::new()),
             Command::Simulate(args) => (args.config.as_deref(), Vec::new()),
         };
         if let Some(named) = named {
@@ -145,6 +155,10 @@ impl Line {
                 ..RunArgs::default()
             }),
             Command::Check(args) => Command::Check(CheckArgs { config, ..args }),
+            Command::Explain(mut args) => {
+                args.config = config;
+                Command::Explain(args)
+            }
             Command::Simulate(mut args) => {
                 args.config = config;
                 Command::Simulate(args)
@@ -181,7 +195,7 @@ fn check_command(args: CheckArgs) -> u8 {
     let format = if args.json {
         check::Format::Json
     } else {
-        check::Format::Human
+        args.format
     };
     check::check(&file, format, args.deny_warnings)
 }

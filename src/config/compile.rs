@@ -128,8 +128,22 @@ pub(super) fn compile(
         },
         warnings: report.diagnostics,
         source: report.source,
+        places: places(document),
         outline: Arc::new(outline),
     }
+}
+
+/// Where everything with a name is defined.
+fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
+    let limits = document.limits.iter().map(|one| ("limits", &one.name));
+    let upstreams = document
+        .upstreams
+        .iter()
+        .map(|one| ("upstreams", &one.name));
+    let routes = document.routes.iter().map(|one| ("routes", &one.name));
+    let all = limits.chain(upstreams).chain(routes);
+    all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
+        .collect()
 }
 
 fn upstream(written: &Upstream) -> upstream::Upstream {

@@ -25,6 +25,11 @@ macro_rules! codes {
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$name => $about,)* }
             }
+
+            /// Its page: a file beside this one, without which there is no code.
+            pub(super) const fn page(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("pages/", $text, ".md")),)* }
+            }
         }
     };
 }
@@ -43,6 +48,7 @@ codes! {
     BadRate "bad-rate" "A rate is not written as N/TIME.";
     BadServer "bad-server" "A server is not written as http://host:port.";
     BadStore "bad-store" "The address of the store is not one that can be connected to.";
+    BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
     Conflict "conflict" "Two settings contradict each other.";
     Duplicate "duplicate" "Something is written twice.";
     EmptyFile "empty-file" "The file says nothing.";
@@ -66,6 +72,7 @@ codes! {
     UnknownParameter "unknown-parameter" "A limit counts by a parameter that the path of a route does not have.";
     UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
+    UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
     WrongType "wrong-type" "A value is of another type than the key takes.";

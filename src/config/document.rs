@@ -9,11 +9,13 @@ mod store;
 mod strange;
 mod syntax;
 mod target;
+mod variables;
 
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use server::{Admin, Defaults, Log, Response, Server};
 pub(super) use store::{Password, Store};
 pub(super) use target::{Route, Upstream};
+pub(super) use variables::Variables;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::set;
@@ -100,6 +102,8 @@ pub(super) struct Document {
     /// Names that are meant to be defined, by table, and where that has gone wrong, which has been noted. Without a
     /// name it is the whole table.
     pub(super) lost: HashSet<(&'static str, Option<String>)>,
+    /// What came of variables in its texts.
+    pub(super) variables: Variables,
     /// Nothing at all is written.
     pub(super) empty: bool,
 }
@@ -165,9 +169,11 @@ pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
     if source.is_without_store() {
         root.get_mut().remove("store");
     }
+    let variables = variables::fill(source, root.get_mut(), found);
     let mut document = Document {
         torn: syntax::report(source, root.get_ref(), &errors, found),
         empty: root.get_ref().is_empty(),
+        variables,
         ..Document::default()
     };
     for (key, value) in root.get_ref() {

@@ -14,6 +14,7 @@ pub mod diagnostic;
 pub mod diff;
 mod document;
 mod limits;
+pub mod pages;
 mod quick;
 mod redact;
 pub mod render;
@@ -37,6 +38,7 @@ pub use set::Set;
 use crate::snapshot::Snapshot;
 use diff::Outline;
 use source::Source;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -58,6 +60,8 @@ pub struct Compiled {
     pub source: Arc<Source>,
     /// All of it in a form that can be compared with another.
     pub outline: Arc<Outline>,
+    /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
+    places: HashMap<(&'static str, String), usize>,
 }
 
 impl Compiled {
@@ -65,6 +69,14 @@ impl Compiled {
     #[must_use]
     pub fn report(&self) -> Report {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
+    }
+
+    /// Where the `limits`, `upstreams` or `routes` of this name is defined: `gateway.toml:12`.
+    #[must_use]
+    pub fn place(&self, table: &'static str, name: &str) -> Option<String> {
+        let at = *self.places.get(&(table, name.to_owned()))?;
+        let line = self.source.position(at).line;
+        Some(format!("{}:{line}", self.source.place(at)))
     }
 }
 
@@ -170,6 +182,7 @@ fn compile(name: &str, source: Source) -> Result<Compiled, Report> {
     let checked = validate::check(&document, &source, &mut found);
     let boot = boot::read(&document, folder(name), &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
+    document.variables.tell(&source, &mut found);
     let report = Report::new(Arc::clone(&source), found);
     if report.errors() > 0 {
         return Err(report);

@@ -1,4 +1,7 @@
-//! A report for people (source line and caret) and for programs (one JSON object a line).
+//! A report for people (source line and caret) and for programs (one JSON object a line, or what their forge reads).
+
+mod github;
+mod sarif;
 
 use super::diagnostic::{Diagnostic, Label, Report, Severity};
 use super::source::{Source, Span};
@@ -187,6 +190,22 @@ fn printable(text: &str) -> String {
             }
         })
         .collect()
+}
+
+/// A mistake where no line can be shown: what is wrong, what the caret says, what would be right.
+fn sentences(diagnostic: &Diagnostic) -> String {
+    let mut out = diagnostic.message.clone();
+    let label = diagnostic.primary.as_ref().map(|primary| &primary.text);
+    if let Some(label) = label.filter(|label| !label.is_empty()) {
+        out.push_str(": ");
+        out.push_str(label);
+    }
+    for (mark, text) in [("help", &diagnostic.help), ("note", &diagnostic.note)] {
+        if let Some(text) = text {
+            let _ = write!(out, "\n{mark}: {text}");
+        }
+    }
+    printable(&out)
 }
 
 fn object(source: &Source, diagnostic: &Diagnostic) -> Value {

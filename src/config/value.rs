@@ -115,13 +115,7 @@ impl Wrong {
 
 /// Reads with `read`; what its message offers has been read too.
 fn mended<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Result<T, Wrong> {
-    read(text).map_err(|wrong| {
-        if text.contains("${") {
-            return wrong
-                .instead("variables are not filled in in this version: write the value itself");
-        }
-        wrong.kept(&read)
-    })
+    read(text).map_err(|wrong| wrong.kept(&read))
 }
 
 /// What to write where several texts stand in one.

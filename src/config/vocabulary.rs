@@ -176,6 +176,11 @@ mod tests {
     }
 
     #[test]
+    fn the_committed_pages_are_the_generated_ones() {
+        committed("docs/diagnostics.md", &super::super::pages::diagnostics());
+    }
+
+    #[test]
     fn the_committed_schema_is_the_generated_one() {
         committed("gateway.schema.json", &schema());
     }

@@ -3,6 +3,7 @@
 use super::forwarded;
 use http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Networks whose word on `Forwarded` and `X-Forwarded-For` is believed.
@@ -13,6 +14,52 @@ pub struct Trust(Vec<IpNet>);
 const MOST_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// A field that says where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// `X-Forwarded-For`.
+    XForwardedFor,
+    /// `Forwarded`.
+    Forwarded,
+}
+
+/// Why an address is taken for the client's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It is the peer's, and nobody is trusted.
+    NobodyTrusted,
+    /// It is the peer's, which is not trusted.
+    Stranger,
+    /// It is that of a trusted peer, which names nobody.
+    Unsaid,
+    /// The walk over this field ended with it.
+    Said(Field),
+    /// It is that of a trusted peer, whose two fields disagree.
+    Disagree,
+}
+
+/// An entry of a field, as a walk comes by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// Where it stands.
+    pub field: Field,
+    /// The address; nothing where there is none that can be read, which ends the walk.
+    pub address: Option<IpAddr>,
+    /// A trusted one leads on to the next.
+    pub trusted: bool,
+}
+
+/// How the client's address is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// The address.
+    pub client: IpAddr,
+    /// Why this one.
+    pub why: Why,
+    /// What the walk has come by, in its order: from the right.
+    pub hops: Vec<Hop>,
+}
 
 impl Trust {
     /// Believes peers in `networks`.
@@ -35,45 +82,76 @@ impl Trust {
     /// other on as a stranger sent it: where both are there and disagree, neither is believed.
     #[must_use]
     pub fn client(&self, peer: IpAddr, fields: &HeaderMap) -> IpAddr {
+        self.find(peer, fields, |_| {}).0
+    }
+
+    /// The same, with its reasons.
+    #[must_use]
+    pub fn explain(&self, peer: IpAddr, fields: &HeaderMap) -> Walk {
+        let hops = RefCell::new(Vec::new());
+        let (client, why) = self.find(peer, fields, |hop| hops.borrow_mut().push(hop));
+        Walk {
+            client,
+            why,
+            hops: hops.into_inner(),
+        }
+    }
+
+    fn find(&self, peer: IpAddr, fields: &HeaderMap, seen: impl Fn(Hop)) -> (IpAddr, Why) {
         let peer = peer.to_canonical();
-        if self.0.is_empty() || !self.believes(peer) {
-            return peer;
+        if self.0.is_empty() {
+            return (peer, Why::NobodyTrusted);
+        }
+        if !self.believes(peer) {
+            return (peer, Why::Stranger);
         }
         let listed = || {
             let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
             let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-            self.walk(
-                peer,
-                entries.map(|entry| read_address(str::from_utf8(entry).ok()?)),
-            )
+            let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
+            self.walk(peer, Field::XForwardedFor, addresses, &seen)
         };
         let forwarded = || {
             let lines = fields.get_all(header::FORWARDED).into_iter().rev();
-            self.walk(
-                peer,
-                lines.flat_map(|line| forwarded::nodes(line.as_bytes())),
-            )
+            let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
+            self.walk(peer, Field::Forwarded, addresses, &seen)
         };
         let has = |name: &HeaderName| fields.contains_key(name);
         match (has(&header::FORWARDED), has(&X_FORWARDED_FOR)) {
-            (false, false) => peer,
-            (false, true) => listed(),
-            (true, false) => forwarded(),
+            (false, false) => (peer, Why::Unsaid),
+            (false, true) => (listed(), Why::Said(Field::XForwardedFor)),
+            (true, false) => (forwarded(), Why::Said(Field::Forwarded)),
             (true, true) => {
                 let client = listed();
-                if client == forwarded() { client } else { peer }
+                if client == forwarded() {
+                    (client, Why::Said(Field::XForwardedFor))
+                } else {
+                    (peer, Why::Disagree)
+                }
             }
         }
     }
 
-    fn walk(&self, peer: IpAddr, entries: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    fn walk(
+        &self,
+        peer: IpAddr,
+        field: Field,
+        entries: impl Iterator<Item = Option<IpAddr>>,
+        seen: impl Fn(Hop),
+    ) -> IpAddr {
         let mut client = peer;
-        for entry in entries.take(MOST_HOPS) {
-            let Some(address) = entry else {
+        for address in entries.take(MOST_HOPS) {
+            let trusted = address.is_some_and(|address| self.believes(address));
+            seen(Hop {
+                field,
+                address,
+                trusted,
+            });
+            let Some(address) = address else {
                 return client;
             };
             client = address;
-            if !self.believes(client) {
+            if !trusted {
                 break;
             }
         }
@@ -169,5 +247,38 @@ mod tests {
         );
         assert_eq!(walk("for=unknown"), "10.0.0.1");
         assert_eq!(walk("for=_hidden, for=10.0.0.9"), "10.0.0.9");
+    }
+
+    #[test]
+    fn a_walk_is_explained_as_it_is_gone() {
+        let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]);
+        let explain = |peer: &str, lines: &[(&'static str, &'static str)]| {
+            let mut fields = HeaderMap::new();
+            for (name, line) in lines {
+                fields.append(*name, line.parse().unwrap());
+            }
+            let peer = peer.parse().unwrap();
+            let walk = trust.explain(peer, &fields);
+            assert_eq!(walk.client, trust.client(peer, &fields));
+            (walk.client.to_string(), walk.why, walk.hops.len())
+        };
+        let listed = ("x-forwarded-for", "6.6.6.6, 203.0.113.9, 10.0.0.7");
+        let own = |address: &str, why| (address.to_owned(), why, 0);
+        assert_eq!(
+            explain("192.0.2.1", &[listed]),
+            own("192.0.2.1", Why::Stranger)
+        );
+        assert_eq!(explain("10.0.0.1", &[]), own("10.0.0.1", Why::Unsaid));
+        assert_eq!(
+            explain("10.0.0.1", &[listed]),
+            ("203.0.113.9".into(), Why::Said(Field::XForwardedFor), 2)
+        );
+        let other = ("forwarded", "for=7.7.7.7");
+        assert_eq!(
+            explain("10.0.0.1", &[listed, other]),
+            ("10.0.0.1".into(), Why::Disagree, 3)
+        );
+        let alone = explain("10.0.0.1", &[("forwarded", "for=7.7.7.7, for=unknown")]);
+        assert_eq!(alone, ("10.0.0.1".into(), Why::Said(Field::Forwarded), 1));
     }
 }

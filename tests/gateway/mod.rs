@@ -5,6 +5,8 @@ mod cli;
 mod dawdling;
 mod delaying;
 mod draining;
+mod environment;
+mod explaining;
 mod failing;
 mod forwarding;
 mod framing;

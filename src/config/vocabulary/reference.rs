@@ -19,6 +19,11 @@ written `{ rate = \"100/min\", burst = 20 }`: all of them are charged, or none, 
 longest wait. Names are up to 64 letters, digits, `_` and `-`, since they appear in response fields, metrics
 and Redis keys.
 
+In texts, never in names, `${NAME}` is a variable of the environment the gateway was started in. One that is not set is a
+mistake, unless it has a default: `${NAME:-default}`, which also stands in for an empty one. `${NAME:?message}` says what is
+missing. `$$` is a `$`. What a variable gives is a text, so `burst = \"${BURST}\"` is not a number, and it is not looked at
+for further variables. Mistakes in a result say what the variables gave, unless it looks like a secret.
+
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
 agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
 SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by` has counters of
@@ -34,10 +39,15 @@ pub fn reference() -> String {
         section(table, &mut out);
     }
     out.push_str(
-        "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable.\n\n| code | meaning |\n|---|---|\n",
+        "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable, and `tollgate explain CODE` shows its page.\n\n\
+         | code | meaning |\n|---|---|\n",
     );
     for code in Code::ALL {
-        let _ = writeln!(out, "| `{code}` | {} |", code.about());
+        let _ = writeln!(
+            out,
+            "| [`{code}`](diagnostics.md#{code}) | {} |",
+            code.about()
+        );
     }
     out
 }

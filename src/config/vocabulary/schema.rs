@@ -4,8 +4,8 @@ use super::{Default, Key, Shape, TABLES, Table};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
-const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+$";
-const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$";
+const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+|\\$\\{";
+const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 
 /// The text of gateway.schema.json.
 #[must_use]
@@ -86,11 +86,11 @@ fn shape(shape: Shape) -> Value {
                 { "type": "array", "items": { "type": "string" } },
             ]
         }),
-        Shape::Choice(words) => json!({ "enum": words }),
+        Shape::Choice(words) => choice(words),
         Shape::Choices(words) => json!({
             "oneOf": [
-                { "enum": words },
-                { "type": "array", "items": { "enum": words } },
+                choice(words),
+                { "type": "array", "items": choice(words) },
             ]
         }),
         Shape::Whole { least, most } => {
@@ -144,6 +144,11 @@ fn shape(shape: Shape) -> Value {
             ]
         }),
     }
+}
+
+/// A word, or a variable that gives one.
+fn choice(words: &[&str]) -> Value {
+    json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": "\\$\\{" }] })
 }
 
 /// A value of the file in JSON: the two agree on texts, numbers and lists; an inline table of one text is turned.

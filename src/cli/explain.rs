@@ -1,0 +1,180 @@
+//! `tollgate explain`: what a diagnostic's code means, and what would become of a request.
+
+mod human;
+mod near;
+mod program;
+mod request;
+
+use super::{BAD, GOOD, USAGE, find_file, no_file, tell};
+use crate::config::pages::Page;
+use crate::config::render::Colour;
+use crate::config::{self, Code};
+use clap::Args;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use request::Asked;
+use serde_json::json;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+/// What to explain.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ExplainArgs {
+    /// The code of a diagnostic, or the method of a request.
+    #[arg(value_name = "CODE|METHOD")]
+    what: String,
+    /// The path of the request with its query, or its whole URI.
+    #[arg(value_name = "PATH")]
+    target: Option<String>,
+    /// A field of the request; any number of times.
+    #[arg(
+        short = 'H',
+        long = "header",
+        value_name = "NAME: VALUE",
+        requires = "target"
+    )]
+    headers: Vec<String>,
+    /// The host that the request is for.
+    #[arg(long, value_name = "HOST", requires = "target")]
+    host: Option<String>,
+    /// The address that the request comes from [default: 127.0.0.1].
+    #[arg(long, value_name = "ADDRESS", requires = "target")]
+    from: Option<IpAddr>,
+    /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate explain missing-choice                         what error[missing-choice] means, and what to write instead
+  tollgate explain GET /v1/orders/42 -H 'x-api-key: k'    which route and limits it meets, and on which keys it counts
+  tollgate explain GET /v1/orders/42 --host api.example.com --from 203.0.113.9 --json
+
+Nothing is sent or counted. Exit codes: 0 explained, also when the request would be refused; 1 a bad file; 2 wrong usage.";
+
+/// Explains, and returns the exit code.
+pub(super) fn explain(args: &ExplainArgs) -> u8 {
+    let Some(target) = &args.target else {
+        return explain_code(args);
+    };
+    if Code::named(&args.what).is_some() {
+        tell(&format!(
+            "error: `{}` is the code of a diagnostic, and a code stands alone",
+            args.what
+        ));
+        return USAGE;
+    }
+    let asked = match asked(args, target) {
+        Ok(asked) => asked,
+        Err(wrong) => {
+            tell(&format!("error: {wrong}"));
+            return USAGE;
+        }
+    };
+    let Some(file) = args.config.clone().or_else(find_file) else {
+        no_file();
+        return BAD;
+    };
+    // Without its store, whose secrets may not be here.
+    let compiled = match config::load_for_replay(&file, &[]) {
+        Ok(compiled) => compiled,
+        Err(report) => {
+            tell(report.human(Colour::of_stderr()).trim_end());
+            return BAD;
+        }
+    };
+    let explanation = request::explain(&compiled, asked);
+    show(&match args.json {
+        true => format!("{}\n", program::object(&explanation)),
+        false => human::text(&explanation),
+    });
+    GOOD
+}
+
+/// The request that the arguments describe.
+fn asked(args: &ExplainArgs, target: &str) -> Result<Asked, String> {
+    let method = Method::from_bytes(args.what.as_bytes())
+        .map_err(|_| format!("`{}` is not a method", args.what))?;
+    let uri: Uri = target
+        .parse()
+        .map_err(|wrong| format!("`{target}` is not a path or URI: {wrong}"))?;
+    let mut fields = HeaderMap::new();
+    for line in &args.headers {
+        let (name, value) = field(line)
+            .ok_or_else(|| format!("`{line}` is not a field; write it as -H 'x-api-key: k'"))?;
+        fields.append(name, value);
+    }
+    if let Some(host) = &args.host {
+        let value = HeaderValue::from_str(host).map_err(|_| format!("`{host}` is not a host"))?;
+        fields.insert(header::HOST, value);
+    }
+    Ok(Asked {
+        method,
+        uri,
+        fields,
+        peer: args.from.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+    })
+}
+
+fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(':')?;
+    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+    Some((name, HeaderValue::from_str(value.trim()).ok()?))
+}
+
+fn explain_code(args: &ExplainArgs) -> u8 {
+    match Code::named(&args.what) {
+        Some(code) => {
+            show(&page(code, args.json));
+            GOOD
+        }
+        None => {
+            no_code(&args.what);
+            USAGE
+        }
+    }
+}
+
+fn no_code(word: &str) {
+    let help = match Code::nearest(word) {
+        None if is_method(word) => {
+            format!("to ask about a request, name its path: `tollgate explain {word} /`")
+        }
+        Some(near) => format!("did you mean `tollgate explain {near}`?"),
+        None => "all codes are in docs/diagnostics.md".to_owned(),
+    };
+    tell(&format!(
+        "error: `{word}` is not the code of a diagnostic\nhelp: {help}"
+    ));
+}
+
+/// As methods are usually spelled.
+fn is_method(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+fn page(code: Code, as_json: bool) -> String {
+    let page = Page::of(code);
+    if !as_json {
+        return page.text();
+    }
+    let page = json!({
+        "code": code.as_str(),
+        "about": code.about(),
+        "meaning": page.meaning,
+        "wrong": page.wrong,
+        "instead": page.instead,
+        "right": page.right,
+    });
+    format!("{page}\n")
+}
+
+/// On standard output, which may be closed, and nobody reads then.
+fn show(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

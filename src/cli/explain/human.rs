@@ -1,0 +1,171 @@
+//! An explanation for people.
+
+use super::request::{ASSUMED_HOST, Answer, Chosen, Explanation, Held, Key, Way};
+use crate::config::describe;
+use crate::key::client_ip::{Field, Walk, Why};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// More routes than this that came near are counted, not shown.
+const MOST_NEAR: usize = 5;
+
+/// The whole explanation.
+pub(super) fn text(explanation: &Explanation) -> String {
+    let Explanation {
+        method,
+        target,
+        peer,
+        client,
+        way,
+        answer,
+    } = explanation;
+    let mut out = format!("{method} {target} from {peer}\n\n");
+    if let Some(way) = way {
+        route(way, &mut out);
+    }
+    line(&mut out, "client", &walked(client, *peer));
+    if let Some(way) = way {
+        let path = match way.matched == way.forwarded {
+            true => format!("{}: matched, and forwarded", way.matched),
+            false => format!("{}: matched; forwarded as {}", way.matched, way.forwarded),
+        };
+        line(&mut out, "path", &path);
+        for (at, held) in way.limits.iter().enumerate() {
+            limit(held, if at == 0 { "limits" } else { "" }, &mut out);
+        }
+        if way.limits.is_empty() {
+            line(&mut out, "limits", "none");
+        }
+    }
+    line(&mut out, "answer", &ending(answer));
+    out
+}
+
+/// Writing into a string cannot fail.
+fn line(out: &mut String, title: &str, text: &str) {
+    let _ = writeln!(out, "{title:8}{text}");
+}
+
+fn at(place: Option<&str>) -> String {
+    place.map_or(String::new(), |place| format!(" ({place})"))
+}
+
+fn route(way: &Way, out: &mut String) {
+    let host = match way.host_assumed {
+        true => format!("{ASSUMED_HOST}, since no other was given with --host"),
+        false => way.host.clone(),
+    };
+    line(out, "host", &host);
+    let chosen = match &way.route {
+        None => "none: no route takes it".to_owned(),
+        Some(Chosen {
+            name,
+            place,
+            upstream,
+            servers,
+        }) => format!(
+            "{name}{} to upstream {upstream}: {}",
+            at(place.as_deref()),
+            servers.join(", ")
+        ),
+    };
+    line(out, "route", &chosen);
+    for near in way.near.iter().take(MOST_NEAR) {
+        let place = at(near.place.as_deref());
+        line(out, "", &format!("not {}{place}: {}", near.name, near.why));
+    }
+    if let Some(more @ 1..) = way.near.len().checked_sub(MOST_NEAR) {
+        line(out, "", &format!("nor {more} more that came near"));
+    }
+}
+
+/// The client's address and why.
+fn walked(walk: &Walk, peer: IpAddr) -> String {
+    let client = walk.client;
+    let hops = |field: Field| {
+        let hops = walk.hops.iter().filter(|hop| hop.field == field);
+        let shown: Vec<String> = hops
+            .map(|hop| match (hop.address, hop.trusted) {
+                (Some(address), true) => format!("{address} is trusted"),
+                (Some(address), false) => format!("{address} is not"),
+                (None, _) => "an entry that is no address ends it".to_owned(),
+            })
+            .collect();
+        shown.join(", ")
+    };
+    match walk.why {
+        Why::NobodyTrusted => {
+            format!("{client}: the peer's own, since [server] trust names nobody")
+        }
+        Why::Stranger => format!("{client}: the peer's own, since [server] trust does not name it"),
+        Why::Unsaid => {
+            format!("{client}: the peer's own; it is trusted, and names nobody else")
+        }
+        Why::Said(field) => format!(
+            "{client}: {peer} is trusted, and {} is walked from the right: {}",
+            spelled(field),
+            hops(field)
+        ),
+        Why::Disagree => format!(
+            "{client}: the peer's own, since X-Forwarded-For ({}) and Forwarded ({}) disagree",
+            hops(Field::XForwardedFor),
+            hops(Field::Forwarded)
+        ),
+    }
+}
+
+pub(super) fn spelled(field: Field) -> &'static str {
+    match field {
+        Field::XForwardedFor => "X-Forwarded-For",
+        Field::Forwarded => "Forwarded",
+    }
+}
+
+fn limit(held: &Held, title: &str, out: &mut String) {
+    let limit = &held.limit;
+    let window = limit.window.as_ref();
+    let window = window.map_or(String::new(), |window| format!(" {window}"));
+    let name = format!("{}{window}{}", limit.name, at(held.place.as_deref()));
+    line(out, title, &format!("{name}: {}", held.means));
+    let by = describe::key(&limit.by);
+    match &held.key {
+        Key::Skipped => line(
+            out,
+            "",
+            &format!("  does not apply: the request has no {by}"),
+        ),
+        Key::Exempt => line(out, "", "  does not apply: it exempts such requests"),
+        Key::Absent(part) => line(out, "", &format!("  refuses: the request has no {part}")),
+        Key::Counted {
+            key,
+            cost,
+            misquoted,
+            fresh,
+        } => {
+            let key = match key.as_str() {
+                "" => "on its one counter".to_owned(),
+                key => format!("by {by} on the key {key}"),
+            };
+            let why = misquoted.zip(limit.price.as_ref());
+            let why = why.map_or(String::new(), |(misquoted, price)| {
+                format!(
+                    ", the most, since {} is {}",
+                    price.header,
+                    misquoted.as_str()
+                )
+            });
+            line(out, "", &format!("  counts {cost}{why}, {key}"));
+            line(out, "", &format!("  {}", held.outlook(fresh)));
+        }
+    }
+}
+
+fn ending(answer: &Answer) -> String {
+    match answer {
+        Answer::Itself(status, why) => format!("{status} by the gateway: {why}"),
+        Answer::Upstream { limited: false } => "the upstream's; no limit applies".to_owned(),
+        Answer::Upstream { limited: true } => {
+            "the upstream's, unless a limit refuses; nothing was counted here".to_owned()
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Why it was not another route: which came near, and what they lacked. Each question is put to the route table itself.
+
+use crate::config::Compiled;
+use crate::route::{HostPattern, PathPattern, Rule, Segment, Table};
+use http::Method;
+use std::sync::Arc;
+
+/// A route that came near.
+#[derive(Debug)]
+pub(super) struct Near {
+    pub(super) name: Arc<str>,
+    pub(super) place: Option<String>,
+    pub(super) why: String,
+}
+
+/// What a request is matched by.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) host: &'a str,
+    pub(super) path: &'a str,
+    pub(super) method: &'a Method,
+}
+
+impl Wanted<'_> {
+    fn finds(&self, rules: &[Rule]) -> Option<usize> {
+        let table = Table::build(rules).ok()?;
+        table.find(self.host, self.path, self.method)
+    }
+
+    fn is_met_by(&self, rule: Rule) -> bool {
+        self.finds(&[rule]).is_some()
+    }
+}
+
+/// The routes that take the request too and have a lower rank, and those that lack one thing only.
+pub(super) fn near(compiled: &Compiled, found: Option<usize>, wanted: &Wanted<'_>) -> Vec<Near> {
+    let routes = &compiled.outline.routes;
+    let winner = found.and_then(|found| Some(&routes.get(found)?.rule));
+    let others = routes.iter().enumerate();
+    let others = others.filter(|(position, _)| Some(*position) != found);
+    let near = others.filter_map(|(_, route)| {
+        let rule = &route.rule;
+        let why = match winner.filter(|_| wanted.is_met_by(rule.clone())) {
+            Some(winner) => lower(winner, rule, wanted).to_owned(),
+            None => lacks(rule, wanted)?,
+        };
+        Some(Near {
+            name: Arc::clone(&rule.name),
+            place: compiled.place("routes", &rule.name),
+            why,
+        })
+    });
+    near.collect()
+}
+
+/// The one thing that keeps `rule` from taking the request; nothing where there are several.
+fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
+    let any_method = Rule {
+        methods: Vec::new(),
+        ..rule.clone()
+    };
+    if wanted.is_met_by(any_method) {
+        let methods: Vec<&str> = rule.methods.iter().map(Method::as_str).collect();
+        return Some(format!("it takes {} only", methods.join(", ")));
+    }
+    let any_host = Rule {
+        hosts: Vec::new(),
+        ..rule.clone()
+    };
+    if wanted.is_met_by(any_host) {
+        return Some(format!("it is for the host {}", hosts(&rule.hosts)));
+    }
+    let any_path = Rule {
+        path: PathPattern {
+            segments: vec![Segment::Rest("rest".into())],
+        },
+        ..rule.clone()
+    };
+    let begins = |text: &str| first(wanted.path) == text.trim_start_matches('/');
+    let shares = rule.path.segments.iter().find_map(|segment| match segment {
+        Segment::Literal(text) if text.is_empty() => None,
+        Segment::Literal(text) => Some(begins(text)),
+        Segment::Parameter(_) | Segment::Rest(_) => Some(true),
+    });
+    (shares == Some(true) && wanted.is_met_by(any_path))
+        .then(|| format!("its path is {}", spelled(&rule.path)))
+}
+
+fn first(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/').next().unwrap_or_default()
+}
+
+/// Why `winner` comes before `rule`, where both take the request.
+fn lower(winner: &Rule, rule: &Rule, wanted: &Wanted<'_>) -> &'static str {
+    if rank_of_host(winner, wanted) != rank_of_host(rule, wanted) {
+        return "it takes it too, but the host of the other is more specific";
+    }
+    let shape = |rule: &Rule| Rule {
+        hosts: Vec::new(),
+        methods: Vec::new(),
+        ..rule.clone()
+    };
+    // Of equal shape without their methods: an overlap.
+    match Table::build(&[shape(winner), shape(rule)]) {
+        Ok(_) => "it takes it too, but the path of the other is more specific",
+        Err(_) => "it takes it too, but the other names the method",
+    }
+}
+
+/// Length of the host pattern that matches; the exact one before all, any host behind.
+fn rank_of_host(rule: &Rule, wanted: &Wanted<'_>) -> usize {
+    let matching = rule.hosts.iter().filter(|host| {
+        let alone = Rule {
+            hosts: vec![(*host).clone()],
+            ..rule.clone()
+        };
+        wanted.is_met_by(alone)
+    });
+    let rank = matching.map(|host| match host {
+        HostPattern::Exact(_) => usize::MAX,
+        HostPattern::Suffix(suffix) => suffix.len(),
+    });
+    rank.max().unwrap_or(0)
+}
+
+fn hosts(hosts: &[HostPattern]) -> String {
+    let hosts: Vec<String> = hosts
+        .iter()
+        .map(|host| match host {
+            HostPattern::Exact(host) => host.to_string(),
+            HostPattern::Suffix(suffix) => format!("*{suffix}"),
+        })
+        .collect();
+    hosts.join(", ")
+}
+
+fn spelled(path: &PathPattern) -> String {
+    let mut out = String::new();
+    for segment in &path.segments {
+        match segment {
+            Segment::Literal(text) if text.is_empty() => continue,
+            Segment::Literal(text) => out.extend(["/", text]),
+            Segment::Parameter(name) => out.extend(["/{", name, "}"]),
+            Segment::Rest(name) => out.extend(["/{*", name, "}"]),
+        }
+    }
+    if out.is_empty() { "/".to_owned() } else { out }
+}

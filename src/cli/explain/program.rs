@@ -1,0 +1,93 @@
+//! An explanation for programs.
+
+use super::human::spelled;
+use super::request::{Answer, Explanation, Held, Key, Way};
+use crate::key::client_ip::{Walk, Why};
+use serde_json::{Value, json};
+
+/// The whole explanation as one object.
+pub(super) fn object(explanation: &Explanation) -> Value {
+    let way = explanation.way.as_ref();
+    let (status, by, reason) = match &explanation.answer {
+        Answer::Itself(status, why) => (Some(status), "gateway", Some(why)),
+        Answer::Upstream { .. } => (None, "upstream", None),
+    };
+    json!({
+        "method": explanation.method.as_str(),
+        "target": explanation.target,
+        "host": way.map(|way| &way.host),
+        "path": way.map(|way| json!({ "matched": way.matched, "forwarded": way.forwarded })),
+        "client": client(&explanation.client, &explanation.peer.to_string()),
+        "route": way.and_then(route),
+        "near": way.map(|way| {
+            let near = way.near.iter();
+            near.map(|near| json!({ "route": &*near.name, "at": near.place, "why": near.why })).collect::<Vec<_>>()
+        }),
+        "limits": way.map(|way| way.limits.iter().map(limit).collect::<Vec<_>>()),
+        "answer": { "by": by, "status": status, "reason": reason },
+    })
+}
+
+fn client(walk: &Walk, peer: &str) -> Value {
+    let (why, field) = match walk.why {
+        Why::NobodyTrusted => ("nobody_trusted", None),
+        Why::Stranger => ("peer_not_trusted", None),
+        Why::Unsaid => ("trusted_peer_names_nobody", None),
+        Why::Said(field) => ("walked", Some(spelled(field))),
+        Why::Disagree => ("fields_disagree", None),
+    };
+    let hops = walk.hops.iter().map(|hop| {
+        let address = hop.address.map(|address| address.to_string());
+        json!({ "field": spelled(hop.field), "address": address, "trusted": hop.trusted })
+    });
+    json!({
+        "address": walk.client.to_string(),
+        "peer": peer,
+        "why": why,
+        "field": field,
+        "hops": hops.collect::<Vec<_>>(),
+    })
+}
+
+fn route(way: &Way) -> Option<Value> {
+    let route = way.route.as_ref()?;
+    Some(json!({
+        "name": &*route.name,
+        "at": route.place,
+        "upstream": &*route.upstream,
+        "servers": route.servers,
+    }))
+}
+
+fn limit(held: &Held) -> Value {
+    let mut limit = json!({
+        "name": &*held.limit.name,
+        "window": held.limit.window.as_deref(),
+        "at": held.place,
+        "means": held.means,
+        "by": crate::config::describe::key(&held.limit.by),
+    });
+    match &held.key {
+        Key::Skipped | Key::Exempt => {
+            limit["applies"] = false.into();
+            limit["exempt"] = matches!(held.key, Key::Exempt).into();
+        }
+        Key::Absent(part) => {
+            limit["applies"] = true.into();
+            limit["absent"] = part.as_str().into();
+        }
+        Key::Counted {
+            key,
+            cost,
+            misquoted,
+            fresh,
+        } => {
+            limit["applies"] = true.into();
+            limit["key"] = key.as_str().into();
+            limit["cost"] = (*cost).into();
+            limit["misquoted"] = misquoted.map(|one| one.as_str()).into();
+            limit["outlook"] = held.outlook(fresh).into();
+        }
+    }
+    limit
+}

@@ -1,0 +1,300 @@
+//! What the gateway would make of a request, worked out with its own parts: nothing is sent, counted or asked.
+
+use super::near::{self, Near};
+use crate::clock;
+use crate::config::{Compiled, describe};
+use crate::key::client_ip::Walk;
+use crate::key::{Caller, Found, Misquoted};
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
+use crate::limit::{Limit, Rule};
+use crate::proxy::admit::Plan;
+use crate::proxy::error::ProxyError;
+use crate::proxy::forwarded::{self, Hops};
+use crate::proxy::location::Destination;
+use crate::proxy::request::{self, BadRequest, Target};
+use crate::route::{host_key, path};
+use crate::snapshot::Service;
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The host of a request that names none.
+pub(super) const ASSUMED_HOST: &str = "localhost";
+
+/// A request to explain.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) fields: HeaderMap,
+    pub(super) peer: IpAddr,
+}
+
+/// What becomes of it.
+#[derive(Debug)]
+pub(super) struct Explanation {
+    pub(super) method: Method,
+    pub(super) target: String,
+    pub(super) peer: IpAddr,
+    pub(super) client: Walk,
+    /// Nothing where the request is answered before its path is looked at.
+    pub(super) way: Option<Way>,
+    pub(super) answer: Answer,
+}
+
+/// Where it leads.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) host: String,
+    pub(super) host_assumed: bool,
+    /// The path as routes are matched, and as it is forwarded.
+    pub(super) matched: String,
+    pub(super) forwarded: String,
+    pub(super) route: Option<Chosen>,
+    pub(super) near: Vec<Near>,
+    pub(super) limits: Vec<Held>,
+}
+
+/// The route that is taken.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) name: Arc<str>,
+    pub(super) place: Option<String>,
+    pub(super) upstream: Arc<str>,
+    pub(super) servers: Vec<String>,
+}
+
+/// A limit that the request is held to.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) limit: Arc<Limit>,
+    pub(super) place: Option<String>,
+    pub(super) means: String,
+    pub(super) key: Key,
+}
+
+/// What a limit counts the request by.
+#[derive(Debug)]
+pub(super) enum Key {
+    /// This, and what the request takes.
+    Counted {
+        key: String,
+        cost: u32,
+        misquoted: Option<Misquoted>,
+        /// What a counter says that nobody has used.
+        fresh: Verdict,
+    },
+    /// The limit does not apply, since the request lacks the key.
+    Skipped,
+    /// The limit does not apply: it exempts the request.
+    Exempt,
+    /// This part is demanded, and absent.
+    Absent(String),
+}
+
+/// How it ends.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// By the gateway itself, whatever has been counted.
+    Itself(u16, String),
+    /// By the upstream, unless a limit refuses.
+    Upstream { limited: bool },
+}
+
+/// Explains `asked` under the file in `compiled`.
+pub(super) fn explain(compiled: &Compiled, mut asked: Asked) -> Explanation {
+    let snapshot = &compiled.snapshot;
+    let host_assumed = asked.uri.authority().is_none() && !asked.fields.contains_key(header::HOST);
+    if host_assumed {
+        let host = HeaderValue::from_static(ASSUMED_HOST);
+        asked.fields.insert(header::HOST, host);
+    }
+    let client = snapshot.trust.explain(asked.peer, &asked.fields);
+    let (way, answer) = match way(compiled, &mut asked, client.client) {
+        Ok((way, answer)) => {
+            let way = Way {
+                host_assumed,
+                ..way
+            };
+            (Some(way), answer)
+        }
+        Err(answer) => (None, answer),
+    };
+    Explanation {
+        method: asked.method,
+        target: asked.uri.to_string(),
+        peer: asked.peer,
+        client,
+        way,
+        answer,
+    }
+}
+
+/// The stages of the request path, in its order, with its parts.
+fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, Answer), Answer> {
+    let snapshot = &compiled.snapshot;
+    let bad = |bad: BadRequest| refused(&ProxyError::from(bad));
+    let target = Target::read(&asked.method, &asked.uri, Version::HTTP_11, &asked.fields);
+    let target = target.map_err(bad)?;
+    request::tidy(&mut asked.fields);
+    if target.is_asterisk() || forwarded::count_hop(&asked.method, &mut asked.fields) == Hops::Spent
+    {
+        return Err(Answer::Itself(200, "it is for the gateway itself".into()));
+    }
+    let path = path::normalize(asked.uri.path()).map_err(|path| bad(path.into()))?;
+    let onward = request::forward_target(&asked.uri, &path).map_err(bad)?;
+    let host = host_key(target.host()).into_owned();
+    let found = snapshot.table.find(&host, path.to_match(), &asked.method);
+    let looked_for = near::Wanted {
+        host: &host,
+        path: path.to_match(),
+        method: &asked.method,
+    };
+    let mut way = Way {
+        near: near::near(compiled, found, &looked_for),
+        host_assumed: false,
+        matched: path.to_match().to_owned(),
+        forwarded: onward.path().to_owned(),
+        route: found.and_then(|found| chosen(compiled, found)),
+        limits: Vec::new(),
+        host,
+    };
+    let Some(service) = found.or(snapshot.unrouted) else {
+        return Ok((way, refused(&ProxyError::NoRoute)));
+    };
+    let service = &snapshot.services[service];
+    let caller = Caller {
+        address: client,
+        route: &service.name,
+        method: &asked.method,
+        fields: &asked.fields,
+        location: &Destination {
+            authority: target.host(),
+            path: onward.path(),
+            query: onward.query(),
+            pattern: &service.path,
+        },
+    };
+    let limits = service.limits.iter();
+    way.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();
+    let answer = answer(service, &caller, &way.limits);
+    Ok((way, answer))
+}
+
+fn chosen(compiled: &Compiled, position: usize) -> Option<Chosen> {
+    let service = &compiled.snapshot.services[position];
+    let upstream = &compiled.snapshot.upstreams[service.upstream?];
+    Some(Chosen {
+        name: Arc::clone(&service.name),
+        place: compiled.place("routes", &service.name),
+        upstream: upstream.name.as_ref().into(),
+        servers: upstream.servers.iter().map(ToString::to_string).collect(),
+    })
+}
+
+fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
+    let mut key = Vec::new();
+    let exempt = limit.exempt.as_ref().is_some_and(|not| not.covers(caller));
+    let key = match limit.by.write(caller, &mut key) {
+        _ if exempt => Key::Exempt,
+        Found::Skip => Key::Skipped,
+        Found::Refuse(part) => Key::Absent(part.to_string()),
+        Found::Key => {
+            let (cost, misquoted) = match &limit.price {
+                None => (limit.cost.units(), None),
+                Some(price) => price.of(caller.fields),
+            };
+            Key::Counted {
+                key: String::from_utf8_lossy(&key).into_owned(),
+                cost,
+                misquoted,
+                fresh: fresh(limit, Cost::new(cost)),
+            }
+        }
+    };
+    Held {
+        place: compiled.place("limits", &limit.name),
+        means: describe::limit(limit),
+        limit: Arc::clone(limit),
+        key,
+    }
+}
+
+/// What a counter says that nobody has used.
+fn fresh(limit: &Limit, cost: Cost) -> Verdict {
+    let now = clock::wall();
+    let (measured, _) = limit.check(None, now, cost);
+    limit
+        .rule
+        .verdict(measured, now, measured.charged(cost), true)
+}
+
+fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
+    let plan = match Plan::of(service, caller) {
+        Ok(plan) => plan,
+        Err(error) => return refused(&error),
+    };
+    let counted = limits.iter().filter_map(|held| match &held.key {
+        Key::Counted { fresh, .. } => Some((held, *fresh)),
+        Key::Skipped | Key::Exempt | Key::Absent(_) => None,
+    });
+    let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
+    if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling {
+        let limit = held.get(by).map(|held| Arc::clone(&held.limit.name));
+        let limit = limit.unwrap_or_default();
+        return refused(&ProxyError::Limited { limit, wait });
+    }
+    match service.upstream {
+        Some(_) => Answer::Upstream {
+            limited: !plan.is_empty(),
+        },
+        None => refused(&ProxyError::NoRoute),
+    }
+}
+
+fn refused(error: &ProxyError) -> Answer {
+    Answer::Itself(error.status().as_u16(), error.to_string())
+}
+
+impl Held {
+    /// What a counter says that nobody has used, and what happens when this one is used up.
+    pub(super) fn outlook(&self, fresh: &Verdict) -> String {
+        let limited = ProxyError::Limited {
+            limit: Arc::clone(&self.limit.name),
+            wait: Wait::Micros(1),
+        };
+        let status = limited.status().as_u16();
+        match fresh.outcome {
+            Outcome::Refuse(Wait::Micros(_)) => {
+                format!("refuses it even while nobody has been counted: {status}")
+            }
+            Outcome::Refuse(_) => {
+                format!("can never admit that much: always {status}, without a time to come back")
+            }
+            Outcome::Admit { delay } => {
+                let now = match delay {
+                    0 => format!("unused it admits this and has {} left", fresh.remaining),
+                    delay => format!(
+                        "even unused it holds this for {}",
+                        describe::span_as_written(delay)
+                    ),
+                };
+                format!("{now}; used up, it {}", beyond(&self.limit, status))
+            }
+        }
+    }
+}
+
+fn beyond(limit: &Limit, status: u16) -> String {
+    match &limit.rule {
+        Rule::LeakyBucket(rule) if rule.queue > 0 => format!(
+            "holds the request up to {}, and refuses with {status} beyond that",
+            describe::span_as_written(rule.max_wait)
+        ),
+        _ if limit.partial => {
+            format!("grants what is left, and with nothing left refuses with {status}")
+        }
+        _ => format!("refuses with {status}"),
+    }
+}

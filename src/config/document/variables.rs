@@ -1,0 +1,384 @@
+//! `${VAR}` in the texts of the file: filled in from the environment once the file has been parsed, never in keys, and
+//! what came of it is told beside every mistake in the result.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::source::{Source, Span};
+use super::super::value::quoted;
+use crate::key::is_secret;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::env::VarError;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// The texts that had variables in them.
+#[derive(Debug, Default)]
+pub(in crate::config) struct Variables {
+    filled: Vec<Filled>,
+    /// Texts with a variable that could not be filled in, which has been noted.
+    failed: Vec<Span>,
+}
+
+/// A text whose variables have been filled in.
+#[derive(Debug)]
+struct Filled {
+    span: Span,
+    used: Vec<Used>,
+    /// It may not be shown.
+    secret: bool,
+}
+
+/// A variable and what it gave.
+#[derive(Debug)]
+struct Used {
+    name: String,
+    gave: String,
+    is_default: bool,
+}
+
+/// A variable that cannot be filled in, and where in its text it stands.
+#[derive(Debug)]
+struct Slip {
+    at: Range<usize>,
+    code: Code,
+    message: String,
+    label: String,
+    help: String,
+}
+
+/// Asks the environment.
+type Environment<'e> = &'e dyn Fn(&str) -> Result<String, VarError>;
+
+/// Fills in the variables of all texts in `root`.
+pub(super) fn fill(
+    source: &Source,
+    root: &mut DeTable<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Variables {
+    fill_from(&|name| std::env::var(name), source, root, found)
+}
+
+fn fill_from(
+    environment: Environment<'_>,
+    source: &Source,
+    root: &mut DeTable<'_>,
+    found: &mut Vec<Diagnostic>,
+) -> Variables {
+    let mut variables = Variables::default();
+    for (_, value) in root.iter_mut() {
+        let span = value.span();
+        variables.value(environment, source, value.get_mut(), &span, found);
+    }
+    variables
+}
+
+impl Variables {
+    fn value(
+        &mut self,
+        environment: Environment<'_>,
+        source: &Source,
+        value: &mut DeValue<'_>,
+        span: &Span,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        if found.len() > super::ENOUGH {
+            return;
+        }
+        match value {
+            DeValue::String(text) if text.contains('$') => {
+                match expand(environment, text) {
+                    Ok((filled, used)) => {
+                        *text = Cow::Owned(filled);
+                        self.keep(source, span, used);
+                    }
+                    Err(slips) => {
+                        let whole = text.as_ref();
+                        found.extend(slips.into_iter().map(|slip| slip.told(source, whole, span)));
+                        self.failed.push(span.clone());
+                    }
+                };
+            }
+            DeValue::Array(items) => {
+                for item in items.iter_mut() {
+                    let span = item.span();
+                    self.value(environment, source, item.get_mut(), &span, found);
+                }
+            }
+            DeValue::Table(table) => {
+                for (_, value) in table.iter_mut() {
+                    let span = value.span();
+                    self.value(environment, source, value.get_mut(), &span, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, source: &Source, span: &Span, used: Vec<Used>) {
+        if used.is_empty() {
+            return;
+        }
+        let starred = source.text().get(span.clone()) != source.shown().get(span.clone());
+        self.filled.push(Filled {
+            secret: starred || used.iter().any(Used::is_secret),
+            span: span.clone(),
+            used,
+        });
+    }
+
+    /// What the environment gave and may not be shown; defaults stand in the file, for all to read.
+    fn secrets(&self) -> HashSet<&str> {
+        const SHORTEST: usize = 4;
+        let filled = self.filled.iter().filter(|filled| filled.secret);
+        let used = filled.flat_map(|filled| &filled.used);
+        let given = used.filter(|used| !used.is_default && used.gave.len() >= SHORTEST);
+        given.map(|used| used.gave.as_str()).collect()
+    }
+
+    /// Drops what is only the echo of a variable that could not be filled in, and says beside the rest what the variables
+    /// gave. What looks like a secret is shown nowhere.
+    pub(in crate::config) fn tell(&self, source: &Source, found: &mut Vec<Diagnostic>) {
+        let own = |diagnostic: &Diagnostic| {
+            matches!(diagnostic.code, Code::UnsetVariable | Code::BadVariable)
+        };
+        found.retain(|one| {
+            let echo = !own(one) && self.failed.iter().any(|span| is_about(one, span));
+            let from_outside = one.code == Code::SecretInFile
+                && self.filled.iter().any(|filled| {
+                    is_about(one, &filled.span) && filled.is_all_of_the_secret(source)
+                });
+            !echo && !from_outside
+        });
+        let secrets = self.secrets();
+        for one in found {
+            for filled in &self.filled {
+                if is_about(one, &filled.span) {
+                    filled.tell(one);
+                }
+            }
+            hide(&secrets, one);
+        }
+    }
+}
+
+/// Takes the secrets out, wherever else they may have come to stand.
+fn hide(secrets: &HashSet<&str>, diagnostic: &mut Diagnostic) {
+    let labels = diagnostic.primary.iter_mut().chain(&mut diagnostic.others);
+    let texts = labels.map(|label| &mut label.text);
+    let texts = texts
+        .chain([&mut diagnostic.message])
+        .chain(&mut diagnostic.help)
+        .chain(&mut diagnostic.note);
+    for text in texts {
+        for secret in secrets {
+            if text.contains(secret) {
+                *text = text.replace(secret, "***");
+            }
+        }
+    }
+}
+
+/// Does the mistake stand there, or have to do with what does?
+fn is_about(diagnostic: &Diagnostic, span: &Span) -> bool {
+    let labels = diagnostic.primary.iter().chain(&diagnostic.others);
+    let mut spans = labels.map(|label| &label.span);
+    spans.any(|at| at.start < span.end && span.start < at.end)
+}
+
+impl Filled {
+    fn tell(&self, diagnostic: &mut Diagnostic) {
+        if self.secret {
+            let names: Vec<String> = self.used.iter().map(Used::spelled).collect();
+            diagnostic.message = format!("this is wrong with {} filled in", names.join(" and "));
+            diagnostic.help = None;
+            let labels = diagnostic.primary.iter_mut().chain(&mut diagnostic.others);
+            for label in labels {
+                label.text.clear();
+            }
+            if let Some(primary) = &mut diagnostic.primary {
+                primary.text = diagnostic.code.about().trim_end_matches('.').to_owned();
+            }
+        }
+        for used in &self.used {
+            let gave = if self.secret {
+                "`***`".to_owned()
+            } else {
+                quoted(&used.gave)
+            };
+            let which = if used.is_default { ", its default" } else { "" };
+            let told = format!("{} is {gave}{which}", used.spelled());
+            match &mut diagnostic.note {
+                Some(note) if note.contains(&told) => {}
+                Some(note) => {
+                    note.push('\n');
+                    note.push_str(&told);
+                }
+                none => *none = Some(told),
+            }
+        }
+    }
+
+    /// Is nothing of the secret written in the file itself?
+    fn is_all_of_the_secret(&self, source: &Source) -> bool {
+        let written = source.text().get(self.span.clone()).unwrap_or_default();
+        let part = match written.split_once("://") {
+            Some((_, rest)) => {
+                let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
+                user.split_once(':').map_or(user, |(_, password)| password)
+            }
+            None => written,
+        };
+        let mut rest = part.trim_matches(['"', '\'']);
+        while let Some(behind) = rest.strip_prefix("${") {
+            rest = behind.split_once('}').map_or("", |(_, behind)| behind);
+        }
+        rest.is_empty()
+    }
+}
+
+impl Used {
+    /// As the file has it, without a default.
+    fn spelled(&self) -> String {
+        format!("`${{{}}}`", self.name)
+    }
+
+    fn is_secret(&self) -> bool {
+        let name = self.name.to_ascii_lowercase();
+        let credentials = self.gave.split_once("://");
+        is_secret(&name)
+            || ["pass", "pwd", "credential"]
+                .iter()
+                .any(|mark| name.contains(mark))
+            || credentials.is_some_and(|(_, rest)| rest.contains('@'))
+    }
+}
+
+impl Slip {
+    /// With its place: the variable itself where the text is written as it reads, else the whole text.
+    fn told(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
+        let written = source.text().get(span.clone()).unwrap_or_default();
+        let place = match written.find(text) {
+            Some(at) => {
+                let start = span.start + at;
+                start + self.at.start..start + self.at.end
+            }
+            None => span.clone(),
+        };
+        Diagnostic::error(self.code, self.message)
+            .at(&place, self.label)
+            .help(self.help)
+    }
+}
+
+/// `text` with its variables filled in and `$$` as `$`; a `$` before anything else stays.
+fn expand(environment: Environment<'_>, text: &str) -> Result<(String, Vec<Used>), Vec<Slip>> {
+    let (mut out, mut used, mut slips) =
+        (String::with_capacity(text.len()), Vec::new(), Vec::new());
+    let mut at = 0;
+    while let Some(dollar) = text[at..].find('$') {
+        out.push_str(&text[at..at + dollar]);
+        let start = at + dollar;
+        let behind = &text[start + 1..];
+        let Some(inside) = behind.strip_prefix('{') else {
+            out.push('$');
+            at = start + 1 + usize::from(behind.starts_with('$'));
+            continue;
+        };
+        let closed = inside.find('}');
+        at = closed.map_or(text.len(), |end| start + "${".len() + end + 1);
+        let given = match closed {
+            Some(end) => given(environment, &inside[..end]),
+            None => Err(misspelt("its `}` is missing")),
+        };
+        match given {
+            Ok(one) => {
+                out.push_str(&one.gave);
+                used.push(one);
+            }
+            Err(slip) => slips.push(Slip {
+                at: start..at,
+                ..slip
+            }),
+        }
+    }
+    out.push_str(&text[at..]);
+    if slips.is_empty() {
+        Ok((out, used))
+    } else {
+        Err(slips)
+    }
+}
+
+/// What `NAME`, `NAME:-default` or `NAME:?message` gives.
+fn given(environment: Environment<'_>, inside: &str) -> Result<Used, Slip> {
+    let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let (name, rest) = inside.split_at(end.unwrap_or(inside.len()));
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(misspelt(
+            "a name has letters, digits and `_`, and no digit in front",
+        ));
+    }
+    if rest.contains("${") {
+        return Err(misspelt("a default has no variables of its own"));
+    }
+    let used = |gave: String, is_default| Used {
+        name: name.to_owned(),
+        gave,
+        is_default,
+    };
+    let value = match environment(name) {
+        Ok(value) => Some(value),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(_)) => {
+            return Err(unset(name, &format!("`{name}` is not UTF-8 text"), ""));
+        }
+    };
+    if rest.is_empty() {
+        return match value {
+            Some(value) => Ok(used(value, false)),
+            None => Err(unset(
+                name,
+                &format!("`{name}` is not set in the environment"),
+                "",
+            )),
+        };
+    }
+    let value = value.filter(|value| !value.is_empty());
+    match (value, rest.strip_prefix(":-"), rest.strip_prefix(":?")) {
+        (Some(value), Some(_), _) | (Some(value), _, Some(_)) => Ok(used(value, false)),
+        (None, Some(default), _) => Ok(used(default.to_owned(), true)),
+        (None, _, Some(message)) => Err(unset(
+            name,
+            &format!("`{name}` is not set in the environment, or empty"),
+            message,
+        )),
+        (_, None, None) => Err(misspelt("behind the name stands `}`, `:-` or `:?`")),
+    }
+}
+
+fn unset(name: &str, message: &str, label: &str) -> Slip {
+    Slip {
+        at: 0..0,
+        code: Code::UnsetVariable,
+        message: message.to_owned(),
+        label: label.to_owned(),
+        help: format!(
+            "set it where the gateway is started, or write a default: `${{{name}:-...}}`"
+        ),
+    }
+}
+
+fn misspelt(label: &str) -> Slip {
+    Slip {
+        at: 0..0,
+        code: Code::BadVariable,
+        message: "this is not a variable".to_owned(),
+        label: label.to_owned(),
+        help:
+            "write `${NAME}`, `${NAME:-default}` or `${NAME:?message}`; and `$$` for a `$` itself"
+                .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! The pages of the diagnostics' codes: what each means, an example that is wrong, and what to write instead.
+//!
+//! A page is a file in `pages/`: words, the wrong example, words, the mended one. Both examples are held against the
+//! parser by the tests; what they leave out is a route and an upstream.
+
+use super::diagnostic::Code;
+use super::suggest::nearest;
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+<!-- Generated from src/config/pages. Change it there, then run the tests with UPDATE=1. -->
+
+# Diagnostics
+
+Every mistake in `gateway.toml` has a code in brackets behind `error` or `warning`. Codes are stable; `tollgate explain
+CODE` shows its page. Examples leave out what is not their point: a route, or an upstream named `api`.
+";
+
+/// What there is to know about a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// The code.
+    pub code: Code,
+    /// What it means.
+    pub meaning: &'static str,
+    /// A piece of a file that has this mistake, and no other.
+    pub wrong: &'static str,
+    /// What to write instead, in words.
+    pub instead: &'static str,
+    /// The same piece without the mistake.
+    pub right: &'static str,
+}
+
+impl Page {
+    /// The page of `code`.
+    #[must_use]
+    pub fn of(code: Code) -> Self {
+        let mut parts = code.page().split("```").map(str::trim);
+        let mut next = || parts.next().unwrap_or_default();
+        let (meaning, wrong, instead, right) = (next(), next(), next(), next());
+        let example = |part: &'static str| part.strip_prefix("toml\n").unwrap_or(part);
+        Self {
+            code,
+            meaning,
+            wrong: example(wrong),
+            instead,
+            right: example(right),
+        }
+    }
+
+    /// As it stands in docs/diagnostics.md.
+    #[must_use]
+    pub fn markdown(&self) -> &'static str {
+        self.code.page().trim()
+    }
+
+    /// For a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { code, meaning, .. } = self;
+        let mut out = format!("{code}: {}\n\n{meaning}\n\n", code.about());
+        indented(self.wrong, &mut out);
+        let _ = write!(out, "\n{}\n\n", self.instead);
+        indented(self.right, &mut out);
+        out
+    }
+}
+
+fn indented(example: &str, out: &mut String) {
+    for line in example.lines() {
+        let margin = if line.is_empty() { "" } else { "    " };
+        // Writing into a string cannot fail.
+        let _ = writeln!(out, "{margin}{line}");
+    }
+}
+
+impl Code {
+    /// The code of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|code| code.as_str() == name).copied()
+    }
+
+    /// The code whose name `word` most likely means.
+    #[must_use]
+    pub fn nearest(word: &str) -> Option<Self> {
+        nearest(word, Self::ALL.iter().map(|code| code.as_str())).and_then(Self::named)
+    }
+}
+
+/// The text of docs/diagnostics.md.
+#[must_use]
+pub fn diagnostics() -> String {
+    let mut out = HEAD.to_owned();
+    for code in Code::ALL {
+        let _ = write!(
+            out,
+            "\n## {code}\n\n{}\n\n{}\n",
+            code.about(),
+            code.page().trim()
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{load, render::Colour};
+    use super::*;
+    use std::fmt::Write;
+    use std::fs;
+
+    /// The example with the route and the upstream it leaves out.
+    fn whole(code: Code, example: &str) -> String {
+        let mut text = format!("{example}\n");
+        if [Code::EmptyFile, Code::NoRoutes].contains(&code) {
+            return text;
+        }
+        if !example.contains("[upstreams.") {
+            text.push_str("\n[upstreams.api]\nservers = \"127.0.0.1:3000\"\n");
+        }
+        if !example.contains("[routes.") {
+            let names = example.lines().filter_map(|line| {
+                line.strip_prefix("[limits.")?
+                    .strip_suffix(']')
+                    .map(|name| name.trim_matches('"'))
+            });
+            let names: Vec<&str> = names.collect();
+            write!(
+                text,
+                "\n[routes.api]\nupstream = \"api\"\nlimits = {names:?}\n"
+            )
+            .unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn every_example_has_its_mistake_and_no_other_and_is_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("redis-password"), "correct horse\n").unwrap();
+        let file = folder.path().join("gateway.toml");
+        let mut wrong = Vec::new();
+        for code in Code::ALL {
+            let page = Page::of(*code);
+            for (example, expected) in [(page.wrong, &[*code][..]), (page.right, &[])] {
+                fs::write(&file, whole(*code, example)).unwrap();
+                let report = match load(&file) {
+                    Ok(compiled) => compiled.report(),
+                    Err(report) => report,
+                };
+                let mut codes: Vec<Code> = report.diagnostics.iter().map(|one| one.code).collect();
+                codes.dedup();
+                if codes != expected {
+                    wrong.push(format!("{code}: {}", report.human(Colour::Off)));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_page_has_its_four_parts() {
+        for code in Code::ALL {
+            let page = Page::of(*code);
+            assert_eq!(code.page().matches("```toml\n").count(), 2, "{code}");
+            assert_eq!(code.page().matches("```").count(), 4, "{code}");
+            for part in [page.meaning, page.wrong, page.instead, page.right] {
+                assert!(
+                    !part.is_empty() && part.lines().all(|line| line.len() <= 130),
+                    "{code}: {part}"
+                );
+            }
+            assert_ne!(page.wrong, page.right);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_code_is_guessed() {
+        assert_eq!(Code::named("bad-rate"), Some(Code::BadRate));
+        assert_eq!(Code::nearest("bad_raet"), Some(Code::BadRate));
+        assert_eq!(Code::nearest("GET"), None);
+    }
+}

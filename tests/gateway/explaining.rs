@@ -1,0 +1,224 @@
+//! What `tollgate explain` says of a request, held against what the gateway then does with it.
+
+use crate::support::{File, Finished, Gateway, Upstream, tollgate};
+use serde_json::Value;
+
+const FILE: &str = "\
+[server]
+trust = \"10.0.0.0/8\"
+
+[store]
+url = \"redis://nowhere\"
+password = { env = \"NOBODY_SETS_THIS\" }
+
+[limits.per-key]
+by = \"header:x-api-key\"
+missing = \"refuse\"
+rate = \"100/min\"
+burst = 20
+
+[limits.smooth]
+by = [\"ip\", \"route\"]
+algorithm = \"leaky-bucket\"
+rate = \"50/s\"
+max_wait = \"2s\"
+
+[limits.search]
+by = \"path:id\"
+rate = \"10/s\"
+cost = { header = \"x-cost\", max = 50 }
+exempt = { ip = \"192.0.2.0/24\" }
+
+[upstreams.orders]
+servers = \"10.1.0.5:3000\"
+
+[routes.orders]
+path = \"/v1/orders/{id}\"
+methods = \"GET\"
+upstream = \"orders\"
+limits = [\"per-key\", \"smooth\", \"search\"]
+
+[routes.write]
+path = \"/v1/orders/{id}\"
+methods = \"POST\"
+upstream = \"orders\"
+
+[routes.hosted]
+host = \"a.example.com\"
+path = \"/v1/orders/{id}\"
+upstream = \"orders\"
+
+[routes.all-v1]
+path = \"/v1/{*rest}\"
+upstream = \"orders\"
+
+[routes.v2]
+path = \"/v2/{*rest}\"
+upstream = \"orders\"
+";
+
+async fn explain(arguments: &[&str]) -> Finished {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), FILE).unwrap();
+    let arguments = [&["explain"], arguments].concat();
+    tollgate(folder.path(), &arguments).await
+}
+
+async fn said(arguments: &[&str]) -> String {
+    let done = explain(arguments).await;
+    assert_eq!(
+        (done.code, done.stderr.as_str()),
+        (Some(0), ""),
+        "{arguments:?}: {done:?}"
+    );
+    done.stdout
+}
+
+#[tokio::test]
+async fn a_request_is_explained_for_people() {
+    let text = said(&[
+        "GET",
+        "/v1//orders/42;a=b/?q=1",
+        "-H",
+        "X-Api-Key: hidden",
+        "-H",
+        "x-forwarded-for: 6.6.6.6, 203.0.113.9, 10.0.0.7",
+        "--from",
+        "10.0.0.1",
+    ])
+    .await;
+    assert!(!text.contains("hidden"), "{text}");
+    for line in [
+        "route   orders (gateway.toml:29) to upstream orders: http://10.1.0.5:3000",
+        "        not write (gateway.toml:35): it takes POST only",
+        "        not hosted (gateway.toml:40): it is for the host a.example.com",
+        "        not all-v1 (gateway.toml:45): it takes it too, but the path of the other is more specific",
+        "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is walked from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
+        "path    /v1/orders/42: matched; forwarded as /v1/orders/42;a=b/",
+        "limits  per-key (gateway.toml:8): at most 20 at once, then 100 a minute, per x-api-key; 401 without one",
+        "          unused it admits this and has 19 left; used up, it refuses with 429",
+        "          counts 1, by ip + route on the key 203.0.113.9|orders",
+        "          unused it admits this and has 100 left; used up, it holds the request up to 2s, and refuses with 429 beyond that",
+        "          counts 1, by path:id on the key 42",
+        "answer  the upstream's, unless a limit refuses; nothing was counted here",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("v2"), "nothing like it:\n{text}");
+}
+
+#[tokio::test]
+async fn refusals_are_explained_and_are_no_failure() {
+    for (arguments, end) in [
+        (
+            &["GET", "/v1/orders/42"][..],
+            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key\n",
+        ),
+        (
+            &[
+                "GET",
+                "/v1/orders/42",
+                "-H",
+                "x-api-key: k",
+                "-H",
+                "x-cost: 0",
+            ],
+            "answer  429 by the gateway: the limit \"search\" refuses\n",
+        ),
+        (
+            &["GET", "/nothing"],
+            "answer  404 by the gateway: no route matches\n",
+        ),
+        (
+            &["GET", "/a%2fb"],
+            "answer  400 by the gateway: the path has a backslash or an escaped slash\n",
+        ),
+        (
+            &["CONNECT", "/"],
+            "answer  501 by the gateway: CONNECT is not implemented\n",
+        ),
+        (
+            &["DELETE", "/v1/orders/1", "--host", "a.example.com"],
+            "answer  the upstream's; no limit applies\n",
+        ),
+    ] {
+        let text = said(arguments).await;
+        assert!(text.ends_with(end), "{arguments:?}\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_wrong_usage() {
+    for (arguments, said) in [
+        (&["GET"][..], "tollgate explain GET /"),
+        (&["GET", "/", "-H", "x-api-key"], "-H 'x-api-key: k'"),
+        (&["GET", "/", "--from", "somewhere"], "--from"),
+        (&["GET", "no path"], "not a path"),
+        (&["bad-rate", "/"], "a code stands alone"),
+    ] {
+        let done = explain(arguments).await;
+        assert_eq!(done.code, Some(2), "{arguments:?}: {done:?}");
+        assert!(done.stderr.contains(said), "{arguments:?}: {done:?}");
+    }
+    let done = explain(&["GET", "/", "--config", "absent.toml"]).await;
+    assert_eq!(done.code, Some(1), "{done:?}");
+}
+
+#[tokio::test]
+async fn an_exemption_is_told() {
+    let asked = [
+        "GET",
+        "/v1/orders/42",
+        "-H",
+        "x-api-key: k",
+        "-H",
+        "x-cost: 0",
+    ];
+    let text = said(&[&asked[..], &["--from", "192.0.2.7"]].concat()).await;
+    assert!(
+        text.contains(
+            "\n          does not apply: it exempts such requests\nanswer  the upstream's, unless"
+        ),
+        "{text}"
+    );
+}
+
+/// The keys, route and client that it names are those that the gateway then counts and logs.
+#[tokio::test]
+async fn the_gateway_does_what_was_explained() {
+    let upstream = Upstream::echo().await;
+    let file = File::default()
+        .server("trust = \"127.0.0.0/8\"")
+        .upstream("main", &[&upstream])
+        .limit("key", "by = \"header:x-api-key\"\nmissing = \"ip\"\nrate = \"9/h\"")
+        .limit("who", "by = [\"ip/24\", \"path:id\", \"cookie:session\", \"query:q\", \"method\", \"host\"]\nmissing = \"shared\"\nrate = \"9/h\"")
+        .route("one", "/things/{id}", "main", &["key", "who"])
+        .route("rest", "/{*rest}", "main", &["key"]);
+    let gateway = Gateway::start(&file).await;
+    for (target, fields) in [
+        ("/things/a%20b?q=x&q=y", vec![("x-api-key", "k")]),
+        ("//things/./7;v=1/", vec![("cookie", "session=s; other=o")]),
+        ("/else", vec![("x-forwarded-for", "6.6.6.6, 203.0.113.9")]),
+    ] {
+        let answer = gateway.get_with(target, &fields).await;
+        let line = gateway.line_of(&answer).await;
+        let fields: Vec<String> = fields
+            .iter()
+            .map(|(name, value)| format!("-H{name}: {value}"))
+            .collect();
+        let mut arguments = vec!["explain", "GET", target, "--json", "--host", "gateway.test"];
+        arguments.extend(fields.iter().map(String::as_str));
+        let done = tollgate(gateway.folder(), &arguments).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let explained: Value = serde_json::from_str(&done.stdout).unwrap();
+        let limits = explained["limits"].as_array().unwrap().iter();
+        let keys = limits.map(|limit| {
+            let name = limit["name"].as_str().unwrap();
+            (name.to_owned(), limit["key"].clone())
+        });
+        let keys = Value::from(keys.collect::<serde_json::Map<_, _>>());
+        assert_eq!(keys, line["keys"], "{explained}\n{line}");
+        assert_eq!(explained["route"]["name"], line["route"]);
+        assert_eq!(explained["client"]["address"], line["client"]);
+    }
+}
