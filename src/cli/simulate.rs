@@ -7,8 +7,9 @@ use crate::replay::report::{self, Marks};
 use crate::replay::{Failure, Lines, Replay};
 use crate::store::{RedisTarget, Source};
 use clap::Args;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,15 @@ pub(super) fn simulate(args: &SimulateArgs) -> u8 {
 fn replay(args: &SimulateArgs) -> Result<(), u8> {
     let (file, changed) = load(args)?;
     let target = store(args)?;
+    for out in [&args.decisions, &args.svg].into_iter().flatten() {
+        if is_same_file(out, &args.trace) {
+            let out = out.display();
+            tell(&format!(
+                "error: {out} is the trace: it would be overwritten"
+            ));
+            return Err(USAGE);
+        }
+    }
     let mut lines = Lines::open(&args.trace).map_err(|error| {
         tell(&format!(
             "error: cannot open {}: {error}",
@@ -177,6 +187,15 @@ fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, u8> {
 fn create(path: &Path) -> Result<BufWriter<File>, u8> {
     let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
     Ok(BufWriter::with_capacity(256 * 1024, file))
+}
+
+/// Whatever the two are called.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| {
+        let file = path.metadata().ok().filter(Metadata::is_file)?;
+        Some((file.dev(), file.ino()))
+    };
+    id(one).is_some_and(|one| id(other) == Some(one))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> u8 {

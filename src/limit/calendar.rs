@@ -80,8 +80,8 @@ impl Calendar {
         units.div_euclid(i64::from(self.many.max(1)))
     }
 
-    /// When a window starts, in microseconds since the epoch. A time that the clocks skip is the instant of the skip;
-    /// of one that they show twice it is the first.
+    /// When a window starts, in microseconds since the epoch. A time that the clocks skip comes as much later as they skip
+    /// (half past two is half past three); of one that they show twice it is the first.
     fn start(&self, number: i64) -> Option<i64> {
         let units = number.checked_mul(i64::from(self.many.max(1)))?;
         let date = match self.unit {

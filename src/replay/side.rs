@@ -4,7 +4,7 @@ use super::counters::Counters;
 use super::held::Held;
 use super::line::{Fault, Request};
 use super::slots::Slots;
-use super::ways::Ways;
+use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
 use crate::key::{Caller, Location};
 use crate::limit::Limit;
@@ -147,7 +147,11 @@ impl Side {
         }
         self.decided = None;
         self.asked = false;
-        self.route = self.find(request, head).or(self.snapshot.unrouted);
+        self.route = match self.find(request, head) {
+            Leads::To(route) => Some(route),
+            Leads::Nowhere => self.snapshot.unrouted,
+            Leads::Astray => None,
+        };
         let Some(route) = self.route else {
             return Ok(Outcome::NoRoute);
         };
@@ -257,7 +261,7 @@ impl Side {
         Ok(outcome)
     }
 
-    fn find(&mut self, request: &Request<'_>, head: &Head) -> Option<usize> {
+    fn find(&mut self, request: &Request<'_>, head: &Head) -> Leads {
         let (raw, _) = request.path();
         let host = host(request, head);
         let table = &self.snapshot.table;

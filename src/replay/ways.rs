@@ -23,7 +23,19 @@ struct Way {
     /// Host, a blank, path.
     text: Vec<u8>,
     method: Method,
-    route: Option<usize>,
+    leads: Leads,
+}
+
+/// Where a request leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Leads {
+    /// To this route.
+    To(usize),
+    /// No route takes it.
+    #[default]
+    Nowhere,
+    /// The gateway answers 400, before any limit is asked.
+    Astray,
 }
 
 impl Ways {
@@ -35,14 +47,14 @@ impl Ways {
         }
     }
 
-    /// The route of `table`, always the same table, that takes such a request.
+    /// The route of `table`, always the same table, that takes such a request, if one does.
     pub(super) fn find(
         &mut self,
         table: &Table,
         method: &Method,
         host: &[u8],
         raw: &[u8],
-    ) -> Option<usize> {
+    ) -> Leads {
         if host.len() + raw.len() > LONGEST {
             return look(table, method, host, raw);
         }
@@ -63,17 +75,22 @@ impl Ways {
             way.text.push(b' ');
             way.text.extend_from_slice(raw);
             way.method.clone_from(method);
-            way.route = look(table, method, host, raw);
+            way.leads = look(table, method, host, raw);
         }
-        way.route
+        way.leads
     }
 }
 
 /// As the gateway goes about it.
-fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8]) -> Option<usize> {
-    let (host, raw) = (str::from_utf8(host).ok()?, str::from_utf8(raw).ok()?);
-    let path = path::normalize(raw).ok()?;
-    table.find(&host_key(host), path.to_match(), method)
+fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8]) -> Leads {
+    let (Ok(host), Ok(raw)) = (str::from_utf8(host), str::from_utf8(raw)) else {
+        return Leads::Astray;
+    };
+    let Ok(path) = path::normalize(raw) else {
+        return Leads::Astray;
+    };
+    let route = table.find(&host_key(host), path.to_match(), method);
+    route.map_or(Leads::Nowhere, Leads::To)
 }
 
 #[cfg(test)]

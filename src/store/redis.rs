@@ -6,6 +6,7 @@ mod clear;
 mod gather;
 mod health;
 mod layout;
+mod leavers;
 mod pool;
 mod question;
 mod reply;
@@ -23,6 +24,7 @@ use crate::clock::{self, Timestamp};
 use crate::limit::{Limit, LimitId, wire};
 use gather::{Asked, MOST_WAITING, Returned};
 use health::Health;
+use leavers::{Left, Waiting};
 use pool::Connections;
 use question::Question;
 use reply::Wrong;
@@ -56,6 +58,10 @@ struct Shared {
     stats: Arc<Stats>,
     decisions: RefCell<VecDeque<Asked>>,
     refunds: RefCell<VecDeque<Returned>>,
+    /// Questions asked so far; each has its number.
+    asked: Cell<u64>,
+    /// Those who have left while their decision was under way, by their question's number.
+    left: RefCell<hashbrown::HashMap<u64, Left, foldhash::fast::RandomState>>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
     /// There is something to do.
     work: Notify,
@@ -93,6 +99,8 @@ impl RedisStore {
             stats: Arc::default(),
             decisions: RefCell::default(),
             refunds: RefCell::default(),
+            asked: Cell::new(0),
+            left: RefCell::default(),
             prefixes: RefCell::default(),
             work: Notify::new(),
             woken: Cell::new(false),
@@ -113,8 +121,8 @@ impl RedisStore {
     /// Decides all limits of one request. Never takes longer than the settings' `timeout`, give or take a scheduling
     /// delay; takes no time at all while Redis is away.
     ///
-    /// Dropping this before it resolves forgets the answer: what has not been sent by then is not charged, what has
-    /// been may be.
+    /// Dropping this before it resolves forgets the answer: what has not been sent by then is not charged. What has been
+    /// may be; of that, slots, places in queues and what a limit gives back to those who leave are given back.
     ///
     /// # Errors
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
@@ -148,12 +156,12 @@ impl RedisStore {
 
     /// Gives charges back, soon; nobody waits for it, and what cannot be given back stays charged.
     pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        self.give_back(None, refunds);
+        self.shared.give_back(None, refunds);
     }
 
     /// Like [`RedisStore::refund`], by a clock of the caller's.
     pub fn refund_at<'a>(&self, now: Timestamp, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        self.give_back(Some(now), refunds);
+        self.shared.give_back(Some(now), refunds);
     }
 
     /// Renews what concurrency limits have lent, soon; nobody waits for it.
@@ -173,7 +181,8 @@ impl RedisStore {
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
         let (answer, told) = oneshot::channel();
         let block = question::forget_block();
-        self.give(None, self.about(limit, key, &block), Some(answer));
+        let shared = &self.shared;
+        shared.give(None, shared.about(limit, key, &block), Some(answer));
         match told.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
@@ -220,7 +229,18 @@ impl RedisStore {
             let (at, measured) = (clock.unwrap_or_else(clock::wall), Default::default());
             return Ok(Half { at, measured });
         }
-        match self.enqueue(clock, checks, refused)?.await {
+        let (number, receiver) = self.enqueue(clock, checks, refused)?;
+        let mut waiting = Waiting {
+            store: self,
+            checks,
+            clock,
+            number,
+            receiver,
+            done: refused,
+        };
+        let told = (&mut waiting.receiver).await;
+        waiting.done = true;
+        match told {
             Ok(Ok((at, mut measured))) => {
                 measured.truncate(checks.len());
                 Ok(Half { at, measured })
@@ -247,7 +267,7 @@ impl RedisStore {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<oneshot::Receiver<reply::Told>, StoreError> {
+    ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
         let shared = &*self.shared;
         if shared.health.is_down() {
             shared.stats.down.add(1);
@@ -270,16 +290,30 @@ impl RedisStore {
             question.push(&prefix, first.key, &wire::refused());
         }
         let (answer, receiver) = oneshot::channel();
+        let number = shared.asked.get();
+        shared.asked.set(number.wrapping_add(1));
         waiting.push_back(Asked {
+            number,
             question,
             clock,
             arrived: Instant::now(),
             answer,
         });
         shared.wake();
-        Ok(receiver)
+        Ok((number, receiver))
     }
 
+    fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
+        for slot in slots {
+            if let Some(block) = question::renew_block(slot.limit, slot.ticket) {
+                let shared = &self.shared;
+                shared.give(clock, shared.about(slot.limit, slot.key, &block), None);
+            }
+        }
+    }
+}
+
+impl Shared {
     fn give_back<'a>(
         &self,
         clock: Option<Timestamp>,
@@ -288,16 +322,8 @@ impl RedisStore {
         for Refund { limit, key, ticket } in refunds {
             if let Some(block) = question::refund_block(limit, ticket) {
                 let mut question = Question::default();
-                question.refund(&self.shared.prefix_of(limit), key, &block, ticket);
+                question.refund(&self.prefix_of(limit), key, &block, ticket);
                 self.give(clock, question, None);
-            }
-        }
-    }
-
-    fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
-        for slot in slots {
-            if let Some(block) = question::renew_block(slot.limit, slot.ticket) {
-                self.give(clock, self.about(slot.limit, slot.key, &block), None);
             }
         }
     }
@@ -305,7 +331,7 @@ impl RedisStore {
     /// What is to be done to one counter.
     fn about(&self, limit: &Limit, key: &[u8], block: &[u8]) -> Question {
         let mut question = Question::default();
-        question.push(&self.shared.prefix_of(limit), key, block);
+        question.push(&self.prefix_of(limit), key, block);
         question
     }
 
@@ -316,21 +342,18 @@ impl RedisStore {
         question: Question,
         answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
     ) {
-        let shared = &*self.shared;
-        let mut waiting = shared.refunds.borrow_mut();
-        if shared.health.is_down() || waiting.len() >= MOST_WAITING {
-            return shared.stats.refunds_lost.add(1);
+        let mut waiting = self.refunds.borrow_mut();
+        if self.health.is_down() || waiting.len() >= MOST_WAITING {
+            return self.stats.refunds_lost.add(1);
         }
         waiting.push_back(Returned {
             question,
             clock,
             answer,
         });
-        shared.wake();
+        self.wake();
     }
-}
 
-impl Shared {
     /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
     /// are as many as the file has ever had.
     fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {

@@ -1,6 +1,6 @@
 //! What only the memory store promises: bounded, swept, and never at the price of a live state.
 
-use super::numbers::{CLIENT, NOON, SECOND, ask, fixed_window, limit, token_bucket};
+use super::numbers::{CLIENT, NOON, SECOND, ask, concurrency, fixed_window, limit, token_bucket};
 use super::stories::dedupe::once;
 use super::under_test::admitted;
 use std::sync::Arc;
@@ -172,6 +172,28 @@ fn a_request_of_several_limits_overflows_as_a_whole() {
     let left = store.decide(&[ask(&held, 0)]).decision.verdicts[0].remaining;
     assert_eq!(left, 2);
     assert_eq!(store.stored(&new, CLIENT), None);
+}
+
+#[test]
+fn a_slot_of_the_shared_counter_comes_back_though_its_key_has_room_since() {
+    let clock = Clock::manual(NOON);
+    let store = MemoryStore::new(clock.clone(), 2);
+    let window = limit("window", fixed_window(1, SECOND));
+    let slots = limit("slots", concurrency(2, 30 * SECOND));
+    for early in ["early", "as early"] {
+        assert!(admitted(&store.decide(&[check(&window, early)])));
+    }
+    let crowded = store.decide(&[check(&slots, "a")]);
+    assert_eq!(store.overflowed(), 1);
+    clock.set(NOON.plus(SECOND));
+    (0..TURNS).for_each(|turn| store.sweep(turn));
+    store.decide(&[check(&slots, "a")]);
+    assert!(store.stored(&slots, b"a").is_some(), "it has room now");
+
+    let ticket = crowded.ticket(0, &check(&slots, "a")).unwrap();
+    store.refund(&slots, b"a", ticket);
+    assert_eq!(store.stored(&slots, b"%overflow"), None);
+    assert!(store.stored(&slots, b"a").is_some());
 }
 
 #[test]

@@ -178,3 +178,36 @@ async fn fields_hosts_and_methods_are_matched_as_the_gateway_does() {
     assert_eq!(words(&decisions), expected);
     assert_eq!(decisions[6]["verdicts"], json!([]), "skipped");
 }
+
+#[tokio::test]
+async fn a_path_answered_400_is_charged_to_nobody() {
+    let file = "[limits.a]\nby = \"ip\"\nrate = \"1/h\"\n[defaults]\nlimits = [\"a\"]\n\
+        [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\npath = \"/x\"\nupstream = \"u\"\n";
+    let trace =
+        ["/%2f", "/%00", "/x", "/y"].map(|path| format!("{{\"ts\":1,\"path\":\"{path}\"}}\n"));
+    let decisions = Bench::of(file).trace(trace.concat()).decisions(&[]).await;
+    // Limits that hold everywhere do so where no route matches, but are not asked about what is no path.
+    assert_eq!(
+        words(&decisions),
+        ["no_route", "no_route", "admit", "refuse"]
+    );
+    assert_eq!(decisions[0]["verdicts"], json!([]));
+}
+
+#[tokio::test]
+async fn the_trace_is_never_overwritten() {
+    let trace = "{\"ts\":1}\n";
+    let bench = Bench::limit(LIMIT).trace(trace);
+    std::fs::hard_link(bench.path().join("trace"), bench.path().join("link")).unwrap();
+    for arguments in [
+        ["--decisions", "./trace"],
+        ["--svg", "trace"],
+        ["--decisions", "link"],
+    ] {
+        let done = bench.simulate(&arguments).await;
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.stderr.contains("is the trace"), "{done:?}");
+    }
+    let kept = std::fs::read_to_string(bench.path().join("trace")).unwrap();
+    assert_eq!(kept, trace);
+}

@@ -58,22 +58,31 @@ impl MemoryStore {
         ticket: Ticket,
         left: impl Fn(Option<&State>) -> Refunded,
     ) {
+        let given = self.give_back_to((limit, key), ticket, &left);
+        if !given && matches!(ticket.mark, Mark::Slot(_)) {
+            // Taken when there was no room for the key, which may be counted by itself since: a slot must come back, or
+            // it is lost for good.
+            self.give_back_to((limit, OVERFLOW), ticket, &left);
+        }
+    }
+
+    /// Did anything go back?
+    fn give_back_to(
+        &self,
+        (limit, key): (&Limit, &[u8]),
+        ticket: Ticket,
+        left: &impl Fn(Option<&State>) -> Refunded,
+    ) -> bool {
         let id = ticket.record.map(|record| record_key(key, record.id));
         let record = id.as_ref().map(|id| self.place(limit.id, id));
-        let mut place = self.place(limit.id, key);
+        let place = self.place(limit.id, key);
         let mut guards = self.lock([&place].into_iter().chain(&record));
-        if matches!(ticket.mark, Mark::Slot(_)) && place.find(&guards).is_none() {
-            // Taken when there was no room for the key: a slot must come back, or it is lost for good.
-            drop(guards);
-            place = self.place(limit.id, OVERFLOW);
-            guards = self.lock([&place].into_iter().chain(&record));
-        }
         let remembered = record.and_then(|at| at.find(&guards)?.record());
         if !ticket.is_unrepeated(remembered) {
-            return;
+            return false;
         }
         match left(place.find(&guards)) {
-            Refunded::Nothing => return,
+            Refunded::Nothing => return false,
             Refunded::Left(change) => self.put(table(&mut guards, place.shard), place, change),
             Refunded::Gone => {
                 self.remove(table(&mut guards, place.shard), place);
@@ -82,5 +91,6 @@ impl MemoryStore {
         if let Some(record) = record {
             self.remove(table(&mut guards, record.shard), record);
         }
+        true
     }
 }

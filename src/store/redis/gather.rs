@@ -27,6 +27,7 @@ pub(super) const MOST_WAITING: usize = 4096;
 /// A request that waits for its decision.
 #[derive(Debug)]
 pub(super) struct Asked {
+    pub(super) number: u64,
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
     pub(super) arrived: Instant,
@@ -144,11 +145,12 @@ impl Shared {
                 break;
             };
             if next.answer.is_closed() {
+                self.left.borrow_mut().remove(&next.number);
                 continue;
             }
             if too_old.is_some_and(|limit| next.arrived < limit) {
                 self.stats.overloaded.add(1);
-                let _ = next.answer.send(Err(Wrong::Store(StoreError::Overloaded)));
+                self.tell(next, Err(Wrong::Store(StoreError::Overloaded)));
                 continue;
             }
             limits += next.question.limits();
@@ -192,7 +194,7 @@ impl Shared {
             Ok(told) => told,
             Err(error) => {
                 for asked in batch {
-                    let _ = asked.answer.send(Err(Wrong::Store(error.clone())));
+                    self.tell(asked, Err(Wrong::Store(error.clone())));
                 }
                 return Err(error);
             }
@@ -209,8 +211,7 @@ impl Shared {
                 }
                 Err(Wrong::Store(_)) => self.stats.errors.add(1),
             }
-            // Whoever asked may have left.
-            let _ = asked.answer.send(told);
+            self.tell(asked, told);
         }
         trouble
     }

@@ -103,7 +103,7 @@ impl Shared {
         let decisions = self.decisions.take();
         self.stats.down.add(decisions.len() as u64);
         for asked in decisions {
-            let _ = asked.answer.send(Err(Wrong::Store(StoreError::Down)));
+            self.tell(asked, Err(Wrong::Store(StoreError::Down)));
         }
         let refunds = self.refunds.take();
         self.stats.refunds_lost.add(refunds.len() as u64);

@@ -5,6 +5,7 @@ mod behaviour;
 mod calendar;
 mod editions;
 mod expected;
+mod leavers;
 mod memory;
 mod model;
 mod outage;

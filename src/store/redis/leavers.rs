@@ -1,0 +1,122 @@
+//! Requests that leave while their decision is under way. It is made all the same; what only a request that goes on can
+//! use, or its limit gives back to those who leave, comes back when the answer is there.
+
+use super::gather::Asked;
+use super::reply::Told;
+use super::{RedisStore, Shared};
+use crate::clock::Timestamp;
+use crate::key::RepeatId;
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
+use crate::store::batch::{Check, Refund, measures_admit};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Waits for the answer to one question. Dropping it before the answer was taken leaves word of what is to come back.
+pub(super) struct Waiting<'a> {
+    pub(super) store: &'a RedisStore,
+    pub(super) checks: &'a [Check<'a>],
+    pub(super) clock: Option<Timestamp>,
+    pub(super) number: u64,
+    pub(super) receiver: oneshot::Receiver<Told>,
+    /// The answer was taken, or nothing will be charged.
+    pub(super) done: bool,
+}
+
+/// What a request that has left may have been charged.
+pub(super) struct Left {
+    clock: Option<Timestamp>,
+    charges: Vec<Owned>,
+}
+
+struct Owned {
+    /// Position among the limits of the question.
+    index: usize,
+    limit: Arc<Limit>,
+    key: Box<[u8]>,
+    cost: Cost,
+    id: Option<RepeatId>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let charges: Vec<Owned> = self
+            .checks
+            .iter()
+            .enumerate()
+            .filter(|(_, check)| comes_back(check.limit))
+            .map(|(index, check)| Owned {
+                index,
+                limit: Arc::clone(check.limit),
+                key: Box::from(check.key),
+                cost: check.cost,
+                id: check.id,
+            })
+            .collect();
+        if charges.is_empty() {
+            return;
+        }
+        let left = Left {
+            clock: self.clock,
+            charges,
+        };
+        let shared = &self.store.shared;
+        match self.receiver.try_recv() {
+            Ok(told) => shared.take_back(&left, told),
+            Err(oneshot::error::TryRecvError::Empty) => {
+                shared.left.borrow_mut().insert(self.number, left);
+            }
+            Err(oneshot::error::TryRecvError::Closed) => {}
+        }
+    }
+}
+
+/// A slot or a place in a queue is of no use to who has left; of other charges the limit says so.
+fn comes_back(limit: &Limit) -> bool {
+    limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.cancels
+}
+
+impl Shared {
+    /// Tells a request its answer. One that has left is given back what it cannot use.
+    pub(super) fn tell(&self, asked: Asked, told: Told) {
+        let number = asked.number;
+        if let Err(told) = asked.answer.send(told) {
+            let left = self.left.borrow_mut().remove(&number);
+            if let Some(left) = left {
+                self.take_back(&left, told);
+            }
+        }
+    }
+
+    fn take_back(&self, left: &Left, told: Told) {
+        let Ok((at, measured)) = told else {
+            return;
+        };
+        if !measures_admit(&measured) {
+            return;
+        }
+        for Owned {
+            index,
+            limit,
+            key,
+            cost,
+            id,
+        } in &left.charges
+        {
+            let (cost, id) = (*cost, *id);
+            let check = Check {
+                limit,
+                key,
+                cost,
+                id,
+            };
+            let measured = measured.get(*index);
+            if let Some(ticket) = measured.and_then(|measured| check.ticket(at, *measured)) {
+                self.give_back(left.clock, [Refund { limit, key, ticket }]);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A request that leaves while its decision is under way keeps nothing that only who goes on can use.
+
+use super::support::{Client, Server, concurrency, leaky_bucket, limit, token_bucket, until_up};
+use crate::limit::{GivesBack, Limit};
+
+use crate::store::batch::Check;
+use crate::store::redis::RedisStore;
+use crate::store::settings::Settings;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::yield_now;
+
+/// Asks, leaves when the question is with the server, or its answer here and unread, and lets all end.
+async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered: bool) {
+    let stats = store.stats();
+    let (calls, decisions) = (stats.calls.get(), stats.decisions.get());
+    server.stop();
+    {
+        let checks = [Check::new(limit, b"a")];
+        let mut asking = Box::pin(store.decide(&checks));
+        tokio::select! {
+            biased;
+            told = &mut asking => panic!("the server sleeps: {told:?}"),
+            () = async { while stats.calls.get() == calls { yield_now().await } } => {}
+        }
+        if answered {
+            server.go_on();
+            while stats.decisions.get() == decisions {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+    server.go_on();
+    while stats.decisions.get() == decisions {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    store.settle().await;
+}
+
+fn is_counted(client: &mut Client) -> bool {
+    !client.dump().is_empty()
+}
+
+#[tokio::test(flavor = "local")]
+async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
+    let server = Server::start();
+    let settings = Settings {
+        timeout: Duration::from_secs(20),
+        ..server.settings()
+    };
+    let store = RedisStore::new(&server.target(), &settings);
+    until_up(&store, Duration::from_secs(5)).await;
+    let mut client = server.client();
+    let giving = |gives_back| {
+        let limit = limit("giving", token_bucket(1, 60_000_000, 5));
+        let limit = Arc::into_inner(limit).unwrap();
+        Arc::new(limit.giving_back(gives_back))
+    };
+    let cancels = GivesBack {
+        errors: false,
+        cancels: true,
+    };
+    for (limit, stays) in [
+        (limit("slots", concurrency(5, 60_000_000)), false),
+        (
+            limit("queue", leaky_bucket(1, 60_000_000, 1, 9, 600_000_000)),
+            false,
+        ),
+        (giving(cancels), false),
+        (giving(GivesBack::default()), true),
+    ] {
+        for answered in [false, true] {
+            leave(&server, &store, &limit, answered).await;
+            assert_eq!(is_counted(&mut client), stays, "{} {answered}", limit.name);
+            client.say("FLUSHALL");
+        }
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
