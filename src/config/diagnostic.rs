@@ -32,6 +32,7 @@ macro_rules! codes {
 codes! {
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
     BadChoice "bad-choice" "A word is not among those that the key takes.";
+    BadCondition "bad-condition" "A route asks for something that no request can have.";
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
     BadKey "bad-key" "`by` names something that requests cannot be counted by.";

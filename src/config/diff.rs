@@ -2,12 +2,13 @@
 
 mod limits;
 mod restart;
+mod routes;
 
 use super::Boot;
 use super::describe::span_as_written;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{HostPattern, Rule as RouteRule, Segment};
+use crate::route::Rule as RouteRule;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
 use std::fmt;
@@ -76,7 +77,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
     limits::limits(old, new, &mut changes);
     upstreams(old, new, &mut changes);
-    routes(old, new, &mut changes);
+    routes::routes(old, new, &mut changes);
     let mut live = |subject: &str, what: String| {
         changes.push(Change {
             subject: subject.into(),
@@ -193,71 +194,12 @@ fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     );
 }
 
-fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
-    let compare = |was: usize, is: usize| {
-        let (a, b) = (&old.routes[was], &new.routes[is]);
-        let mut parts = Vec::new();
-        let mut push = |what: &str, a: String, b: String| {
-            if a != b {
-                parts.push(format!("{what} {a} to {b}"));
-            }
-        };
-        push("host", hosts(&a.rule), hosts(&b.rule));
-        push("path", path(&a.rule), path(&b.rule));
-        push("methods", list(&a.rule.methods), list(&b.rule.methods));
-        push("upstream", a.upstream.to_string(), b.upstream.to_string());
-        push("limits", list(&a.limits), list(&b.limits));
-        push("timeout", time(a.timeout), time(b.timeout));
-        (!parts.is_empty()).then(|| parts.join(", "))
-    };
-    let both = (old.routes.as_slice(), new.routes.as_slice());
-    named(
-        "routes",
-        both,
-        |route| &route.rule.name,
-        "removed",
-        compare,
-        changes,
-    );
-}
-
 fn list<T: fmt::Display>(items: &[T]) -> String {
     if items.is_empty() {
         return "none".into();
     }
     let items: Vec<String> = items.iter().map(T::to_string).collect();
     items.join("+")
-}
-
-fn hosts(rule: &RouteRule) -> String {
-    let hosts: Vec<String> = rule
-        .hosts
-        .iter()
-        .map(|host| match host {
-            HostPattern::Exact(name) => name.to_string(),
-            HostPattern::Suffix(suffix) => format!("*{suffix}"),
-        })
-        .collect();
-    if hosts.is_empty() {
-        "any".into()
-    } else {
-        hosts.join("+")
-    }
-}
-
-fn path(rule: &RouteRule) -> String {
-    if rule.path.segments.is_empty() {
-        return "/".into();
-    }
-    rule.path
-        .segments
-        .iter()
-        .map(|segment| match segment {
-            Segment::Literal(text) => format!("/{text}"),
-            Segment::Parameter(name) => format!("/{{{name}}}"),
-            Segment::Rest(name) => format!("/{{*{name}}}"),
-        })
-        .collect()
 }
 
 fn time(time: Duration) -> String {
@@ -319,6 +261,15 @@ mod tests {
                 "routes.r: limits a+gone to a+fresh",
                 "server.listen: changed, needs a restart; still 0.0.0.0:8080",
             ]
+        );
+    }
+
+    #[test]
+    fn what_routes_ask_for_is_told() {
+        let new = format!("{OLD}headers = {{ X-B = true, x-a = \"1\" }}\nscheme = \"https\"\n");
+        assert_eq!(
+            changes(&new),
+            ["routes.r: headers any to x-a = \"1\"+x-b = true, scheme any to https"]
         );
     }
 

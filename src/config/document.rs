@@ -4,6 +4,7 @@
 
 mod fields;
 mod limit;
+mod route;
 mod server;
 mod store;
 mod strange;
@@ -11,9 +12,10 @@ mod syntax;
 mod target;
 
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
+pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, Log, Response, Server};
 pub(super) use store::{Password, Store};
-pub(super) use target::{Route, Upstream};
+pub(super) use target::Upstream;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::set;
@@ -256,7 +258,7 @@ fn section(
             match vocabulary.name {
                 "limits" => document.limits.push(limit::read(at, fields)),
                 "upstreams" => document.upstreams.push(target::upstream(at, fields)),
-                _ => document.routes.push(target::route(at, fields)),
+                _ => document.routes.push(route::route(at, fields)),
             }
         }
         return;

@@ -1,6 +1,7 @@
 //! How people write things: rates, times, addresses, hosts, paths, keys. Each reader takes the text and either returns
 //! the value or says what is wrong with it and what to write instead.
 
+mod condition;
 mod key;
 mod net;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod server;
 mod time;
 mod zone;
 
+pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{path, top};

@@ -89,6 +89,8 @@ pub enum Shape {
     Exempt,
     /// A text, or where to find it.
     Secret,
+    /// Names, each with a text or `true`.
+    Conditions,
 }
 
 impl Table {
@@ -149,6 +151,9 @@ impl Shape {
             Self::Exempt => {
                 "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"] }`"
                     .into()
+            }
+            Self::Conditions => {
+                "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()
             }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }

@@ -45,7 +45,8 @@ pub struct Exchange {
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
     pub host: Option<HeaderValue>,
-    peer: IpAddr,
+    /// The far end of its connection.
+    pub peer: IpAddr,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
     route: Option<usize>,

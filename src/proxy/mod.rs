@@ -54,7 +54,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use line::Lines;
 use local::Local;
-use location::Destination;
+use location::{Coming, Destination};
 use request::{BadRequest, Target};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -245,8 +245,14 @@ impl Worker {
         } else {
             Cow::Borrowed("")
         };
+        let coming = Coming {
+            parts,
+            target,
+            peer: exchange.peer,
+            trust: &exchange.local.snapshot.trust,
+        };
         let route = table
-            .find(&host, path.to_match(), &parts.method)
+            .find(&host, path.to_match(), &parts.method, &coming)
             .or(exchange.local.snapshot.unrouted)
             .ok_or(ProxyError::NoRoute)?;
         let onward = request::forward_target(&parts.uri, &path)?;

@@ -13,6 +13,7 @@ mod limiting;
 mod place;
 mod regressions;
 mod reloading;
+mod routing;
 mod scopes;
 mod sharing;
 mod targets;

@@ -74,6 +74,7 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             format!("list of {}", words.join(", "))
         }
+        Shape::Conditions => "table of names".into(),
         Shape::Whole { .. } | Shape::Cost | Shape::Dedupe | Shape::Exempt | Shape::Secret => {
             shape.describe()
         }

@@ -134,6 +134,10 @@ fn shape(shape: Shape) -> Value {
                 "properties": { "ip": texts, "methods": texts, "paths": texts },
             })
         }
+        Shape::Conditions => json!({
+            "type": "object", "minProperties": 1,
+            "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
+        }),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

@@ -297,7 +297,7 @@ pub static ROUTES: Table = Table {
     name: "routes",
     named: true,
     noun: "a route",
-    about: "Recognises requests and says where they go. The most specific route wins, never the first: exact host before wildcard before any, then segment by segment literal before parameter before rest, then methods before any.",
+    about: "Recognises requests and says where they go. The most specific route wins, never the first: exact host before wildcard before any, then segment by segment literal before parameter before rest, then methods before any, then more conditions (`headers`, `query`, `scheme`) before fewer; where one fails the next is tried.",
     keys: &[
         Key {
             name: "host",
@@ -321,6 +321,30 @@ pub static ROUTES: Table = Table {
             default: Words("any method"),
             about: "Methods it is for; `GET` stands for `HEAD` too.",
             example: "[\"GET\", \"POST\"]",
+            live: true,
+        },
+        Key {
+            name: "headers",
+            shape: Shape::Conditions,
+            default: Words("any"),
+            about: "Fields that its requests have: with this value, or with any (`true`). Several lines of a field are one value, joined by `, `.",
+            example: "{ x-version = \"2\" }",
+            live: true,
+        },
+        Key {
+            name: "query",
+            shape: Shape::Conditions,
+            default: Words("any"),
+            about: "Parameters that the query of its requests has: names and values as they are when decoded, or `true` for any value. A parameter that comes several times is one value, joined by `, `.",
+            example: "{ v = \"2\" }",
+            live: true,
+        },
+        Key {
+            name: "scheme",
+            shape: Shape::Choice(&["http", "https"]),
+            default: Words("either"),
+            about: "How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of `X-Forwarded-Proto`, else by the scheme of the target), `http` in all other cases.",
+            example: "\"https\"",
             live: true,
         },
         Key {
@@ -348,5 +372,5 @@ pub static ROUTES: Table = Table {
             live: true,
         },
     ],
-    later: &["headers", "query", "retry", "rewrite"],
+    later: &["retry", "rewrite"],
 };

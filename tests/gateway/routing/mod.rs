@@ -1,0 +1,3 @@
+//! What a route asks of a request beyond host, path and method.
+
+mod conditions;
