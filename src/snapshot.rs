@@ -2,7 +2,7 @@
 
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Table};
+use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub struct Service {
     pub path: PathPattern,
     /// Position in [`Snapshot::upstreams`]; none for what no route matches.
     pub upstream: Option<usize>,
+    /// What is forwarded instead of the path that was matched, if not that.
+    pub rewrite: Option<Template>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
     /// From forwarding to the head of the response; beyond it 504.

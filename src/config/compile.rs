@@ -1,14 +1,14 @@
 //! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
 
 use super::boot::Boot;
-use super::diff::{Outline, RouteOutline};
-use super::document::{Document, Upstream};
+use super::diff::{Fact, Outline, RouteOutline};
+use super::document::{self, Document, Upstream};
 use super::source::At;
-use super::validate::Checked;
+use super::validate::{Checked, template};
 use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Rule};
+use crate::route::{PathPattern, Rule, Template};
 use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot};
 use crate::upstream;
 use std::collections::HashMap;
@@ -55,6 +55,7 @@ pub(super) fn compile(
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
                 upstream: Some(position),
+                rewrite: template(route).ok().flatten(),
                 limits: chosen(document.limits_of(route), &by_name),
                 timeout: route.timeout.or(Duration::from_secs(30)),
             }
@@ -80,7 +81,7 @@ pub(super) fn compile(
         .zip(document.routes.iter())
         .map(|((rule, service), route)| {
             let upstream = route.upstream.get().map_or("", String::as_str);
-            outline(rule, service, upstream.into())
+            outline(rule, service, route, upstream.into())
         });
     let outline = Outline {
         boot: boot.clone(),
@@ -169,12 +170,24 @@ fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Op
         name: "".into(),
         path: PathPattern::default(),
         upstream: None,
+        rewrite: None,
         limits,
         timeout: Duration::ZERO,
     })
 }
 
-fn outline(rule: Rule, service: &Service, upstream: Arc<str>) -> RouteOutline {
+fn outline(
+    rule: Rule,
+    service: &Service,
+    route: &document::Route,
+    upstream: Arc<str>,
+) -> RouteOutline {
+    let as_written = |template: &Template| template.written().to_owned();
+    let made = service.rewrite.as_ref().map(as_written);
+    let (stripped, rewritten) = match route.strip_prefix.is_absent() {
+        true => (None, made),
+        false => (made, None),
+    };
     let mut limits: Vec<Arc<str>> = service
         .limits
         .iter()
@@ -184,6 +197,10 @@ fn outline(rule: Rule, service: &Service, upstream: Arc<str>) -> RouteOutline {
     RouteOutline {
         rule,
         upstream,
+        facts: vec![
+            Fact::of("strip_prefix", stripped),
+            Fact::of("rewrite", rewritten),
+        ],
         limits,
         timeout: service.timeout,
     }

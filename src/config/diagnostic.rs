@@ -64,7 +64,7 @@ codes! {
     TrustsEveryone "trusts-everyone" "Anyone may say which address they come from.";
     UnknownKey "unknown-key" "A key or table that does not exist.";
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
-    UnknownParameter "unknown-parameter" "A limit counts by a parameter that the path of a route does not have.";
+    UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
     UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";

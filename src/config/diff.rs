@@ -45,10 +45,36 @@ pub struct RouteOutline {
     pub rule: RouteRule,
     /// Where it leads.
     pub upstream: Arc<str>,
+    /// What else it says, key by key, the same keys for each route.
+    pub facts: Vec<Fact>,
     /// Its limits and its upstream's.
     pub limits: Vec<Arc<str>>,
     /// From forwarding to the head of the response.
     pub timeout: Duration,
+}
+
+/// What a key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// The key.
+    pub key: &'static str,
+    /// What may be shown of it.
+    pub shown: String,
+    /// All of it.
+    pub whole: String,
+}
+
+impl Fact {
+    /// What `key` says, if anything.
+    #[must_use]
+    pub fn of(key: &'static str, says: Option<String>) -> Self {
+        let shown = says.unwrap_or_else(|| "none".into());
+        Self {
+            key,
+            whole: shown.clone(),
+            shown,
+        }
+    }
 }
 
 /// One thing that is different.
@@ -270,6 +296,21 @@ mod tests {
         assert_eq!(
             changes(&new),
             ["routes.r: headers any to x-a = \"1\"+x-b = true, scheme any to https"]
+        );
+    }
+
+    #[test]
+    fn what_routes_make_of_the_path_is_told() {
+        let (a, b) = (
+            format!("{OLD}path = \"/a/{{*rest}}\"\nstrip_prefix = \"/a\"\n"),
+            format!("{OLD}path = \"/a/{{*rest}}\"\nrewrite = \"/b/{{*rest}}\"\n"),
+        );
+        let read = |text: &str| parse("gateway.toml", text).unwrap().outline;
+        let (old, new) = (read(&a), read(&b));
+        let told = diff(&old, &new, &old.boot);
+        assert_eq!(
+            told[0].to_string(),
+            "routes.r: strip_prefix /a to none, rewrite none to /b/{*rest}"
         );
     }
 

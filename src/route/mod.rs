@@ -4,11 +4,13 @@ mod condition;
 mod host;
 pub mod path;
 mod table;
+mod template;
 mod trie;
 
 pub use condition::{Asked, Condition};
 pub use host::host_key;
 pub use table::{Overlap, Table};
+pub use template::Template;
 
 use http::Method;
 use std::sync::Arc;

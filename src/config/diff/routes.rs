@@ -21,6 +21,13 @@ pub(super) fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         push("upstream", a.upstream.to_string(), b.upstream.to_string());
         push("limits", list(&a.limits), list(&b.limits));
         push("timeout", time(a.timeout), time(b.timeout));
+        for (a, b) in a.facts.iter().zip(&b.facts) {
+            if a.shown != b.shown {
+                parts.push(format!("{} {} to {}", a.key, a.shown, b.shown));
+            } else if a.whole != b.whole {
+                parts.push(format!("{} changed", a.key));
+            }
+        }
         (!parts.is_empty()).then(|| parts.join(", "))
     };
     let both = (old.routes.as_slice(), new.routes.as_slice());

@@ -2,7 +2,9 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Wrong, asked_field, asked_parameter, asked_value, host, method, path};
+use super::super::value::{
+    Wrong, asked_field, asked_parameter, asked_value, host, method, new_path, path, prefix,
+};
 use super::fields::{Fields, Zero};
 use super::target::not_empty;
 use super::{Given, List};
@@ -21,6 +23,9 @@ pub(in crate::config) struct Route {
     pub(in crate::config) methods: List<Method>,
     /// In fields, in the query, and the scheme: each with its place.
     pub(in crate::config) conditions: [List<Condition>; 3],
+    pub(in crate::config) strip_prefix: Given<PathPattern>,
+    /// Written as a path is.
+    pub(in crate::config) rewrite: Given<String>,
     pub(in crate::config) upstream: Given<String>,
     pub(in crate::config) limits: List<String>,
     pub(in crate::config) timeout: Given<Duration>,
@@ -66,6 +71,8 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         path: fields.text("path", path),
         methods,
         conditions: [headers, query, scheme],
+        strip_prefix: fields.text("strip_prefix", prefix),
+        rewrite: fields.text("rewrite", new_path),
         upstream: fields.text("upstream", |text| Ok(text.to_owned())),
         limits: fields.texts("limits", |text| Ok(text.to_owned())),
         timeout: fields.time("timeout", Zero::Refused),

@@ -365,7 +365,7 @@ pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn has_instead(path: Option<&PathPattern>) -> String {
+pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
     let names: Vec<&str> = path.into_iter().flat_map(PathPattern::parameters).collect();
     match names.as_slice() {
         [] => "name a segment of the path: `path = \"/orders/{id}\"`, or leave the limit out of this route".into(),

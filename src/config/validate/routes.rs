@@ -69,7 +69,7 @@ fn shape(rule: &Rule) -> Shape {
 }
 
 /// Every path there is.
-fn any_path() -> PathPattern {
+pub(super) fn any_path() -> PathPattern {
     PathPattern {
         segments: vec![Segment::Rest(Arc::from("rest"))],
     }

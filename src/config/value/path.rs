@@ -35,6 +35,48 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, Wrong> {
     })
 }
 
+/// Reads what a path is made into, written as a pattern is; the text as it stands.
+pub(in crate::config) fn new_path(text: &str) -> Result<String, Wrong> {
+    match path(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(wrong) => Err(Wrong {
+            message: format!("{} is not a path to forward", quoted(text)),
+            ..wrong
+        }),
+    }
+}
+
+/// Reads a beginning that all paths of a route have.
+pub(in crate::config) fn prefix(text: &str) -> Result<PathPattern, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadPath,
+            format!("{} is no beginning to take away", quoted(text)),
+            label,
+        )
+    };
+    let read = path(text)?;
+    if read.segments.is_empty() {
+        return Err(wrong("nothing of a path").help("leave it out"));
+    }
+    let name = read.parameters().next().map(str::to_owned);
+    match name {
+        None => Ok(read),
+        Some(name) => Err(wrong(&format!("`{name}` is another in each request"))
+            .help("write what is left as `rewrite = \"/{*rest}\"`")),
+    }
+}
+
+/// A path without parameters, as text.
+pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
+    let segments = path.segments.iter().map(|segment| match segment {
+        Segment::Literal(text) | Segment::Parameter(text) | Segment::Rest(text) => {
+            format!("/{text}")
+        }
+    });
+    segments.collect()
+}
+
 fn read(text: &str) -> Result<PathPattern, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(

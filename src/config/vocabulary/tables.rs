@@ -348,6 +348,22 @@ pub static ROUTES: Table = Table {
             live: true,
         },
         Key {
+            name: "strip_prefix",
+            shape: Shape::Text,
+            default: Words("nothing"),
+            about: "What its paths begin with and the upstream does not see: `/api/orders` is forwarded as `/orders`. The query stays; limits and the log see the path as it came.",
+            example: "\"/api\"",
+            live: true,
+        },
+        Key {
+            name: "rewrite",
+            shape: Shape::Text,
+            default: Words("the path that was matched"),
+            about: "The path to forward instead, with the parameters of `path`, each as a whole segment; the query stays. Not beside `strip_prefix`.",
+            example: "\"/v2/{*rest}\"",
+            live: true,
+        },
+        Key {
             name: "upstream",
             shape: Shape::Text,
             default: Required,
@@ -372,5 +388,5 @@ pub static ROUTES: Table = Table {
             live: true,
         },
     ],
-    later: &["retry", "rewrite"],
+    later: &["retry"],
 };

@@ -1,3 +1,4 @@
-//! What a route asks of a request beyond host, path and method.
+//! What a route asks of a request beyond host, path and method, and what it makes of it.
 
 mod conditions;
+mod rewriting;
