@@ -1,9 +1,12 @@
 //! The snapshot: the compiled whole that a request lives and dies under.
 
+pub mod changes;
+
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
+use changes::Changes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +42,10 @@ pub struct Service {
     pub upstream: Option<usize>,
     /// What is forwarded instead of the path that was matched, if not that.
     pub rewrite: Option<Template>,
+    /// What becomes of its requests' fields.
+    pub request_fields: Option<Changes>,
+    /// What becomes of its answers' fields.
+    pub response_fields: Option<Changes>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
     /// From forwarding to the head of the response; beyond it 504.

@@ -56,6 +56,8 @@ pub(super) fn compile(
                 path: rule.path.clone(),
                 upstream: Some(position),
                 rewrite: template(route).ok().flatten(),
+                request_fields: route.request_headers.get().cloned(),
+                response_fields: route.response_headers.get().cloned(),
                 limits: chosen(document.limits_of(route), &by_name),
                 timeout: route.timeout.or(Duration::from_secs(30)),
             }
@@ -171,6 +173,8 @@ fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Op
         path: PathPattern::default(),
         upstream: None,
         rewrite: None,
+        request_fields: None,
+        response_fields: None,
         limits,
         timeout: Duration::ZERO,
     })
@@ -200,6 +204,8 @@ fn outline(
         facts: vec![
             Fact::of("strip_prefix", stripped),
             Fact::of("rewrite", rewritten),
+            Fact::fields("request_headers", service.request_fields.as_ref()),
+            Fact::fields("response_headers", service.response_fields.as_ref()),
         ],
         limits,
         timeout: service.timeout,

@@ -34,6 +34,7 @@ codes! {
     BadChoice "bad-choice" "A word is not among those that the key takes.";
     BadCondition "bad-condition" "A route asks for something that no request can have.";
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
+    BadField "bad-field" "A route changes a field that it may not change, or to a value that no field can have.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
     BadKey "bad-key" "`by` names something that requests cannot be counted by.";
     BadMethod "bad-method" "A method is not one that a request can have.";

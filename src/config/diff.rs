@@ -4,6 +4,8 @@ mod limits;
 mod restart;
 mod routes;
 
+pub use routes::Fact;
+
 use super::Boot;
 use super::describe::span_as_written;
 use crate::key::client_ip::Trust;
@@ -51,30 +53,6 @@ pub struct RouteOutline {
     pub limits: Vec<Arc<str>>,
     /// From forwarding to the head of the response.
     pub timeout: Duration,
-}
-
-/// What a key says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
-    /// The key.
-    pub key: &'static str,
-    /// What may be shown of it.
-    pub shown: String,
-    /// All of it.
-    pub whole: String,
-}
-
-impl Fact {
-    /// What `key` says, if anything.
-    #[must_use]
-    pub fn of(key: &'static str, says: Option<String>) -> Self {
-        let shown = says.unwrap_or_else(|| "none".into());
-        Self {
-            key,
-            whole: shown.clone(),
-            shown,
-        }
-    }
 }
 
 /// One thing that is different.
@@ -311,6 +289,29 @@ mod tests {
         assert_eq!(
             told[0].to_string(),
             "routes.r: strip_prefix /a to none, rewrite none to /b/{*rest}"
+        );
+    }
+
+    #[test]
+    fn changes_of_fields_are_told_without_values() {
+        let with = |value: &str| {
+            let set = format!("{{ set = {{ x-key = \"{value}\" }}, remove = \"cookie\" }}");
+            parse(
+                "gateway.toml",
+                format!("{OLD}request_headers = {set}\n").as_str(),
+            )
+            .unwrap()
+            .outline
+        };
+        let plain = parse("gateway.toml", OLD).unwrap().outline;
+        let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+        assert_eq!(
+            told(&plain, &with("one")),
+            "routes.r: request_headers none to set x-key and remove cookie"
+        );
+        assert_eq!(
+            told(&with("one"), &with("two")),
+            "routes.r: request_headers changed"
         );
     }
 

@@ -1,6 +1,7 @@
 //! How people write things: rates, times, addresses, hosts, paths, keys. Each reader takes the text and either returns
 //! the value or says what is wrong with it and what to write instead.
 
+mod changed;
 mod condition;
 mod key;
 mod net;
@@ -11,6 +12,7 @@ mod server;
 mod time;
 mod zone;
 
+pub(super) use changed::{Side, changed_field, changed_value};
 pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};

@@ -9,7 +9,7 @@ pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
     ADMIN, DEFAULTS, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG, RESPONSE,
-    ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ROUTE_FIELDS, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -91,6 +91,10 @@ pub enum Shape {
     Secret,
     /// Names, each with a text or `true`.
     Conditions,
+    /// Names of fields, each with a text.
+    Lines,
+    /// Fields to set, to add and to remove.
+    Changes,
 }
 
 impl Table {
@@ -152,6 +156,10 @@ impl Shape {
                 "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"] }`"
                     .into()
             }
+            Self::Lines => {
+                "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
+            }
+            Self::Changes => "a table of `set`, `add` and `remove`".into(),
             Self::Conditions => {
                 "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()
             }

@@ -236,6 +236,13 @@ impl Exchange {
     /// Puts the gateway's own fields on a response, whoever wrote it.
     pub fn stamp(&self, response: &mut Response<Body>) {
         let fields = response.headers_mut();
+        let service = self.service();
+        if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
+            match self.source {
+                Source::Upstream => changes.apply(fields),
+                Source::Gateway => changes.complete(fields),
+            }
+        }
         fields.insert(X_REQUEST_ID, self.id.clone());
         if self.delayed > 0
             && let Some((_, name)) = self.delaying()

@@ -97,11 +97,13 @@ pub fn head(
         }
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
-    if let Some(rewrite) = exchange
-        .service()
-        .and_then(|service| service.rewrite.as_ref())
-    {
-        parts.uri = rewritten(&parts.uri, rewrite)?;
+    if let Some(service) = exchange.service() {
+        if let Some(changes) = &service.request_fields {
+            changes.apply(fields);
+        }
+        if let Some(rewrite) = &service.rewrite {
+            parts.uri = rewritten(&parts.uri, rewrite)?;
+        }
     }
     Ok(Head {
         method: mem::take(&mut parts.method),

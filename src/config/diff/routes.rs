@@ -2,6 +2,56 @@
 
 use super::{Change, Outline, list, named, time};
 use crate::route::{Condition, HostPattern, Rule, Segment};
+use crate::snapshot::changes::Changes;
+use http::{HeaderName, HeaderValue};
+
+/// What a key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// The key.
+    pub key: &'static str,
+    /// What may be shown of it.
+    pub shown: String,
+    /// All of it.
+    pub whole: String,
+}
+
+impl Fact {
+    /// What `key` says, if anything.
+    #[must_use]
+    pub fn of(key: &'static str, says: Option<String>) -> Self {
+        let shown = says.unwrap_or_else(|| "none".into());
+        Self {
+            key,
+            whole: shown.clone(),
+            shown,
+        }
+    }
+    /// What `key` changes about fields: names are shown, values may be secrets.
+    #[must_use]
+    pub fn fields(key: &'static str, changes: Option<&Changes>) -> Self {
+        let Some(changes) = changes else {
+            return Self::of(key, None);
+        };
+        let names = |lines: &[(HeaderName, HeaderValue)]| {
+            lines.iter().map(|(name, _)| name.clone()).collect()
+        };
+        let all: [(&str, Vec<HeaderName>); 3] = [
+            ("set", names(&changes.set)),
+            ("add", names(&changes.add)),
+            ("remove", changes.remove.clone()),
+        ];
+        let said = all.iter().filter(|(_, names)| !names.is_empty());
+        let said: Vec<String> = said
+            .map(|(what, names)| format!("{what} {}", list(names)))
+            .collect();
+        Self {
+            key,
+            shown: said.join(" and "),
+            whole: format!("{changes:?}"),
+        }
+    }
+}
 
 pub(super) fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     let compare = |was: usize, is: usize| {

@@ -3,12 +3,14 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{
-    Wrong, asked_field, asked_parameter, asked_value, host, method, new_path, path, prefix,
+    Side, Wrong, asked_field, asked_parameter, asked_value, host, method, new_path, path, prefix,
 };
+use super::changes::changes;
 use super::fields::{Fields, Zero};
 use super::target::not_empty;
 use super::{Given, List};
 use crate::route::{Condition, HostPattern, PathPattern};
+use crate::snapshot::changes::Changes;
 use http::Method;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -26,6 +28,8 @@ pub(in crate::config) struct Route {
     pub(in crate::config) strip_prefix: Given<PathPattern>,
     /// Written as a path is.
     pub(in crate::config) rewrite: Given<String>,
+    pub(in crate::config) request_headers: Given<Changes>,
+    pub(in crate::config) response_headers: Given<Changes>,
     pub(in crate::config) upstream: Given<String>,
     pub(in crate::config) limits: List<String>,
     pub(in crate::config) timeout: Given<Duration>,
@@ -64,6 +68,11 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         Given::No => Given::No,
         Given::Bad | Given::Partly(_) => Given::Bad,
     };
+    let [request_headers, response_headers] = [
+        ("request_headers", Side::Request),
+        ("response_headers", Side::Response),
+    ]
+    .map(|(key, side)| changes(&name.value, key, side, &mut fields));
     Route {
         place: fields.place(),
         name,
@@ -73,6 +82,8 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         conditions: [headers, query, scheme],
         strip_prefix: fields.text("strip_prefix", prefix),
         rewrite: fields.text("rewrite", new_path),
+        request_headers,
+        response_headers,
         upstream: fields.text("upstream", |text| Ok(text.to_owned())),
         limits: fields.texts("limits", |text| Ok(text.to_owned())),
         timeout: fields.time("timeout", Zero::Refused),

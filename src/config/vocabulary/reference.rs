@@ -74,7 +74,8 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             format!("list of {}", words.join(", "))
         }
-        Shape::Conditions => "table of names".into(),
+        Shape::Conditions | Shape::Lines => "table of names".into(),
+        Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
         Shape::Whole { .. } | Shape::Cost | Shape::Dedupe | Shape::Exempt | Shape::Secret => {
             shape.describe()
         }

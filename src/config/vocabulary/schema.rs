@@ -138,6 +138,16 @@ fn shape(shape: Shape) -> Value {
             "type": "object", "minProperties": 1,
             "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
         }),
+        Shape::Lines => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
+        Shape::Changes => {
+            let lines = self::shape(Shape::Lines);
+            json!({
+                "type": "object", "minProperties": 1, "additionalProperties": false,
+                "properties": { "set": lines, "add": lines, "remove": self::shape(Shape::Texts) },
+            })
+        }
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },
@@ -150,14 +160,18 @@ fn shape(shape: Shape) -> Value {
     }
 }
 
-/// A value of the file in JSON: the two agree on texts, numbers and lists; an inline table of one text is turned.
+/// A value of the file in JSON, or else as the file writes it.
 fn json_of(toml: &str) -> Value {
+    turned(toml).unwrap_or_else(|| toml.into())
+}
+
+/// The two agree on texts, numbers and lists; inline tables of one key are turned.
+fn turned(toml: &str) -> Option<Value> {
     let inside = toml
         .strip_prefix("{ ")
         .and_then(|rest| rest.strip_suffix(" }"));
-    let text = match inside.and_then(|pair| pair.split_once(" = ")) {
-        Some((key, value)) => format!("{{\"{key}\": {value}}}"),
-        None => toml.to_owned(),
-    };
-    serde_json::from_str(&text).unwrap_or_else(|_| toml.into())
+    match inside.and_then(|pair| pair.split_once(" = ")) {
+        Some((key, value)) => Some(json!({ key: turned(value)? })),
+        None => serde_json::from_str(toml).ok(),
+    }
 }

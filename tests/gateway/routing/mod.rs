@@ -1,4 +1,5 @@
 //! What a route asks of a request beyond host, path and method, and what it makes of it.
 
 mod conditions;
+mod fields;
 mod rewriting;
