@@ -4,13 +4,14 @@ use super::boot::Boot;
 use super::diff::{Fact, Outline, RouteOutline};
 use super::document::{self, Document, Upstream};
 use super::source::At;
-use super::validate::{Checked, template};
+use super::validate::{Checked, redirected, template};
 use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
-use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot};
+use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
 use crate::upstream;
+use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,14 +48,15 @@ pub(super) fn compile(
         .iter()
         .zip(&rules)
         .map(|(route, rule)| {
-            let name = route.upstream.get().map_or("", String::as_str);
-            let position = *positions
-                .get(name)
-                .expect("validate resolves every upstream name");
+            let position = route.upstream.get().map(|name| {
+                let position = positions.get(name.as_str());
+                *position.expect("validate resolves every upstream name")
+            });
             Service {
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
-                upstream: Some(position),
+                upstream: position,
+                own: own(route),
                 rewrite: template(route).ok().flatten(),
                 request_fields: route.request_headers.get().cloned(),
                 response_fields: route.response_headers.get().cloned(),
@@ -82,7 +84,7 @@ pub(super) fn compile(
         .zip(&services)
         .zip(document.routes.iter())
         .map(|((rule, service), route)| {
-            let upstream = route.upstream.get().map_or("", String::as_str);
+            let upstream = route.upstream.get().map_or("none", String::as_str);
             outline(rule, service, route, upstream.into())
         });
     let outline = Outline {
@@ -172,11 +174,31 @@ fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Op
         name: "".into(),
         path: PathPattern::default(),
         upstream: None,
+        own: None,
         rewrite: None,
         request_fields: None,
         response_fields: None,
         limits,
         timeout: Duration::ZERO,
+    })
+}
+
+/// What a route answers itself.
+fn own(route: &document::Route) -> Option<Own> {
+    if let Some(redirect) = route.redirect.get() {
+        let to = redirected(route).ok().flatten()?;
+        return Some(Own::Redirect {
+            to,
+            status: redirect.status,
+        });
+    }
+    let respond = route.respond.get()?;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    let usual = (!respond.body.is_empty()).then_some(plain);
+    Some(Own::Respond {
+        status: respond.status,
+        body: respond.body.clone().into(),
+        content_type: respond.content_type.clone().or(usual),
     })
 }
 
@@ -204,6 +226,8 @@ fn outline(
         facts: vec![
             Fact::of("strip_prefix", stripped),
             Fact::of("rewrite", rewritten),
+            Fact::redirect(service.own.as_ref()),
+            Fact::respond(service.own.as_ref()),
             Fact::fields("request_headers", service.request_fields.as_ref()),
             Fact::fields("response_headers", service.response_fields.as_ref()),
         ],

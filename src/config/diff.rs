@@ -316,6 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn another_end_is_told() {
+        let with = |end: &str| {
+            let text = OLD.replace("upstream = \"u\"", end);
+            let outline = parse("gateway.toml", &text).unwrap().outline;
+            (outline, text)
+        };
+        let (old, _) = with("upstream = \"u\"");
+        let (lead, _) = with("redirect = { to = \"https://b.test\", status = 307 }");
+        let (said, _) = with("respond = { status = 410 }");
+        let (more, _) = with("respond = { status = 410, body = \"gone\" }");
+        let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+        assert_eq!(
+            told(&old, &lead),
+            "routes.r: upstream u to none, redirect none to https://b.test (307)"
+        );
+        assert_eq!(
+            told(&lead, &said),
+            "routes.r: redirect https://b.test (307) to none, respond none to 410"
+        );
+        assert_eq!(told(&said, &more), "routes.r: respond changed");
+    }
+
+    #[test]
     fn a_list_of_rates_is_told_as_one_limit() {
         let with = |rate: &str| OLD.replacen("rate = \"10/s\"", rate, 1);
         assert_eq!(

@@ -2,6 +2,7 @@
 //!
 //! Walked by hand rather than deserialized, so that one run finds every mistake and each has its place.
 
+mod answers;
 mod changes;
 mod fields;
 mod limit;

@@ -4,7 +4,7 @@ mod names;
 mod rewriting;
 mod routes;
 
-pub(super) use rewriting::template;
+pub(super) use rewriting::{redirected, template};
 
 use super::boot::admin_address;
 use super::diagnostic::{Code, Diagnostic};

@@ -16,7 +16,7 @@ pub(super) use changed::{Side, changed_field, changed_value};
 pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};
-pub(super) use path::{literal_path, new_path, path, prefix, top};
+pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
 pub(super) use server::{server, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
 pub(super) use zone::zone;

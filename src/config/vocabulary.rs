@@ -9,7 +9,7 @@ pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
     ADMIN, DEFAULTS, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG, RESPONSE,
-    ROUTE_FIELDS, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -51,6 +51,8 @@ pub struct Key {
 pub enum Default {
     /// Nothing does: the key must be written.
     Required,
+    /// Nothing does: it must be written, or one of these.
+    Unless(&'static [&'static str]),
     /// This value, as written in the file.
     Value(&'static str),
     /// What these words say.
@@ -95,6 +97,10 @@ pub enum Shape {
     Lines,
     /// Fields to set, to add and to remove.
     Changes,
+    /// Where a redirect leads.
+    Redirect,
+    /// What is answered.
+    Respond,
 }
 
 impl Table {
@@ -159,6 +165,8 @@ impl Shape {
             Self::Lines => {
                 "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
             }
+            Self::Redirect => "a table of `to` and `status`".into(),
+            Self::Respond => "a table of `status`, `body` and `content_type`".into(),
             Self::Changes => "a table of `set`, `add` and `remove`".into(),
             Self::Conditions => {
                 "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()

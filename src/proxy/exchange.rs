@@ -238,9 +238,10 @@ impl Exchange {
         let fields = response.headers_mut();
         let service = self.service();
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
-            match self.source {
-                Source::Upstream => changes.apply(fields),
-                Source::Gateway => changes.complete(fields),
+            match self.reason {
+                // The upstream's answer, or the route's own.
+                Reason::Ok | Reason::LimitDelayed | Reason::Upgraded => changes.apply(fields),
+                _ => changes.complete(fields),
             }
         }
         fields.insert(X_REQUEST_ID, self.id.clone());

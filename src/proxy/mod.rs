@@ -14,6 +14,7 @@ pub mod line;
 pub mod local;
 pub mod location;
 pub mod onward;
+pub mod own;
 pub mod patience;
 mod refused;
 pub mod reply;
@@ -215,6 +216,11 @@ impl Worker {
         };
         if let Some(places) = held {
             self.hold(places, peer, exchange).await?;
+        }
+        if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
+            let answer = own::answer(own, &parts.method, &parts.uri);
+            body::discard(incoming, &parts);
+            return Ok(Outcome::Answered(answer));
         }
         self.forward(&target, &mut parts, incoming, peer, exchange)
             .await

@@ -152,7 +152,7 @@ impl Side {
             return Ok(Outcome::NoRoute);
         };
         let outcome = self.ask(route, request, head, (now, are_told))?;
-        let is_routed = self.snapshot.services[route].upstream.is_some();
+        let is_routed = self.snapshot.services[route].has_end();
         Ok(match outcome {
             // The limits that hold everywhere have been asked.
             Outcome::Admit | Outcome::Delay { .. } if !is_routed => Outcome::NoRoute,

@@ -2,6 +2,7 @@
 
 use super::{Change, Outline, list, named, time};
 use crate::route::{Condition, HostPattern, Rule, Segment};
+use crate::snapshot::Own;
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
 
@@ -27,6 +28,34 @@ impl Fact {
             shown,
         }
     }
+    /// Where it leads elsewhere.
+    #[must_use]
+    pub fn redirect(own: Option<&Own>) -> Self {
+        let says = match own {
+            Some(Own::Redirect { to, status }) => {
+                Some(format!("{} ({})", to.written(), status.as_u16()))
+            }
+            _ => None,
+        };
+        Self::of("redirect", says)
+    }
+
+    /// What it answers: the status is shown, a body may be long.
+    #[must_use]
+    pub fn respond(own: Option<&Own>) -> Self {
+        let says = match own {
+            Some(Own::Respond { status, .. }) => Some(status.as_u16().to_string()),
+            _ => None,
+        };
+        Self {
+            whole: says
+                .as_ref()
+                .map(|_| format!("{own:?}"))
+                .unwrap_or_default(),
+            ..Self::of("respond", says)
+        }
+    }
+
     /// What `key` changes about fields: names are shown, values may be secrets.
     #[must_use]
     pub fn fields(key: &'static str, changes: Option<&Changes>) -> Self {

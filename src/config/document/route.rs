@@ -5,6 +5,7 @@ use super::super::source::{At, Span};
 use super::super::value::{
     Side, Wrong, asked_field, asked_parameter, asked_value, host, method, new_path, path, prefix,
 };
+use super::answers::{Redirect, Respond, redirect, respond};
 use super::changes::changes;
 use super::fields::{Fields, Zero};
 use super::target::not_empty;
@@ -31,6 +32,8 @@ pub(in crate::config) struct Route {
     pub(in crate::config) request_headers: Given<Changes>,
     pub(in crate::config) response_headers: Given<Changes>,
     pub(in crate::config) upstream: Given<String>,
+    pub(in crate::config) redirect: Given<Redirect>,
+    pub(in crate::config) respond: Given<Respond>,
     pub(in crate::config) limits: List<String>,
     pub(in crate::config) timeout: Given<Duration>,
 }
@@ -73,6 +76,10 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         ("response_headers", Side::Response),
     ]
     .map(|(key, side)| changes(&name.value, key, side, &mut fields));
+    let (redirect, respond) = (
+        redirect(&name.value, &mut fields),
+        respond(&name.value, &mut fields),
+    );
     Route {
         place: fields.place(),
         name,
@@ -84,6 +91,8 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         rewrite: fields.text("rewrite", new_path),
         request_headers,
         response_headers,
+        redirect,
+        respond,
         upstream: fields.text("upstream", |text| Ok(text.to_owned())),
         limits: fields.texts("limits", |text| Ok(text.to_owned())),
         timeout: fields.time("timeout", Zero::Refused),

@@ -108,7 +108,8 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
         }
     }
     for route in &document.routes {
-        unread |= route.upstream.is_bad() || route.upstream.is_absent();
+        let is_answered = !(route.redirect.is_absent() && route.respond.is_absent());
+        unread |= route.upstream.is_bad() || (route.upstream.is_absent() && !is_answered);
         let user = format!(
             "route {} sends requests to upstream",
             quoted(&route.name.value)

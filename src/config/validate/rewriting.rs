@@ -1,8 +1,8 @@
-//! What a route makes of the path: that it can be made of what the path has.
+//! What becomes of a route's requests: that there is one thing, and that it can be made of what the path has.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Given, Route};
-use super::super::source::At;
+use super::super::source::{At, Span};
 use super::super::value::{literal_path, quoted};
 use super::names::has_instead;
 use super::routes::any_path;
@@ -25,9 +25,10 @@ pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) {
                 .help("keep one of the two"),
             );
         }
+        one_end(route, found);
         if !route.path.is_bad() {
             found.extend(
-                [stripped(route), rewritten(route)]
+                [stripped(route), rewritten(route), redirected(route)]
                     .into_iter()
                     .filter_map(|one| one.err().map(|wrong| *wrong)),
             );
@@ -80,8 +81,71 @@ fn rewritten(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     made(route, "rewrite", "", text).map(Some)
 }
 
+/// Where a redirect leads.
+///
+/// # Errors
+/// What is wrong with it.
+pub(in crate::config) fn redirected(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
+    let Some(redirect) = route.redirect.get() else {
+        return Ok(None);
+    };
+    let (origin, path) = &redirect.to.value;
+    let path = At::new(path.clone(), redirect.to.span.clone());
+    made(route, "redirect.to", origin, &path).map(Some)
+}
+
+/// A request is forwarded or answered, and what is answered is not prepared for an upstream.
+fn one_end(route: &Route, found: &mut Vec<Diagnostic>) {
+    let span = |key: &'static str, span: Option<&Span>| span.map(|span| (key, span.clone()));
+    let ends = [
+        span("upstream", route.upstream.at().map(|at| &at.span)),
+        span("redirect", route.redirect.at().map(|at| &at.span)),
+        span("respond", route.respond.at().map(|at| &at.span)),
+    ];
+    let mut ends = ends.into_iter().flatten();
+    let Some((first, place)) = ends.next() else {
+        return;
+    };
+    let name = quoted(&route.name.value);
+    if let Some((second, also)) = ends.next() {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("route {name} has both `{first}` and `{second}`"),
+            )
+            .at(&also, "one end too many")
+            .and(&place, "the other")
+            .help("keep one of them, or give each a route of its own"),
+        );
+        return;
+    }
+    if first == "upstream" {
+        return;
+    }
+    let idle = [
+        span("timeout", route.timeout.at().map(|at| &at.span)),
+        span("strip_prefix", route.strip_prefix.at().map(|at| &at.span)),
+        span("rewrite", route.rewrite.at().map(|at| &at.span)),
+        span(
+            "request_headers",
+            route.request_headers.at().map(|at| &at.span),
+        ),
+    ];
+    for (key, idle) in idle.into_iter().flatten() {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("route {name} forwards nothing, so `{key}` has no meaning"),
+            )
+            .at(&idle, "for requests that are forwarded")
+            .and(&place, "answered here")
+            .help("leave it out"),
+        );
+    }
+}
+
 /// What the key says in `text`, behind `origin`.
-pub(super) fn made(
+fn made(
     route: &Route,
     key: &str,
     origin: &str,

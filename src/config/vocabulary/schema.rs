@@ -47,6 +47,14 @@ fn section(table: &Table) -> Value {
     if !required.is_empty() {
         object["required"] = json!(required);
     }
+    let either = table.keys.iter().find_map(|key| match key.default {
+        Default::Unless(others) => Some((key.name, others)),
+        _ => None,
+    });
+    if let Some((name, others)) = either {
+        let all = others.iter().chain([&name]);
+        object["oneOf"] = all.map(|name| json!({ "required": [name] })).collect();
+    }
     if table.named {
         json!({
             "type": "object",
@@ -63,7 +71,7 @@ fn property(key: &Key) -> Value {
     let mut value = shape(key.shape);
     let (mut about, reload) = (key.about.to_owned(), key.live);
     match key.default {
-        Default::Required => {}
+        Default::Required | Default::Unless(_) => {}
         Default::Value(default) => {
             value["default"] = json_of(default);
         }
@@ -148,6 +156,21 @@ fn shape(shape: Shape) -> Value {
                 "properties": { "set": lines, "add": lines, "remove": self::shape(Shape::Texts) },
             })
         }
+        Shape::Redirect => json!({
+            "type": "object", "required": ["to"], "additionalProperties": false,
+            "properties": {
+                "to": { "type": "string", "pattern": "^(https?://|/)" },
+                "status": { "enum": [301, 302, 303, 307, 308] },
+            },
+        }),
+        Shape::Respond => json!({
+            "type": "object", "minProperties": 1, "additionalProperties": false,
+            "properties": {
+                "status": { "type": "integer", "minimum": 200, "maximum": 599 },
+                "body": { "type": "string" },
+                "content_type": { "type": "string" },
+            },
+        }),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

@@ -1,6 +1,6 @@
 //! The keys of `[routes.NAME]`.
 
-use super::super::Default::{Required, Value, Words};
+use super::super::Default::{Required, Unless, Value, Words};
 use super::super::{Key, Shape, Table};
 
 /// `[routes.NAME]`.
@@ -93,9 +93,25 @@ pub static ROUTES: Table = Table {
         Key {
             name: "upstream",
             shape: Shape::Text,
-            default: Required,
+            default: Unless(&["redirect", "respond"]),
             about: "Name of the upstream that its requests go to.",
             example: "\"orders\"",
+            live: true,
+        },
+        Key {
+            name: "redirect",
+            shape: Shape::Redirect,
+            default: Words("none"),
+            about: "Instead of an upstream: leads its requests elsewhere. `to` is a path, or all from `https://` on, with the parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the default). Limits hold before it.",
+            example: "{ to = \"/new/{*rest}\" }",
+            live: true,
+        },
+        Key {
+            name: "respond",
+            shape: Shape::Respond,
+            default: Words("none"),
+            about: "Instead of an upstream: answers this, with `status` 200, an empty `body`, and `text/plain; charset=utf-8` as `content_type` of a body unless they are written. Limits hold before it.",
+            example: "{ status = 410 }",
             live: true,
         },
         Key {
@@ -147,6 +163,74 @@ pub static ROUTE_FIELDS: Table = Table {
             default: Words("none"),
             about: "Fields that go.",
             example: "[\"server\"]",
+            live: true,
+        },
+    ],
+    later: &[],
+};
+
+/// A redirect: not a table of its own in the file.
+pub static ROUTE_REDIRECT: Table = Table {
+    name: "routes",
+    named: true,
+    noun: "a redirect",
+    about: "A redirect.",
+    keys: &[
+        Key {
+            name: "to",
+            shape: Shape::Text,
+            default: Required,
+            about: "Where it leads.",
+            example: "\"https://new.example.com/{*rest}\"",
+            live: true,
+        },
+        Key {
+            name: "status",
+            shape: Shape::Whole {
+                least: 301,
+                most: 308,
+            },
+            default: Value("308"),
+            about: "How it is said.",
+            example: "307",
+            live: true,
+        },
+    ],
+    later: &[],
+};
+
+/// An answer: not a table of its own in the file.
+pub static ROUTE_RESPOND: Table = Table {
+    name: "routes",
+    named: true,
+    noun: "an answer",
+    about: "An answer.",
+    keys: &[
+        Key {
+            name: "status",
+            shape: Shape::Whole {
+                least: 200,
+                most: 599,
+            },
+            default: Value("200"),
+            about: "Its status.",
+            example: "410",
+            live: true,
+        },
+        Key {
+            name: "body",
+            shape: Shape::Text,
+            default: Value("\"\""),
+            about: "Its body.",
+            example: "\"gone\"",
+            live: true,
+        },
+        Key {
+            name: "content_type",
+            shape: Shape::Text,
+            default: Value("\"text/plain; charset=utf-8\""),
+            about: "What its body is.",
+            example: "\"application/json\"",
             live: true,
         },
     ],
