@@ -1,9 +1,14 @@
 //! The snapshot: the compiled whole that a request lives and dies under.
 
+pub mod changes;
+
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Table};
+use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
+use bytes::Bytes;
+use changes::Changes;
+use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +42,14 @@ pub struct Service {
     pub path: PathPattern,
     /// Position in [`Snapshot::upstreams`]; none for what no route matches.
     pub upstream: Option<usize>,
+    /// What it answers itself, where it has no upstream.
+    pub own: Option<Own>,
+    /// What is forwarded instead of the path that was matched, if not that.
+    pub rewrite: Option<Template>,
+    /// What becomes of its requests' fields.
+    pub request_fields: Option<Changes>,
+    /// What becomes of its answers' fields.
+    pub response_fields: Option<Changes>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
     /// From forwarding to the head of the response; beyond it 504.
@@ -44,11 +57,38 @@ pub struct Service {
 }
 
 impl Service {
+    /// Does anything become of its requests? What no route matches has limits alone.
+    #[must_use]
+    pub fn has_end(&self) -> bool {
+        self.upstream.is_some() || self.own.is_some()
+    }
+
     /// The route's name, if it is one's.
     #[must_use]
     pub fn route(&self) -> Option<&str> {
         Some(&*self.name).filter(|name| !name.is_empty())
     }
+}
+
+/// What a route answers itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Own {
+    /// It leads elsewhere; the query goes along.
+    Redirect {
+        /// Where to.
+        to: Template,
+        /// How it is said.
+        status: StatusCode,
+    },
+    /// Always the same.
+    Respond {
+        /// Its status.
+        status: StatusCode,
+        /// Its body; none for HEAD.
+        body: Bytes,
+        /// What the body is.
+        content_type: Option<HeaderValue>,
+    },
 }
 
 /// Which limit fields responses carry.

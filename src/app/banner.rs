@@ -3,7 +3,7 @@
 use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Rule, Scope};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Own, Service, Snapshot};
 use crate::store::Source;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -70,10 +70,19 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
             text,
             "  route      {}  ->  {}  [{limits}]",
             service.route().unwrap_or("(none matches)"),
-            upstream.map_or("404".to_owned(), |_| servers.join(", "))
+            upstream.map_or_else(|| answered(service), |_| servers.join(", "))
         );
     }
     more(text, snapshot.services.len());
+}
+
+/// What becomes of requests that no upstream gets.
+fn answered(service: &Service) -> String {
+    match &service.own {
+        Some(Own::Redirect { to, status }) => format!("{} to {}", status.as_u16(), to.written()),
+        Some(Own::Respond { status, .. }) => status.as_u16().to_string(),
+        None => "404".to_owned(),
+    }
 }
 
 fn limits(text: &mut String, snapshot: &Snapshot) {

@@ -1,16 +1,17 @@
 //! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
 
 use super::boot::Boot;
-use super::diff::{Outline, RouteOutline};
-use super::document::{Document, Upstream};
+use super::diff::{Fact, Outline, RouteOutline};
+use super::document::{self, Document, Upstream};
 use super::source::At;
-use super::validate::Checked;
+use super::validate::{Checked, redirected, template};
 use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{PathPattern, Rule};
-use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot};
+use crate::route::{PathPattern, Rule, Template};
+use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
 use crate::upstream;
+use http::HeaderValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,14 +48,18 @@ pub(super) fn compile(
         .iter()
         .zip(&rules)
         .map(|(route, rule)| {
-            let name = route.upstream.get().map_or("", String::as_str);
-            let position = *positions
-                .get(name)
-                .expect("validate resolves every upstream name");
+            let position = route.upstream.get().map(|name| {
+                let position = positions.get(name.as_str());
+                *position.expect("validate resolves every upstream name")
+            });
             Service {
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
-                upstream: Some(position),
+                upstream: position,
+                own: own(route),
+                rewrite: template(route).ok().flatten(),
+                request_fields: route.request_headers.get().cloned(),
+                response_fields: route.response_headers.get().cloned(),
                 limits: chosen(document.limits_of(route), &by_name),
                 timeout: route.timeout.or(Duration::from_secs(30)),
             }
@@ -79,8 +84,8 @@ pub(super) fn compile(
         .zip(&services)
         .zip(document.routes.iter())
         .map(|((rule, service), route)| {
-            let upstream = route.upstream.get().map_or("", String::as_str);
-            outline(rule, service, upstream.into())
+            let upstream = route.upstream.get().map_or("none", String::as_str);
+            outline(rule, service, route, upstream.into())
         });
     let outline = Outline {
         boot: boot.clone(),
@@ -183,12 +188,46 @@ fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Op
         name: "".into(),
         path: PathPattern::default(),
         upstream: None,
+        own: None,
+        rewrite: None,
+        request_fields: None,
+        response_fields: None,
         limits,
         timeout: Duration::ZERO,
     })
 }
 
-fn outline(rule: Rule, service: &Service, upstream: Arc<str>) -> RouteOutline {
+/// What a route answers itself.
+fn own(route: &document::Route) -> Option<Own> {
+    if let Some(redirect) = route.redirect.get() {
+        let to = redirected(route).ok().flatten()?;
+        return Some(Own::Redirect {
+            to,
+            status: redirect.status,
+        });
+    }
+    let respond = route.respond.get()?;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    let usual = (!respond.body.is_empty()).then_some(plain);
+    Some(Own::Respond {
+        status: respond.status,
+        body: respond.body.clone().into(),
+        content_type: respond.content_type.clone().or(usual),
+    })
+}
+
+fn outline(
+    rule: Rule,
+    service: &Service,
+    route: &document::Route,
+    upstream: Arc<str>,
+) -> RouteOutline {
+    let as_written = |template: &Template| template.written().to_owned();
+    let made = service.rewrite.as_ref().map(as_written);
+    let (stripped, rewritten) = match route.strip_prefix.is_absent() {
+        true => (None, made),
+        false => (made, None),
+    };
     let mut limits: Vec<Arc<str>> = service
         .limits
         .iter()
@@ -198,6 +237,14 @@ fn outline(rule: Rule, service: &Service, upstream: Arc<str>) -> RouteOutline {
     RouteOutline {
         rule,
         upstream,
+        facts: vec![
+            Fact::of("strip_prefix", stripped),
+            Fact::of("rewrite", rewritten),
+            Fact::redirect(service.own.as_ref()),
+            Fact::respond(service.own.as_ref()),
+            Fact::fields("request_headers", service.request_fields.as_ref()),
+            Fact::fields("response_headers", service.response_fields.as_ref()),
+        ],
         limits,
         timeout: service.timeout,
     }

@@ -37,7 +37,9 @@ macro_rules! codes {
 codes! {
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
     BadChoice "bad-choice" "A word is not among those that the key takes.";
+    BadCondition "bad-condition" "A route asks for something that no request can have.";
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
+    BadField "bad-field" "A route changes a field that it may not change, or to a value that no field can have.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
     BadKey "bad-key" "`by` names something that requests cannot be counted by.";
     BadMethod "bad-method" "A method is not one that a request can have.";
@@ -69,7 +71,7 @@ codes! {
     TrustsEveryone "trusts-everyone" "Anyone may say which address they come from.";
     UnknownKey "unknown-key" "A key or table that does not exist.";
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
-    UnknownParameter "unknown-parameter" "A limit counts by a parameter that the path of a route does not have.";
+    UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
     UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";

@@ -2,12 +2,15 @@
 
 mod limits;
 mod restart;
+mod routes;
+
+pub use routes::Fact;
 
 use super::Boot;
 use super::describe::span_as_written;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
-use crate::route::{HostPattern, Rule as RouteRule, Segment};
+use crate::route::Rule as RouteRule;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
 use std::fmt;
@@ -44,6 +47,8 @@ pub struct RouteOutline {
     pub rule: RouteRule,
     /// Where it leads.
     pub upstream: Arc<str>,
+    /// What else it says, key by key, the same keys for each route.
+    pub facts: Vec<Fact>,
     /// Its limits and its upstream's.
     pub limits: Vec<Arc<str>>,
     /// From forwarding to the head of the response.
@@ -76,7 +81,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
     limits::limits(old, new, &mut changes);
     upstreams(old, new, &mut changes);
-    routes(old, new, &mut changes);
+    routes::routes(old, new, &mut changes);
     let mut live = |subject: &str, what: String| {
         changes.push(Change {
             subject: subject.into(),
@@ -193,71 +198,12 @@ fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     );
 }
 
-fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
-    let compare = |was: usize, is: usize| {
-        let (a, b) = (&old.routes[was], &new.routes[is]);
-        let mut parts = Vec::new();
-        let mut push = |what: &str, a: String, b: String| {
-            if a != b {
-                parts.push(format!("{what} {a} to {b}"));
-            }
-        };
-        push("host", hosts(&a.rule), hosts(&b.rule));
-        push("path", path(&a.rule), path(&b.rule));
-        push("methods", list(&a.rule.methods), list(&b.rule.methods));
-        push("upstream", a.upstream.to_string(), b.upstream.to_string());
-        push("limits", list(&a.limits), list(&b.limits));
-        push("timeout", time(a.timeout), time(b.timeout));
-        (!parts.is_empty()).then(|| parts.join(", "))
-    };
-    let both = (old.routes.as_slice(), new.routes.as_slice());
-    named(
-        "routes",
-        both,
-        |route| &route.rule.name,
-        "removed",
-        compare,
-        changes,
-    );
-}
-
 fn list<T: fmt::Display>(items: &[T]) -> String {
     if items.is_empty() {
         return "none".into();
     }
     let items: Vec<String> = items.iter().map(T::to_string).collect();
     items.join("+")
-}
-
-fn hosts(rule: &RouteRule) -> String {
-    let hosts: Vec<String> = rule
-        .hosts
-        .iter()
-        .map(|host| match host {
-            HostPattern::Exact(name) => name.to_string(),
-            HostPattern::Suffix(suffix) => format!("*{suffix}"),
-        })
-        .collect();
-    if hosts.is_empty() {
-        "any".into()
-    } else {
-        hosts.join("+")
-    }
-}
-
-fn path(rule: &RouteRule) -> String {
-    if rule.path.segments.is_empty() {
-        return "/".into();
-    }
-    rule.path
-        .segments
-        .iter()
-        .map(|segment| match segment {
-            Segment::Literal(text) => format!("/{text}"),
-            Segment::Parameter(name) => format!("/{{{name}}}"),
-            Segment::Rest(name) => format!("/{{*{name}}}"),
-        })
-        .collect()
 }
 
 fn time(time: Duration) -> String {
@@ -320,6 +266,76 @@ mod tests {
                 "server.listen: changed, needs a restart; still 0.0.0.0:8080",
             ]
         );
+    }
+
+    #[test]
+    fn what_routes_ask_for_is_told() {
+        let new = format!("{OLD}headers = {{ X-B = true, x-a = \"1\" }}\nscheme = \"https\"\n");
+        assert_eq!(
+            changes(&new),
+            ["routes.r: headers any to x-a = \"1\"+x-b = true, scheme any to https"]
+        );
+    }
+
+    #[test]
+    fn what_routes_make_of_the_path_is_told() {
+        let (a, b) = (
+            format!("{OLD}path = \"/a/{{*rest}}\"\nstrip_prefix = \"/a\"\n"),
+            format!("{OLD}path = \"/a/{{*rest}}\"\nrewrite = \"/b/{{*rest}}\"\n"),
+        );
+        let read = |text: &str| parse("gateway.toml", text).unwrap().outline;
+        let (old, new) = (read(&a), read(&b));
+        let told = diff(&old, &new, &old.boot);
+        assert_eq!(
+            told[0].to_string(),
+            "routes.r: strip_prefix /a to none, rewrite none to /b/{*rest}"
+        );
+    }
+
+    #[test]
+    fn changes_of_fields_are_told_without_values() {
+        let with = |value: &str| {
+            let set = format!("{{ set = {{ x-key = \"{value}\" }}, remove = \"cookie\" }}");
+            parse(
+                "gateway.toml",
+                format!("{OLD}request_headers = {set}\n").as_str(),
+            )
+            .unwrap()
+            .outline
+        };
+        let plain = parse("gateway.toml", OLD).unwrap().outline;
+        let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+        assert_eq!(
+            told(&plain, &with("one")),
+            "routes.r: request_headers none to set x-key and remove cookie"
+        );
+        assert_eq!(
+            told(&with("one"), &with("two")),
+            "routes.r: request_headers changed"
+        );
+    }
+
+    #[test]
+    fn another_end_is_told() {
+        let with = |end: &str| {
+            let text = OLD.replace("upstream = \"u\"", end);
+            let outline = parse("gateway.toml", &text).unwrap().outline;
+            (outline, text)
+        };
+        let (old, _) = with("upstream = \"u\"");
+        let (lead, _) = with("redirect = { to = \"https://b.test\", status = 307 }");
+        let (said, _) = with("respond = { status = 410 }");
+        let (more, _) = with("respond = { status = 410, body = \"gone\" }");
+        let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+        assert_eq!(
+            told(&old, &lead),
+            "routes.r: upstream u to none, redirect none to https://b.test (307)"
+        );
+        assert_eq!(
+            told(&lead, &said),
+            "routes.r: redirect https://b.test (307) to none, respond none to 410"
+        );
+        assert_eq!(told(&said, &more), "routes.r: respond changed");
     }
 
     #[test]

@@ -2,8 +2,11 @@
 //!
 //! Walked by hand rather than deserialized, so that one run finds every mistake and each has its place.
 
+mod answers;
+mod changes;
 mod fields;
 mod limit;
+mod route;
 mod server;
 mod store;
 mod strange;
@@ -12,9 +15,10 @@ mod target;
 mod variables;
 
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
+pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, Log, Response, Server};
 pub(super) use store::{Password, Store};
-pub(super) use target::{Route, Upstream};
+pub(super) use target::Upstream;
 pub(super) use variables::Variables;
 
 use super::diagnostic::{Code, Diagnostic};
@@ -262,7 +266,7 @@ fn section(
             match vocabulary.name {
                 "limits" => document.limits.push(limit::read(at, fields)),
                 "upstreams" => document.upstreams.push(target::upstream(at, fields)),
-                _ => document.routes.push(target::route(at, fields)),
+                _ => document.routes.push(route::route(at, fields)),
             }
         }
         return;

@@ -1,7 +1,10 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
 mod names;
+mod rewriting;
 mod routes;
+
+pub(super) use rewriting::{redirected, template};
 
 use super::boot::admin_address;
 use super::diagnostic::{Code, Diagnostic};
@@ -55,6 +58,7 @@ pub(super) fn check(
     names::check(document, source, found);
     names::one_partial(document, found);
     names::parameters(document, found);
+    rewriting::check(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,

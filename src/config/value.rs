@@ -1,6 +1,8 @@
 //! How people write things: rates, times, addresses, hosts, paths, keys. Each reader takes the text and either returns
 //! the value or says what is wrong with it and what to write instead.
 
+mod changed;
+mod condition;
 mod key;
 mod net;
 #[cfg(test)]
@@ -10,9 +12,11 @@ mod server;
 mod time;
 mod zone;
 
+pub(super) use changed::{Side, changed_field, changed_value};
+pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, part};
 pub(super) use net::{address, host, method, network};
-pub(super) use path::{path, top};
+pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
 pub(super) use server::{server, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
 pub(super) use zone::zone;

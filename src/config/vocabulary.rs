@@ -9,7 +9,7 @@ pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
     ADMIN, DEFAULTS, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG, RESPONSE,
-    ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -51,6 +51,8 @@ pub struct Key {
 pub enum Default {
     /// Nothing does: the key must be written.
     Required,
+    /// Nothing does: it must be written, or one of these.
+    Unless(&'static [&'static str]),
     /// This value, as written in the file.
     Value(&'static str),
     /// What these words say.
@@ -89,6 +91,16 @@ pub enum Shape {
     Exempt,
     /// A text, or where to find it.
     Secret,
+    /// Names, each with a text or `true`.
+    Conditions,
+    /// Names of fields, each with a text.
+    Lines,
+    /// Fields to set, to add and to remove.
+    Changes,
+    /// Where a redirect leads.
+    Redirect,
+    /// What is answered.
+    Respond,
 }
 
 impl Table {
@@ -149,6 +161,15 @@ impl Shape {
             Self::Exempt => {
                 "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"] }`"
                     .into()
+            }
+            Self::Lines => {
+                "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
+            }
+            Self::Redirect => "a table of `to` and `status`".into(),
+            Self::Respond => "a table of `status`, `body` and `content_type`".into(),
+            Self::Changes => "a table of `set`, `add` and `remove`".into(),
+            Self::Conditions => {
+                "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()
             }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }

@@ -45,7 +45,8 @@ pub struct Exchange {
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
     pub host: Option<HeaderValue>,
-    peer: IpAddr,
+    /// The far end of its connection.
+    pub peer: IpAddr,
     /// The client's address, after trusted hops.
     pub client: IpAddr,
     route: Option<usize>,
@@ -235,6 +236,14 @@ impl Exchange {
     /// Puts the gateway's own fields on a response, whoever wrote it.
     pub fn stamp(&self, response: &mut Response<Body>) {
         let fields = response.headers_mut();
+        let service = self.service();
+        if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
+            match self.reason {
+                // The upstream's answer, or the route's own.
+                Reason::Ok | Reason::LimitDelayed | Reason::Upgraded => changes.apply(fields),
+                _ => changes.complete(fields),
+            }
+        }
         fields.insert(X_REQUEST_ID, self.id.clone());
         if self.delayed > 0
             && let Some((_, name)) = self.delaying()

@@ -3,6 +3,7 @@
 //! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
+use super::request::Target;
 use crate::key::address::Spelled;
 use crate::key::client_ip::read_address;
 use crate::key::forwarded::nodes;
@@ -94,6 +95,16 @@ fn forget(fields: &mut HeaderMap) {
     let family: SmallVec<[HeaderName; 4]> = fields.keys().filter(of_family).cloned().collect();
     for name in family {
         fields.remove(name);
+    }
+}
+
+/// Did a trusted peer get the request by `https`? What it says last in `X-Forwarded-Proto` is its own word; without the
+/// field it is the scheme of the target.
+#[must_use]
+pub fn is_https(fields: &HeaderMap, target: &Target) -> bool {
+    match entries(fields, &X_FORWARDED_PROTO).last() {
+        Some(word) => word.trim_ascii().eq_ignore_ascii_case(b"https"),
+        None => target.scheme() == "https",
     }
 }
 

@@ -192,6 +192,12 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> Found {
     }
 }
 
+/// Does this field end here, whichever way it goes?
+#[must_use]
+pub fn ends_here(name: &HeaderName) -> bool {
+    place(name).is_some()
+}
+
 /// The place of a field in [`HOP_BY_HOP`]. Most names are told from all of them by their length.
 fn place(name: &HeaderName) -> Option<usize> {
     let name = name.as_str();

@@ -14,6 +14,7 @@ pub mod line;
 pub mod local;
 pub mod location;
 pub mod onward;
+pub mod own;
 pub mod patience;
 mod refused;
 pub mod reply;
@@ -54,7 +55,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use line::Lines;
 use local::Local;
-use location::Destination;
+use location::{Coming, Destination};
 use request::{BadRequest, Target};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -216,6 +217,11 @@ impl Worker {
         if let Some(places) = held {
             self.hold(places, peer, exchange).await?;
         }
+        if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
+            let answer = own::answer(own, &parts.method, &parts.uri);
+            body::discard(incoming, &parts);
+            return Ok(Outcome::Answered(answer));
+        }
         self.forward(&target, &mut parts, incoming, peer, exchange)
             .await
     }
@@ -245,8 +251,14 @@ impl Worker {
         } else {
             Cow::Borrowed("")
         };
+        let coming = Coming {
+            parts,
+            target,
+            peer: exchange.peer,
+            trust: &exchange.local.snapshot.trust,
+        };
         let route = table
-            .find(&host, path.to_match(), &parts.method)
+            .find(&host, path.to_match(), &parts.method, &coming)
             .or(exchange.local.snapshot.unrouted)
             .ok_or(ProxyError::NoRoute)?;
         let onward = request::forward_target(&parts.uri, &path)?;

@@ -4,17 +4,23 @@ use super::body::RequestBody;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::forwarded::{self, Origin};
-use super::request::Target;
+use super::request::{BadRequest, Target};
 use super::{hop, request_id};
 use crate::listen::Peer;
+use crate::route::Template;
 use crate::upstream::Server;
+use bytes::Bytes;
 use http::request::Parts;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 use hyper::body::Body as _;
 use std::mem;
 
 /// How many fields are added.
 const OURS: usize = 9;
+
+/// What a rewriting adds at most, usually.
+const ROOM: usize = 64;
 
 /// The head of a request on its way upstream.
 #[derive(Debug, Clone)]
@@ -91,9 +97,32 @@ pub fn head(
         }
     }
     fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    if let Some(service) = exchange.service() {
+        if let Some(changes) = &service.request_fields {
+            changes.apply(fields);
+        }
+        if let Some(rewrite) = &service.rewrite {
+            parts.uri = rewritten(&parts.uri, rewrite)?;
+        }
+    }
     Ok(Head {
         method: mem::take(&mut parts.method),
         target: mem::take(&mut parts.uri),
         fields: mem::take(&mut parts.headers),
     })
+}
+
+/// What to ask for instead of `uri`, a path in forwarded form with its query, which stays.
+fn rewritten(uri: &Uri, rewrite: &Template) -> Result<Uri, ProxyError> {
+    let mut text = String::with_capacity(uri.path().len() + ROOM);
+    rewrite.fill(uri.path(), &mut text);
+    if let Some(query) = uri.query() {
+        text.push('?');
+        text.push_str(query);
+    }
+    // What was read and what is written in the file are both checked: it can be too long at worst.
+    let target = PathAndQuery::from_maybe_shared(Bytes::from(text));
+    target
+        .map(Uri::from)
+        .map_err(|_| BadRequest::UriTooLong.into())
 }

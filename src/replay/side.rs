@@ -14,7 +14,7 @@ use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::location::Destination;
 use crate::proxy::request::tidy;
-use crate::route::host_key;
+use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, Decided, StoreError};
 use http::{HeaderMap, Method};
@@ -156,7 +156,7 @@ impl Side {
             return Ok(Outcome::NoRoute);
         };
         let outcome = self.ask(route, request, head, (now, are_told))?;
-        let is_routed = self.snapshot.services[route].upstream.is_some();
+        let is_routed = self.snapshot.services[route].has_end();
         Ok(match outcome {
             // The limits that hold everywhere have been asked.
             Outcome::Admit | Outcome::Delay { .. } if !is_routed => Outcome::NoRoute,
@@ -265,7 +265,8 @@ impl Side {
         let (raw, _) = request.path();
         let host = host(request, head);
         let table = &self.snapshot.table;
-        self.ways.find(table, &head.method, host, raw)
+        let asked = Logged { request, head };
+        self.ways.find(table, &head.method, host, raw, &asked)
     }
 
     /// The service that the request just judged leads to.
@@ -340,6 +341,26 @@ impl Location for Told<'_> {
 
     fn query(&self) -> Option<&str> {
         self.request.query()
+    }
+}
+
+/// A request as conditions of routes look at it. Nobody vouches for a scheme but the target in the line.
+struct Logged<'a> {
+    request: &'a Request<'a>,
+    head: &'a Head,
+}
+
+impl Asked for Logged<'_> {
+    fn fields(&self) -> &HeaderMap {
+        &self.head.fields
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.request.query()
+    }
+
+    fn is_https(&self) -> bool {
+        self.request.target.starts_with(b"https://")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ways that were found a moment ago: logged traffic asks for few paths many times, and finding a route costs a fifth of
 //! a replay. What is kept is small and never grows.
 
-use crate::route::{Table, host_key, path};
+use crate::route::{Asked, Table, host_key, path};
 use http::Method;
 use std::hash::{BuildHasher as _, Hasher as _};
 
@@ -54,9 +54,10 @@ impl Ways {
         method: &Method,
         host: &[u8],
         raw: &[u8],
+        asked: &impl Asked,
     ) -> Leads {
-        if host.len() + raw.len() > LONGEST {
-            return look(table, method, host, raw);
+        if host.len() + raw.len() > LONGEST || table.has_conditions() {
+            return look(table, method, host, raw, asked);
         }
         let mut hasher = self.hasher.build_hasher();
         hasher.write(host);
@@ -75,21 +76,21 @@ impl Ways {
             way.text.push(b' ');
             way.text.extend_from_slice(raw);
             way.method.clone_from(method);
-            way.leads = look(table, method, host, raw);
+            way.leads = look(table, method, host, raw, asked);
         }
         way.leads
     }
 }
 
 /// As the gateway goes about it.
-fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8]) -> Leads {
+fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8], asked: &impl Asked) -> Leads {
     let (Ok(host), Ok(raw)) = (str::from_utf8(host), str::from_utf8(raw)) else {
         return Leads::Astray;
     };
     let Ok(path) = path::normalize(raw) else {
         return Leads::Astray;
     };
-    let route = table.find(&host_key(host), path.to_match(), method);
+    let route = table.find(&host_key(host), path.to_match(), method, asked);
     route.map_or(Leads::Nowhere, Leads::To)
 }
 
@@ -97,6 +98,24 @@ fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8]) -> Leads {
 mod tests {
     use super::*;
     use crate::route::{PathPattern, Rule, Segment};
+
+    /// Says nothing but host, path and method.
+    struct Nothing;
+
+    impl Asked for Nothing {
+        fn fields(&self) -> &http::HeaderMap {
+            static NONE: std::sync::OnceLock<http::HeaderMap> = std::sync::OnceLock::new();
+            NONE.get_or_init(http::HeaderMap::new)
+        }
+
+        fn query(&self) -> Option<&str> {
+            None
+        }
+
+        fn is_https(&self) -> bool {
+            false
+        }
+    }
 
     #[test]
     fn what_is_remembered_is_what_would_be_found() {
@@ -110,6 +129,7 @@ mod tests {
                     .collect(),
             },
             methods: methods.to_vec(),
+            conditions: Vec::new(),
         };
         let rules = [
             rule("a", "a", &[]),
@@ -131,8 +151,8 @@ mod tests {
             let host = ["", "a b", "h", "H:80"][random.usize(..4)];
             let method = [Method::GET, Method::POST, Method::HEAD][random.usize(..3)].clone();
             let (host, path) = (host.as_bytes(), path.as_bytes());
-            let expected = look(&table, &method, host, path);
-            let found = ways.find(&table, &method, host, path);
+            let expected = look(&table, &method, host, path, &Nothing);
+            let found = ways.find(&table, &method, host, path, &Nothing);
             assert_eq!(found, expected, "{method} {host:?} {path:?}");
         }
     }

@@ -1,12 +1,16 @@
-//! Which rule recognises a request: by host, path and method, the most specific first.
+//! Which rule recognises a request: by host, path, method and conditions, the most specific first.
 
+mod condition;
 mod host;
 pub mod path;
 mod table;
+mod template;
 mod trie;
 
+pub use condition::{Asked, Condition};
 pub use host::host_key;
 pub use table::{Overlap, Table};
+pub use template::Template;
 
 use http::Method;
 use std::sync::Arc;
@@ -22,6 +26,8 @@ pub struct Rule {
     pub path: PathPattern,
     /// Methods it is for; none means any. `GET` stands for `HEAD` too, unless a route of equal rank names `HEAD`.
     pub methods: Vec<Method>,
+    /// What else must be so; each name once.
+    pub conditions: Vec<Condition>,
 }
 
 /// A host to match: exact, or any number of labels in front of a suffix.

@@ -233,7 +233,7 @@ fn leading_dots(segment: &str) -> Dots {
 }
 
 /// Do parameters begin here? Escaped or not.
-fn begins_parameters(text: &str) -> bool {
+pub(super) fn begins_parameters(text: &str) -> bool {
     matches!(text.as_bytes(), [b';', ..] | [b'%', b'3', b'b' | b'B', ..])
 }
 

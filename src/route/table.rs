@@ -1,7 +1,8 @@
 //! All routes, arranged by host for finding.
 
+use super::condition::{Asked, Example};
 use super::trie::{Clash, Node};
-use super::{HostPattern, PathPattern, Rule, Segment, host_key};
+use super::{HostPattern, Rule, Segment, host_key};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use http::Method;
@@ -16,6 +17,8 @@ pub struct Table {
     suffixes: HashMap<Box<str>, Node, RandomState>,
     /// No more of a host than this is looked up among the suffixes, however many dots a client sends.
     longest_suffix: usize,
+    /// Has any route conditions?
+    conditional: bool,
     any: Node,
 }
 
@@ -33,22 +36,24 @@ pub struct Overlap {
 impl Table {
     /// Arranges `rules`; a found route is a position in that list.
     ///
-    /// Two routes have equal rank when host pattern and path shape are the same (names of parameters aside) and both
-    /// name a common method, or neither names any.
+    /// Two routes have equal rank when host pattern and path shape are the same (names of parameters aside), both
+    /// name a common method, or neither names any, and they have as many conditions. Where these contradict each other
+    /// no request meets both.
     ///
     /// # Errors
-    /// Every pair of routes of equal rank that can match the same request.
+    /// Pairs of routes of equal rank that can match the same request: every one, but no more than anybody reads.
     pub fn build(rules: &[Rule]) -> Result<Self, Vec<Overlap>> {
         let mut table = Self::default();
         let mut overlaps = Vec::new();
         let mut seen = HashSet::new();
         for (second, rule) in rules.iter().enumerate() {
+            table.conditional |= !rule.conditions.is_empty();
             for host in hosts(rule) {
                 let slot = table.host(host).slot(&rule.path);
-                for clash in slot.add(second, &rule.methods) {
+                for clash in slot.add(second, rule) {
                     let first = clash.route;
-                    if seen.insert((first, second)) {
-                        let example = example(&clash, host, &rule.path);
+                    if overlaps.len() < MOST_OVERLAPS && seen.insert((first, second)) {
+                        let example = example(&clash, host, &rules[first], rule);
                         overlaps.push(Overlap {
                             first,
                             second,
@@ -71,28 +76,46 @@ impl Table {
         !(self.exact.is_empty() && self.suffixes.is_empty())
     }
 
+    /// Does any route ask for more than host, path and method?
+    #[must_use]
+    pub fn has_conditions(&self) -> bool {
+        self.conditional
+    }
+
     /// The route that recognises a request, as a position in the list of rules.
     ///
     /// `host` is a [`host_key`], empty when the request names none; `path` is the match form of
     /// [`normalize`](super::path::normalize). The most specific route wins: first by host (exact, then the longest
-    /// suffix, then any), then by path from the left (literal, parameter, rest), then one that names the method. Where
-    /// it fails on a later count, the next is tried, under the other hosts too.
+    /// suffix, then any), then by path from the left (literal, parameter, rest), then one that names the method, then the
+    /// one with more conditions. Where it fails on a later count, the next is tried, under the other hosts too.
     #[must_use]
-    pub fn find(&self, host: &str, path: &str, method: &Method) -> Option<usize> {
+    pub fn find(
+        &self,
+        host: &str,
+        path: &str,
+        method: &Method,
+        asked: &impl Asked,
+    ) -> Option<usize> {
         let exact = self.exact.get(host);
         exact
-            .and_then(|node| node.find(path, method))
-            .or_else(|| self.find_by_suffix(host, path, method))
-            .or_else(|| self.any.find(path, method))
+            .and_then(|node| node.find(path, method, asked))
+            .or_else(|| self.find_by_suffix(host, path, method, asked))
+            .or_else(|| self.any.find(path, method, asked))
     }
 
-    fn find_by_suffix(&self, host: &str, path: &str, method: &Method) -> Option<usize> {
+    fn find_by_suffix(
+        &self,
+        host: &str,
+        path: &str,
+        method: &Method,
+        asked: &impl Asked,
+    ) -> Option<usize> {
         // At least one byte of a label stands in front of a suffix.
         let from = host.len().saturating_sub(self.longest_suffix).max(1);
         let candidates = host.as_bytes().get(from..)?;
         let dots = (from..).zip(candidates).filter(|(_, byte)| **byte == b'.');
         dots.filter_map(|(at, _)| self.suffixes.get(host.get(at..)?))
-            .find_map(|node| node.find(path, method))
+            .find_map(|node| node.find(path, method, asked))
     }
 
     /// The paths filed under a host pattern.
@@ -109,6 +132,9 @@ impl Table {
     }
 }
 
+/// No more overlaps are told: nobody reads more, and pairs grow with the square.
+const MOST_OVERLAPS: usize = 1_000;
+
 /// The host patterns a rule is filed under; any host is `None`.
 fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
     let any = rule.hosts.is_empty().then_some(None);
@@ -116,7 +142,7 @@ fn hosts(rule: &Rule) -> impl Iterator<Item = Option<&HostPattern>> {
 }
 
 /// A request that both routes of an overlap take.
-fn example(clash: &Clash, host: Option<&HostPattern>, path: &PathPattern) -> String {
+fn example(clash: &Clash, host: Option<&HostPattern>, first: &Rule, second: &Rule) -> String {
     let host = match host {
         None => String::new(),
         Some(HostPattern::Exact(host)) => host_key(host).into_owned(),
@@ -124,7 +150,7 @@ fn example(clash: &Clash, host: Option<&HostPattern>, path: &PathPattern) -> Str
     };
     let mut text = format!("{} {host}", clash.method);
     let start = text.len();
-    for segment in &path.segments {
+    for segment in &second.path.segments {
         let segment = match segment {
             Segment::Literal(text) if text.is_empty() => continue,
             Segment::Literal(text) => text,
@@ -136,6 +162,7 @@ fn example(clash: &Clash, host: Option<&HostPattern>, path: &PathPattern) -> Str
     if text.len() == start {
         text.push('/');
     }
+    let _ = write!(text, "{}", Example(&first.conditions, &second.conditions));
     text
 }
 

@@ -4,7 +4,8 @@
 //! makes the first route it meets the one of the highest rank. It visits what the path's own segments lead to, so its
 //! cost does not depend on how many routes there are.
 
-use super::{PathPattern, Segment, path};
+use super::condition::{Asked, Condition, compatible};
+use super::{PathPattern, Rule, Segment, path};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use http::Method;
@@ -20,7 +21,8 @@ pub(super) struct Node {
     rests: Slot,
 }
 
-/// The routes of one host and one path shape: they differ in their methods only.
+/// The routes of one host and one path shape: they differ in methods and conditions only. Those with more conditions
+/// stand first.
 #[derive(Debug, Default)]
 pub(super) struct Slot(Vec<End>);
 
@@ -30,6 +32,14 @@ struct End {
     route: usize,
     /// None means any.
     methods: Box<[Method]>,
+    conditions: Box<[Condition]>,
+}
+
+impl End {
+    /// Are its conditions met? Most routes have none.
+    fn takes(&self, asked: &impl Asked) -> bool {
+        self.conditions.is_empty() || self.conditions.iter().all(|one| one.holds(asked))
+    }
 }
 
 /// A route that was there before, and a method that both take.
@@ -59,10 +69,11 @@ impl Node {
     }
 
     /// The route of the highest rank for `path`, a match form.
-    pub(super) fn find(&self, path: &str, method: &Method) -> Option<usize> {
+    pub(super) fn find(&self, path: &str, method: &Method, asked: &impl Asked) -> Option<usize> {
         let path = path.strip_prefix('/').unwrap_or(path);
         if path.is_empty() {
-            return self.ends.find(method).or_else(|| self.rests.find(method));
+            let end = self.ends.find(method, asked);
+            return end.or_else(|| self.rests.find(method, asked));
         }
         let (segment, behind) = match path.bytes().position(|byte| byte == b'/') {
             Some(slash) => path.split_at(slash),
@@ -70,20 +81,25 @@ impl Node {
         };
         let literal = self.literals.get(segment);
         literal
-            .and_then(|node| node.find(behind, method))
-            .or_else(|| self.parameter.as_ref()?.find(behind, method))
-            .or_else(|| self.rests.find(method))
+            .and_then(|node| node.find(behind, method, asked))
+            .or_else(|| self.parameter.as_ref()?.find(behind, method, asked))
+            .or_else(|| self.rests.find(method, asked))
     }
 }
 
 impl Slot {
     /// Adds a route and tells which it cannot be told apart from.
-    pub(super) fn add(&mut self, route: usize, methods: &[Method]) -> Vec<Clash> {
+    pub(super) fn add(&mut self, route: usize, rule: &Rule) -> Vec<Clash> {
+        let (methods, conditions) = (&rule.methods[..], &rule.conditions[..]);
         if self.0.iter().any(|end| end.route == route) {
             // The same host twice in one route.
             return Vec::new();
         }
         let clashes = self.0.iter().filter_map(|end| {
+            if end.conditions.len() != conditions.len() || !compatible(&end.conditions, conditions)
+            {
+                return None;
+            }
             let method = match (methods, &*end.methods) {
                 ([], []) => Method::GET,
                 (methods, there) => methods
@@ -95,19 +111,29 @@ impl Slot {
             Some(Clash { route, method })
         });
         let clashes = clashes.collect();
-        self.0.push(End {
+        let is_before = |end: &End| end.conditions.len() >= conditions.len();
+        let place = self.0.partition_point(is_before);
+        let end = End {
             route,
             methods: methods.into(),
-        });
+            conditions: conditions.into(),
+        };
+        self.0.insert(place, end);
         clashes
     }
 
-    fn find(&self, method: &Method) -> Option<usize> {
-        let naming = |method: &Method| self.0.iter().find(|end| end.methods.contains(method));
+    fn find(&self, method: &Method, asked: &impl Asked) -> Option<usize> {
+        let naming = |method: &Method| {
+            let mut ends = self.0.iter();
+            ends.find(|end| end.methods.contains(method) && end.takes(asked))
+        };
         // What takes GET takes HEAD, which is GET without the content (RFC 9110 section 9.3.2): a limit on GET that
         // HEAD slipped past would be no limit.
         let implied = || (*method == Method::HEAD).then(|| naming(&Method::GET))?;
-        let any = || self.0.iter().find(|end| end.methods.is_empty());
+        let any = || {
+            let mut ends = self.0.iter();
+            ends.find(|end| end.methods.is_empty() && end.takes(asked))
+        };
         let end = naming(method).or_else(implied).or_else(any)?;
         Some(end.route)
     }

@@ -15,6 +15,7 @@ mod limiting;
 mod place;
 mod regressions;
 mod reloading;
+mod routing;
 mod scopes;
 mod sharing;
 mod targets;

@@ -291,3 +291,42 @@ async fn what_is_left_is_granted_where_a_limit_may() {
         .collect();
     assert_eq!(granted, [7, 3, 0]);
 }
+
+#[tokio::test]
+async fn conditions_of_routes_are_looked_at_in_the_line() {
+    let route = |name: &str, more: &str| {
+        format!("[routes.{name}]\nupstream = \"u\"\npath = \"/a\"\n{more}\n")
+    };
+    let text = [
+        "[upstreams.u]\nservers = \"127.0.0.1:1\"\n".to_owned(),
+        route("plain", ""),
+        route("two", "headers = { x-version = \"2\" }"),
+        route("query", "query = { v = \"2\", debug = true }"),
+        route(
+            "secure",
+            "scheme = \"https\"\nquery = { v = true }\nheaders = { x-version = true }",
+        ),
+    ]
+    .concat();
+    let trace = [
+        r#"{"ts":1,"path":"/a"}"#,
+        r#"{"ts":1,"path":"/a","headers":{"X-Version":"2"}}"#,
+        r#"{"ts":1,"path":"/a","headers":{"x-version":["2","1"]}}"#,
+        r#"{"ts":1,"path":"/a?debug&v=%32"}"#,
+        r#"{"ts":1,"path":"https://h/a?v","headers":{"x-version":"3"}}"#,
+        // Nobody is trusted here to say so.
+        r#"{"ts":1,"path":"/a?v","headers":{"x-version":"3","x-forwarded-proto":"https"}}"#,
+    ];
+    let decisions = Bench::of(&text)
+        .trace(trace.join("\n"))
+        .decisions(&[])
+        .await;
+    let routes: Vec<&str> = decisions
+        .iter()
+        .map(|one| one["route"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        routes,
+        ["plain", "two", "plain", "query", "secure", "plain"]
+    );
+}

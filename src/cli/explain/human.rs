@@ -63,11 +63,14 @@ fn route(way: &Way, out: &mut String) {
             place,
             upstream,
             servers,
-        }) => format!(
-            "{name}{} to upstream {upstream}: {}",
-            at(place.as_deref()),
-            servers.join(", ")
-        ),
+        }) => {
+            let to = upstream
+                .as_ref()
+                .map_or("answers itself".into(), |upstream| {
+                    format!("to upstream {upstream}: {}", servers.join(", "))
+                });
+            format!("{name}{} {to}", at(place.as_deref()))
+        }
     };
     line(out, "route", &chosen);
     for near in way.near.iter().take(MOST_NEAR) {

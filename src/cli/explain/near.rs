@@ -1,8 +1,8 @@
 //! Why it was not another route: which came near, and what they lacked. Each question is put to the route table itself.
 
 use crate::config::Compiled;
-use crate::route::{HostPattern, PathPattern, Rule, Segment, Table};
-use http::Method;
+use crate::route::{self, HostPattern, PathPattern, Rule, Segment, Table};
+use http::{HeaderMap, Method};
 use std::sync::Arc;
 
 /// A route that came near.
@@ -19,12 +19,36 @@ pub(super) struct Wanted<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
     pub(super) method: &'a Method,
+    /// What conditions look at.
+    pub(super) head: Head<'a>,
+}
+
+/// The rest of a request's head.
+#[derive(Debug)]
+pub(super) struct Head<'a> {
+    pub(super) fields: &'a HeaderMap,
+    pub(super) query: Option<&'a str>,
+    pub(super) https: bool,
+}
+
+impl route::Asked for Head<'_> {
+    fn fields(&self) -> &HeaderMap {
+        self.fields
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.query
+    }
+
+    fn is_https(&self) -> bool {
+        self.https
+    }
 }
 
 impl Wanted<'_> {
     fn finds(&self, rules: &[Rule]) -> Option<usize> {
         let table = Table::build(rules).ok()?;
-        table.find(self.host, self.path, self.method)
+        table.find(self.host, self.path, self.method, &self.head)
     }
 
     fn is_met_by(&self, rule: Rule) -> bool {
@@ -63,6 +87,13 @@ fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
         let methods: Vec<&str> = rule.methods.iter().map(Method::as_str).collect();
         return Some(format!("it takes {} only", methods.join(", ")));
     }
+    let unconditional = Rule {
+        conditions: Vec::new(),
+        ..rule.clone()
+    };
+    if wanted.is_met_by(unconditional) {
+        return Some("one of its conditions does not hold".to_owned());
+    }
     let any_host = Rule {
         hosts: Vec::new(),
         ..rule.clone()
@@ -99,11 +130,15 @@ fn lower(winner: &Rule, rule: &Rule, wanted: &Wanted<'_>) -> &'static str {
     let shape = |rule: &Rule| Rule {
         hosts: Vec::new(),
         methods: Vec::new(),
+        conditions: Vec::new(),
         ..rule.clone()
     };
-    // Of equal shape without their methods: an overlap.
+    // Of equal shape without their methods and conditions: an overlap.
     match Table::build(&[shape(winner), shape(rule)]) {
         Ok(_) => "it takes it too, but the path of the other is more specific",
+        Err(_) if winner.conditions.len() > rule.conditions.len() => {
+            "it takes it too, but the other has more conditions"
+        }
         Err(_) => "it takes it too, but the other names the method",
     }
 }

@@ -54,7 +54,7 @@ fn route(way: &Way) -> Option<Value> {
     Some(json!({
         "name": &*route.name,
         "at": route.place,
-        "upstream": &*route.upstream,
+        "upstream": route.upstream.as_deref(),
         "servers": route.servers,
     }))
 }

@@ -14,7 +14,7 @@ use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::location::Destination;
 use crate::proxy::request::{self, BadRequest, Target};
 use crate::route::{host_key, path};
-use crate::snapshot::Service;
+use crate::snapshot::{Own, Service};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ pub(super) struct Way {
 pub(super) struct Chosen {
     pub(super) name: Arc<str>,
     pub(super) place: Option<String>,
-    pub(super) upstream: Arc<str>,
+    /// Nothing where the route answers itself.
+    pub(super) upstream: Option<Arc<str>>,
     pub(super) servers: Vec<String>,
 }
 
@@ -145,12 +146,21 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     let path = path::normalize(asked.uri.path()).map_err(|path| bad(path.into()))?;
     let onward = request::forward_target(&asked.uri, &path).map_err(bad)?;
     let host = host_key(target.host()).into_owned();
-    let found = snapshot.table.find(&host, path.to_match(), &asked.method);
     let looked_for = near::Wanted {
         host: &host,
         path: path.to_match(),
         method: &asked.method,
+        head: near::Head {
+            fields: &asked.fields,
+            query: asked.uri.query(),
+            https: snapshot.trust.believes(asked.peer)
+                && forwarded::is_https(&asked.fields, &target),
+        },
     };
+    let head = &looked_for.head;
+    let found = snapshot
+        .table
+        .find(&host, path.to_match(), &asked.method, head);
     let mut way = Way {
         near: near::near(compiled, found, &looked_for),
         host_assumed: false,
@@ -164,6 +174,10 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         return Ok((way, refused(&ProxyError::NoRoute)));
     };
     let service = &snapshot.services[service];
+    if let Some(rewrite) = &service.rewrite {
+        way.forwarded.clear();
+        rewrite.fill(onward.path(), &mut way.forwarded);
+    }
     let caller = Caller {
         address: client,
         route: &service.name,
@@ -184,12 +198,15 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
 
 fn chosen(compiled: &Compiled, position: usize) -> Option<Chosen> {
     let service = &compiled.snapshot.services[position];
-    let upstream = &compiled.snapshot.upstreams[service.upstream?];
+    let upstream = service.upstream.map(|at| &compiled.snapshot.upstreams[at]);
     Some(Chosen {
         name: Arc::clone(&service.name),
         place: compiled.place("routes", &service.name),
-        upstream: upstream.name.as_ref().into(),
-        servers: upstream.servers.iter().map(ToString::to_string).collect(),
+        upstream: upstream.map(|upstream| Arc::clone(&upstream.name)),
+        servers: upstream
+            .into_iter()
+            .flat_map(|upstream| upstream.servers.iter().map(ToString::to_string))
+            .collect(),
     })
 }
 
@@ -249,7 +266,15 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
         Some(_) => Answer::Upstream {
             limited: !plan.is_empty(),
         },
-        None => refused(&ProxyError::NoRoute),
+        None => match &service.own {
+            Some(Own::Redirect { status, .. }) => {
+                Answer::Itself(status.as_u16(), "the route redirects".into())
+            }
+            Some(Own::Respond { status, .. }) => {
+                Answer::Itself(status.as_u16(), "the route answers itself".into())
+            }
+            None => refused(&ProxyError::NoRoute),
+        },
     }
 }
 

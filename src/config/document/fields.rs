@@ -56,8 +56,14 @@ impl<'a> Fields<'a> {
             }
         }
         for key in vocabulary.keys {
-            if key.default == Default::Required {
-                fields.require(key.name);
+            match key.default {
+                Default::Required => fields.require(key.name),
+                Default::Unless(others)
+                    if others.iter().all(|other| fields.value(other).is_none()) =>
+                {
+                    fields.require(key.name);
+                }
+                _ => {}
             }
         }
         fields

@@ -34,7 +34,7 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
     let mut required = table
         .keys
         .iter()
-        .filter(|key| key.default == Default::Required);
+        .filter(|key| matches!(key.default, Default::Required | Default::Unless(_)));
     required.any(|key| fields.contains_key(key.name))
 }
 

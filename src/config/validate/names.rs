@@ -108,7 +108,8 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
         }
     }
     for route in &document.routes {
-        unread |= route.upstream.is_bad() || route.upstream.is_absent();
+        let is_answered = !(route.redirect.is_absent() && route.respond.is_absent());
+        unread |= route.upstream.is_bad() || (route.upstream.is_absent() && !is_answered);
         let user = format!(
             "route {} sends requests to upstream",
             quoted(&route.name.value)
@@ -365,7 +366,7 @@ pub(super) fn parameters(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn has_instead(path: Option<&PathPattern>) -> String {
+pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
     let names: Vec<&str> = path.into_iter().flat_map(PathPattern::parameters).collect();
     match names.as_slice() {
         [] => "name a segment of the path: `path = \"/orders/{id}\"`, or leave the limit out of this route".into(),

@@ -1,11 +1,11 @@
 //! Routes: what each recognises, and that no two of equal rank recognise the same request.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Document, Route};
+use super::super::document::{Document, List, Route};
 use super::super::source::Span;
 use super::super::value::quoted;
 use super::{pairs, repeated_limit};
-use crate::route::{HostPattern, Overlap, PathPattern, Rule, Segment, Table};
+use crate::route::{Condition, HostPattern, Overlap, PathPattern, Rule, Segment, Table};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -45,19 +45,31 @@ pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<
 /// already, and pairs grow with the square.
 const MOST_ALIKE: usize = 20;
 
+type Shape = (
+    Vec<HostPattern>,
+    Vec<Segment>,
+    Vec<http::Method>,
+    Vec<Condition>,
+);
+
 /// What makes two rules claim the very same requests.
-fn shape(rule: &Rule) -> (Vec<HostPattern>, Vec<Segment>, Vec<http::Method>) {
+fn shape(rule: &Rule) -> Shape {
     let blank = Arc::from("");
     let segments = rule.path.segments.iter().map(|segment| match segment {
         Segment::Literal(_) => segment.clone(),
         Segment::Parameter(_) => Segment::Parameter(Arc::clone(&blank)),
         Segment::Rest(_) => Segment::Rest(Arc::clone(&blank)),
     });
-    (rule.hosts.clone(), segments.collect(), rule.methods.clone())
+    (
+        rule.hosts.clone(),
+        segments.collect(),
+        rule.methods.clone(),
+        rule.conditions.clone(),
+    )
 }
 
 /// Every path there is.
-fn any_path() -> PathPattern {
+pub(super) fn any_path() -> PathPattern {
     PathPattern {
         segments: vec![Segment::Rest(Arc::from("rest"))],
     }
@@ -66,6 +78,9 @@ fn any_path() -> PathPattern {
 /// Nothing when a part of it could not be read.
 fn rule(route: &Route) -> Option<Rule> {
     if route.host.is_bad() || route.path.is_bad() || route.methods.is_bad() {
+        return None;
+    }
+    if route.conditions.iter().any(List::is_bad) {
         return None;
     }
     let mut hosts: Vec<HostPattern> = Vec::new();
@@ -80,11 +95,16 @@ fn rule(route: &Route) -> Option<Rule> {
             methods.push(method.value.clone());
         }
     }
+    let conditions = route.conditions.iter().flat_map(List::entries);
+    let mut conditions: Vec<Condition> = conditions.map(|at| at.value.clone()).collect();
+    // However they are written, the same conditions are the same.
+    conditions.sort_by_cached_key(ToString::to_string);
     Some(Rule {
         name: route.name.value.as_str().into(),
         hosts,
         path: route.path.get().cloned().unwrap_or_else(any_path),
         methods,
+        conditions,
     })
 }
 
@@ -117,7 +137,7 @@ fn claimed_twice(first: &Route, second: &Route, overlap: &Overlap) -> Diagnostic
     )
     .at(place(second), "the other")
     .and(place(first), "one")
-    .help("give one of them a `host`, `methods`, or a path that is fixed further to the left")
+    .help("give one of them a `host`, `methods`, one more of `headers`, `query` and `scheme`, or a path that is fixed further to the left")
     .note(format!("an example: {}", overlap.example))
 }
 

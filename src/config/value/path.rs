@@ -35,6 +35,88 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, Wrong> {
     })
 }
 
+/// Reads what a path is made into, written as a pattern is; the text as it stands.
+pub(in crate::config) fn new_path(text: &str) -> Result<String, Wrong> {
+    match path(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(wrong) => Err(Wrong {
+            message: format!("{} is not a path to forward", quoted(text)),
+            ..wrong
+        }),
+    }
+}
+
+/// Reads where a redirect leads: scheme and host, or nothing for the same, and a path.
+pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadPath,
+            format!("{} is no place to lead to", quoted(text)),
+            label,
+        )
+        .help(
+            "write `\"https://new.example.com/{*rest}\"`, or `\"/new/{*rest}\"` for the same host",
+        )
+    };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return match text.starts_with('/') {
+            true => Ok((String::new(), new_path(text)?)),
+            false => Err(wrong("a path, or all from `https://` on")),
+        };
+    };
+    if !matches!(scheme, "http" | "https") {
+        return Err(wrong("`http://` or `https://`"));
+    }
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._~:[]".contains(c);
+    if !host.chars().all(is_host) || host.parse::<http::uri::Authority>().is_err() {
+        return Err(wrong("a host, with its port where it has one"));
+    }
+    let path = match path {
+        "" => String::new(),
+        path => new_path(path).map_err(|inner| Wrong {
+            offers: inner
+                .offers
+                .iter()
+                .map(|offer| format!("{scheme}://{host}{offer}"))
+                .collect(),
+            ..wrong(&inner.label)
+        })?,
+    };
+    Ok((format!("{scheme}://{host}"), path))
+}
+
+/// Reads a beginning that all paths of a route have.
+pub(in crate::config) fn prefix(text: &str) -> Result<PathPattern, Wrong> {
+    let wrong = |label: &str| {
+        Wrong::new(
+            Code::BadPath,
+            format!("{} is no beginning to take away", quoted(text)),
+            label,
+        )
+    };
+    let read = path(text)?;
+    if read.segments.is_empty() {
+        return Err(wrong("nothing of a path").help("leave it out"));
+    }
+    let name = read.parameters().next().map(str::to_owned);
+    match name {
+        None => Ok(read),
+        Some(name) => Err(wrong(&format!("`{name}` is another in each request"))
+            .help("write what is left as `rewrite = \"/{*rest}\"`")),
+    }
+}
+
+/// A path without parameters, as text.
+pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
+    let segments = path.segments.iter().map(|segment| match segment {
+        Segment::Literal(text) | Segment::Parameter(text) | Segment::Rest(text) => {
+            format!("/{text}")
+        }
+    });
+    segments.collect()
+}
+
 fn read(text: &str) -> Result<PathPattern, Wrong> {
     let wrong = |label: &str| {
         Wrong::new(

@@ -1,6 +1,7 @@
 //! The reference page, docs/configuration.md, made from the vocabulary.
 
 use super::super::diagnostic::Code;
+use super::super::suggest::one_of;
 use super::{Default, Key, Shape, TABLES, Table};
 use std::fmt::Write as _;
 
@@ -84,6 +85,10 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             format!("list of {}", words.join(", "))
         }
+        Shape::Conditions | Shape::Lines => "table of names".into(),
+        Shape::Redirect => "`{ to = .., status = .. }`".into(),
+        Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),
+        Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
         Shape::Whole { .. } | Shape::Cost | Shape::Dedupe | Shape::Exempt | Shape::Secret => {
             shape.describe()
         }
@@ -93,6 +98,7 @@ fn takes(shape: Shape) -> String {
 fn default(key: &Key) -> String {
     match key.default {
         Default::Required => "required".into(),
+        Default::Unless(others) => format!("required, unless {} is there", one_of(others)),
         Default::Value(value) => format!("`{value}`"),
         Default::Words(words) => words.into(),
     }

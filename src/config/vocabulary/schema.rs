@@ -47,6 +47,14 @@ fn section(table: &Table) -> Value {
     if !required.is_empty() {
         object["required"] = json!(required);
     }
+    let either = table.keys.iter().find_map(|key| match key.default {
+        Default::Unless(others) => Some((key.name, others)),
+        _ => None,
+    });
+    if let Some((name, others)) = either {
+        let all = others.iter().chain([&name]);
+        object["oneOf"] = all.map(|name| json!({ "required": [name] })).collect();
+    }
     if table.named {
         json!({
             "type": "object",
@@ -63,7 +71,7 @@ fn property(key: &Key) -> Value {
     let mut value = shape(key.shape);
     let (mut about, reload) = (key.about.to_owned(), key.live);
     match key.default {
-        Default::Required => {}
+        Default::Required | Default::Unless(_) => {}
         Default::Value(default) => {
             value["default"] = json_of(default);
         }
@@ -134,6 +142,35 @@ fn shape(shape: Shape) -> Value {
                 "properties": { "ip": texts, "methods": texts, "paths": texts },
             })
         }
+        Shape::Conditions => json!({
+            "type": "object", "minProperties": 1,
+            "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
+        }),
+        Shape::Lines => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
+        Shape::Changes => {
+            let lines = self::shape(Shape::Lines);
+            json!({
+                "type": "object", "minProperties": 1, "additionalProperties": false,
+                "properties": { "set": lines, "add": lines, "remove": self::shape(Shape::Texts) },
+            })
+        }
+        Shape::Redirect => json!({
+            "type": "object", "required": ["to"], "additionalProperties": false,
+            "properties": {
+                "to": { "type": "string", "pattern": "^(https?://|/)" },
+                "status": { "enum": [301, 302, 303, 307, 308] },
+            },
+        }),
+        Shape::Respond => json!({
+            "type": "object", "minProperties": 1, "additionalProperties": false,
+            "properties": {
+                "status": { "type": "integer", "minimum": 200, "maximum": 599 },
+                "body": { "type": "string" },
+                "content_type": { "type": "string" },
+            },
+        }),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },
@@ -151,14 +188,18 @@ fn choice(words: &[&str]) -> Value {
     json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": "\\$\\{" }] })
 }
 
-/// A value of the file in JSON: the two agree on texts, numbers and lists; an inline table of one text is turned.
+/// A value of the file in JSON, or else as the file writes it.
 fn json_of(toml: &str) -> Value {
+    turned(toml).unwrap_or_else(|| toml.into())
+}
+
+/// The two agree on texts, numbers and lists; inline tables of one key are turned.
+fn turned(toml: &str) -> Option<Value> {
     let inside = toml
         .strip_prefix("{ ")
         .and_then(|rest| rest.strip_suffix(" }"));
-    let text = match inside.and_then(|pair| pair.split_once(" = ")) {
-        Some((key, value)) => format!("{{\"{key}\": {value}}}"),
-        None => toml.to_owned(),
-    };
-    serde_json::from_str(&text).unwrap_or_else(|_| toml.into())
+    match inside.and_then(|pair| pair.split_once(" = ")) {
+        Some((key, value)) => Some(json!({ key: turned(value)? })),
+        None => serde_json::from_str(toml).ok(),
+    }
 }

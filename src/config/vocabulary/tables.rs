@@ -1,8 +1,10 @@
 //! The tables themselves: name, type, default, meaning and an example of every key.
 
 mod limits;
+mod routes;
 
 pub use limits::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS};
+pub use routes::{ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES};
 
 use super::Default::{Required, Value, Words};
 use super::{Key, Shape, Table};
@@ -290,63 +292,4 @@ pub static UPSTREAMS: Table = Table {
         },
     ],
     later: &["health", "tls", "retry", "protocol"],
-};
-
-/// `[routes.NAME]`.
-pub static ROUTES: Table = Table {
-    name: "routes",
-    named: true,
-    noun: "a route",
-    about: "Recognises requests and says where they go. The most specific route wins, never the first: exact host before wildcard before any, then segment by segment literal before parameter before rest, then methods before any.",
-    keys: &[
-        Key {
-            name: "host",
-            shape: Shape::Texts,
-            default: Words("any host"),
-            about: "Hosts it is for: `api.example.com`, or `*.example.com` for all below it.",
-            example: "\"api.example.com\"",
-            live: true,
-        },
-        Key {
-            name: "path",
-            shape: Shape::Text,
-            default: Value("\"/{*rest}\""),
-            about: "Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.",
-            example: "\"/v1/orders/{id}\"",
-            live: true,
-        },
-        Key {
-            name: "methods",
-            shape: Shape::Texts,
-            default: Words("any method"),
-            about: "Methods it is for; `GET` stands for `HEAD` too.",
-            example: "[\"GET\", \"POST\"]",
-            live: true,
-        },
-        Key {
-            name: "upstream",
-            shape: Shape::Text,
-            default: Required,
-            about: "Name of the upstream that its requests go to.",
-            example: "\"orders\"",
-            live: true,
-        },
-        Key {
-            name: "limits",
-            shape: Shape::Texts,
-            default: Words("none"),
-            about: "Names of the limits its requests are held to, beside those of `[defaults]`, of which `\"!NAME\"` drops one; all of them admit a request, or none is charged.",
-            example: "[\"per-key\", \"smooth\"]",
-            live: true,
-        },
-        Key {
-            name: "timeout",
-            shape: Shape::Duration,
-            default: Value("\"30s\""),
-            about: "Longest from forwarding, after any hold, to the head of the response; beyond it the answer is 504.",
-            example: "\"5s\"",
-            live: true,
-        },
-    ],
-    later: &["headers", "query", "retry", "rewrite"],
 };

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::route::path::normalize;
+use crate::route::{Condition, PathPattern};
+use http::HeaderMap;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use std::cmp::Ordering;
@@ -23,7 +25,39 @@ fn pattern(text: &str) -> PathPattern {
     }
 }
 
-/// `GET,POST *.example.com /v1/{id}`, with `*` for any method or host.
+/// A request's fields, and nothing else that conditions could ask for.
+struct Fields(HeaderMap);
+
+impl Fields {
+    /// `a=1,b=2`.
+    fn of(text: &str) -> Self {
+        let pairs = text.split(',').filter(|pair| !pair.is_empty());
+        Self(
+            pairs
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, "x"));
+                    (name.parse().unwrap(), value.parse().unwrap())
+                })
+                .collect(),
+        )
+    }
+}
+
+impl Asked for Fields {
+    fn fields(&self) -> &HeaderMap {
+        &self.0
+    }
+
+    fn query(&self) -> Option<&str> {
+        None
+    }
+
+    fn is_https(&self) -> bool {
+        false
+    }
+}
+
+/// `GET,POST *.example.com /v1/{id} a=1,b`, with `*` for any method or host; conditions on fields may follow.
 fn rule(text: &str) -> Rule {
     let mut words = text.split(' ');
     let mut list = || {
@@ -41,11 +75,21 @@ fn rule(text: &str) -> Rule {
         None => HostPattern::Exact((*host).into()),
     };
     let hosts = list().iter().map(host).collect();
+    let path = pattern(words.next().unwrap());
+    let condition = |text: &str| match text.split_once('=') {
+        Some((name, value)) => Condition::Field(name.parse().unwrap(), value.parse().ok()),
+        None => Condition::Field(text.parse().unwrap(), None),
+    };
+    let conditions = words.next().unwrap_or_default().split(',');
     Rule {
         name: text.into(),
         hosts,
-        path: pattern(words.next().unwrap()),
+        path,
         methods,
+        conditions: conditions
+            .filter(|text| !text.is_empty())
+            .map(condition)
+            .collect(),
     }
 }
 
@@ -53,14 +97,15 @@ fn rules(texts: &[&str]) -> Vec<Rule> {
     texts.iter().map(|text| rule(text)).collect()
 }
 
-/// The text of the rule that takes `GET host path`.
+/// The text of the rule that takes `GET host path a=1,b=2`.
 fn found<'a>(texts: &[&'a str], request: &str) -> Option<&'a str> {
     let table = Table::build(&rules(texts)).unwrap();
     let mut words = request.split(' ');
     let method = words.next().unwrap().parse().unwrap();
     let host = host_key(words.next().unwrap());
     let path = normalize(words.next().unwrap()).unwrap();
-    let route = table.find(&host, path.to_match(), &method)?;
+    let fields = Fields::of(words.next().unwrap_or_default());
+    let route = table.find(&host, path.to_match(), &method, &fields)?;
     Some(texts[route])
 }
 
@@ -197,9 +242,41 @@ fn routes_of_different_rank_are_not() {
         ["GET * /a", "HEAD * /a"],
         ["* a.b /a", "* *.b /a"],
         ["* a.b,a.b /a", "* c.b /a"],
+        ["* * /a v=1", "* * /a"],
+        ["* * /a v=1", "* * /a v=2"],
+        ["* * /a v=1,w", "* * /a w,v=2"],
+        ["* * /a v=1,w", "* * /a w"],
     ] {
         assert!(Table::build(&rules(&texts)).is_ok(), "{texts:?}");
     }
+}
+
+#[test]
+fn more_conditions_beat_fewer_and_what_fails_lets_the_next_try() {
+    let texts = [
+        "* * /a v=2",
+        "* * /a v=2,debug",
+        "GET * /a",
+        "* * /a",
+        "* * /{x} v=3",
+        "HEAD * /a v=2",
+    ];
+    for (request, rule) in [
+        ("POST h /a v=2", 0),
+        ("POST h /a v=2,debug=1", 1),
+        ("POST h /a v=1", 3),
+        ("POST h /a", 3),
+        // Methods are looked at before conditions.
+        ("GET h /a v=2,debug=1", 2),
+        ("HEAD h /a", 2),
+        ("HEAD h /a v=2", 5),
+        // A path is looked at before both.
+        ("POST h /a v=3", 3),
+        ("POST h /b v=3", 4),
+    ] {
+        assert_eq!(found(&texts, request), Some(texts[rule]), "{request}");
+    }
+    assert_eq!(found(&texts, "POST h /b v=4"), None);
 }
 
 #[test]
@@ -214,7 +291,13 @@ fn every_pair_is_reported_once() {
 }
 
 /// How well a rule fits a request: greater is more specific; none where it does not match.
-fn fit(rule: &Rule, host: &str, path: &str, method: &Method) -> Option<(usize, Vec<u8>, u8)> {
+fn fit(
+    rule: &Rule,
+    host: &str,
+    path: &str,
+    method: &Method,
+    fields: &Fields,
+) -> Option<(usize, Vec<u8>, u8, usize)> {
     let host = match rule.hosts.is_empty() {
         true => 0,
         false => rule
@@ -229,7 +312,19 @@ fn fit(rule: &Rule, host: &str, path: &str, method: &Method) -> Option<(usize, V
         methods if *method == Method::HEAD && methods.contains(&Method::GET) => 1,
         _ => return None,
     };
-    Some((host, fit_path(&rule.path.segments, path)?, method))
+    let is_met = |one: &Condition| match one {
+        Condition::Field(name, value) => {
+            let found = fields.0.get(name);
+            found.is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
+        }
+        _ => false,
+    };
+    let conditions = rule.conditions.len();
+    let path = fit_path(&rule.path.segments, path)?;
+    rule.conditions
+        .iter()
+        .all(is_met)
+        .then_some((host, path, method, conditions))
 }
 
 fn fit_host(pattern: &HostPattern, host: &str) -> Option<usize> {
@@ -265,17 +360,20 @@ fn some_rule() -> impl Strategy<Value = Rule> {
     let path = (proptest::collection::vec(segment, 0..4), any::<bool>());
     let hosts = subsequence(vec!["a.b.c", "b.c", "*.c", "*.b.c"], 0..3);
     let methods = subsequence(vec!["GET", "HEAD", "POST"], 0..3);
-    (methods, hosts, path).prop_map(|(methods, hosts, (segments, rest))| {
+    let conditions = subsequence(vec!["v", "w=1", "w=2", "z"], 0..3)
+        .prop_filter("a name twice", |all| !all.ends_with(&["w=1", "w=2"]));
+    (methods, hosts, path, conditions).prop_map(|(methods, hosts, (segments, rest), conditions)| {
         let any = |words: Vec<&str>| match words.is_empty() {
             true => "*".to_owned(),
             false => words.join(","),
         };
         let rest = if rest { "/{*r}" } else { "" };
         rule(&format!(
-            "{} {} /{}{rest}",
+            "{} {} /{}{rest} {}",
             any(methods),
             any(hosts),
-            segments.join("/")
+            segments.join("/"),
+            conditions.join(",")
         ))
     })
 }
@@ -287,7 +385,7 @@ proptest! {
     fn finding_agrees_with_trying_every_rule(
         all in proptest::collection::vec(some_rule(), 1..24),
         requests in proptest::collection::vec(
-            ("(a\\.|x\\.)?(b\\.)?c", "(/[abx]){0,5}", "GET|HEAD|POST|PUT"), 16)
+            ("(a\\.|x\\.)?(b\\.)?c", "(/[abx]){0,5}", "GET|HEAD|POST|PUT", "(v=1,)?(w=[123],)?(z=2)?"), 16)
     ) {
         // Keep what does not overlap with the ones before.
         let mut kept: Vec<Rule> = Vec::new();
@@ -296,25 +394,27 @@ proptest! {
             if let Err(overlaps) = Table::build(&kept) {
                 for overlap in overlaps {
                     let (method, rest) = overlap.example.split_once(' ').unwrap();
+                    let (rest, with) = rest.split_once(" with ").unwrap_or((rest, ""));
+                    let fields = Fields::of(&with.replace(": ", "=").replace(", ", ","));
                     let (host, path) = rest.split_at(rest.find('/').unwrap());
                     let method = method.parse().unwrap();
-                    prop_assert!(fit(&kept[overlap.first], host, path, &method).is_some());
-                    prop_assert!(fit(&kept[overlap.second], host, path, &method).is_some());
+                    prop_assert!(fit(&kept[overlap.first], host, path, &method, &fields).is_some());
+                    prop_assert!(fit(&kept[overlap.second], host, path, &method, &fields).is_some());
                 }
                 kept.pop();
             }
         }
         let table = Table::build(&kept).unwrap();
-        for (host, path, method) in requests {
-            let method = method.parse().unwrap();
-            let found = table.find(&host, &path, &method);
-            let fits = |route: usize| fit(&kept[route], &host, &path, &method);
+        for (host, path, method, fields) in requests {
+            let (method, sent) = (method.parse().unwrap(), Fields::of(&fields));
+            let found = table.find(&host, &path, &method, &sent);
+            let fits = |route: usize| fit(&kept[route], &host, &path, &method, &sent);
             let best = (0..kept.len()).filter(|route| fits(*route).is_some()).max_by(|a, b| {
                 let order = fits(*a).cmp(&fits(*b));
                 assert_ne!(order, Ordering::Equal, "equal rank that build() let pass");
                 order
             });
-            prop_assert_eq!(found, best, "{} {} {}", method, host, path);
+            prop_assert_eq!(found, best, "{} {} {} {}", method, host, path, fields);
         }
     }
 }
@@ -326,8 +426,9 @@ fn ten_thousand_routes_are_found_like_ten() {
         .collect();
     let rules: Vec<Rule> = texts.iter().map(|text| rule(text)).collect();
     let table = Table::build(&rules).unwrap();
+    let none = Fields::of("");
     for n in [0, 17, 9_999] {
         let path = format!("/v1/kind-{n}/7");
-        assert_eq!(table.find("h", &path, &Method::GET), Some(n));
+        assert_eq!(table.find("h", &path, &Method::GET, &none), Some(n));
     }
 }

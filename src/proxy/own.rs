@@ -1,0 +1,49 @@
+//! What a route answers itself: a redirect, or a text.
+
+use super::body::Body;
+use crate::snapshot::Own;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, Uri, header};
+
+/// The answer of `own` to a request for `uri`, whose path is in forwarded form.
+#[must_use]
+pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Body> {
+    match own {
+        Own::Redirect { to, status } => {
+            let mut response = Response::new(Body::own(Bytes::new()));
+            *response.status_mut() = *status;
+            let mut there = String::with_capacity(uri.path().len() + to.written().len());
+            to.fill(uri.path(), &mut there);
+            if let Some(query) = uri.query() {
+                there.push('?');
+                there.push_str(query);
+            }
+            // A URI that was read has no byte that a field could not have.
+            if let Ok(there) = HeaderValue::from_maybe_shared(Bytes::from(there)) {
+                response.headers_mut().insert(header::LOCATION, there);
+            }
+            response
+        }
+        Own::Respond {
+            status,
+            body,
+            content_type,
+        } => {
+            // HEAD gets the fields of GET, the length too (RFC 9110 section 9.3.2).
+            let sent = match *method {
+                Method::HEAD => Bytes::new(),
+                _ => body.clone(),
+            };
+            let mut response = Response::new(Body::own(sent));
+            *response.status_mut() = *status;
+            let fields = response.headers_mut();
+            if let Some(kind) = content_type {
+                fields.insert(header::CONTENT_TYPE, kind.clone());
+            }
+            if *method == Method::HEAD && !body.is_empty() {
+                fields.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+            }
+            response
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What a route asks of a request beyond host, path and method: fields, parameters of the query, the scheme.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// One thing that must be so for a route to take a request.
+///
+/// What came several times is one value, all of them joined by `, ` (RFC 9110 section 5.3), for the query too: so two
+/// values that are asked of one name contradict each other, whatever a client repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// A field has this value, or is there at all.
+    Field(HeaderName, Option<HeaderValue>),
+    /// A parameter of the query, decoded, has this value, or is there at all.
+    Query(Arc<str>, Option<Arc<str>>),
+    /// The request came by `https`, or by `http`.
+    Https(bool),
+}
+
+/// A request, as conditions look at it. Nothing of it is worked out before a condition asks.
+pub trait Asked {
+    /// Its fields.
+    fn fields(&self) -> &HeaderMap;
+    /// Its query, as it came.
+    fn query(&self) -> Option<&str>;
+    /// Did it come by `https`?
+    fn is_https(&self) -> bool;
+}
+
+impl Condition {
+    /// Is it so?
+    pub(super) fn holds(&self, asked: &impl Asked) -> bool {
+        match self {
+            Self::Field(name, None) => asked.fields().contains_key(name),
+            Self::Field(name, Some(value)) => {
+                let lines = asked.fields().get_all(name).iter();
+                is_joined(lines.map(HeaderValue::as_bytes), value.as_bytes())
+            }
+            Self::Query(name, None) => parameters(asked, name).next().is_some(),
+            Self::Query(name, Some(value)) => is_joined(parameters(asked, name), value.as_bytes()),
+            Self::Https(https) => asked.is_https() == *https,
+        }
+    }
+
+    /// Can no request meet both?
+    fn contradicts(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Field(name, Some(one)), Self::Field(also, Some(two))) => {
+                name == also && one != two
+            }
+            (Self::Query(name, Some(one)), Self::Query(also, Some(two))) => {
+                name == also && one != two
+            }
+            (Self::Https(one), Self::Https(two)) => one != two,
+            _ => false,
+        }
+    }
+}
+
+/// Can one request meet all of these and all of those?
+pub(super) fn compatible(these: &[Condition], those: &[Condition]) -> bool {
+    let is_at_odds = |one: &Condition| those.iter().any(|other| one.contradicts(other));
+    !these.iter().any(is_at_odds)
+}
+
+/// A request's values of one parameter, decoded.
+fn parameters<'a>(
+    asked: &'a impl Asked,
+    name: &'a str,
+) -> impl Iterator<Item = Cow<'a, [u8]>> + 'a {
+    let query = asked.query().unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes())
+        .filter(move |(key, _)| *key == *name)
+        .map(|(_, value)| match value {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+}
+
+/// Are there values, and is `expected` what they are when joined?
+fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -> bool {
+    let mut left = expected;
+    let mut first = true;
+    for value in values {
+        let joint: &[u8] = if first { b"" } else { b", " };
+        first = false;
+        let behind = left.strip_prefix(joint);
+        match behind.and_then(|behind| behind.strip_prefix(value.as_ref())) {
+            Some(behind) => left = behind,
+            None => return false,
+        }
+    }
+    !first && left.is_empty()
+}
+
+/// As an example of a request is told: `?v=2`, ` x-version: 2`, ` by https`.
+pub(super) struct Example<'a>(pub(super) &'a [Condition], pub(super) &'a [Condition]);
+
+impl fmt::Display for Example<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(these, those) = *self;
+        // What asks for a value says more than what asks for anything.
+        let is_said = |one: &&Condition| match one {
+            Condition::Field(name, None) => !these
+                .iter()
+                .chain(those)
+                .any(|other| matches!(other, Condition::Field(also, Some(_)) if also == name)),
+            Condition::Query(name, None) => !these
+                .iter()
+                .chain(those)
+                .any(|other| matches!(other, Condition::Query(also, Some(_)) if also == name)),
+            _ => true,
+        };
+        let more = those.iter().filter(|one| !these.contains(one));
+        let all: Vec<&Condition> = these.iter().chain(more).filter(is_said).collect();
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for one in &all {
+            if let Condition::Query(name, value) = one {
+                query.append_pair(name, value.as_deref().unwrap_or("x"));
+            }
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            write!(out, "?{query}")?;
+        }
+        let mut joint = " with";
+        for one in &all {
+            if let Condition::Field(name, value) = one {
+                let value = value.as_ref().map_or("x".into(), |value| {
+                    String::from_utf8_lossy(value.as_bytes())
+                });
+                write!(out, "{joint} {name}: {value}")?;
+                joint = ",";
+            }
+        }
+        match all.iter().find_map(|one| match one {
+            Condition::Https(https) => Some(*https),
+            _ => None,
+        }) {
+            Some(true) => out.write_str(" by https"),
+            Some(false) => out.write_str(" by http"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// As the file writes it, without the key it stands under: `x-version = "2"`, `x-debug = true`, `https`.
+impl fmt::Display for Condition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name, None) => write!(out, "{name} = true"),
+            Self::Field(name, Some(value)) => {
+                write!(
+                    out,
+                    "{name} = {:?}",
+                    String::from_utf8_lossy(value.as_bytes())
+                )
+            }
+            Self::Query(name, None) => write!(out, "{name} = true"),
+            Self::Query(name, Some(value)) => write!(out, "{name} = {value:?}"),
+            Self::Https(true) => out.write_str("https"),
+            Self::Https(false) => out.write_str("http"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sent(HeaderMap, &'static str);
+
+    impl Asked for Sent {
+        fn fields(&self) -> &HeaderMap {
+            &self.0
+        }
+
+        fn query(&self) -> Option<&str> {
+            Some(self.1)
+        }
+
+        fn is_https(&self) -> bool {
+            false
+        }
+    }
+
+    fn sent(fields: &[(&'static str, &'static str)], query: &'static str) -> Sent {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        Sent(map, query)
+    }
+
+    fn field(value: Option<&'static str>) -> Condition {
+        let name = HeaderName::from_static("x-v");
+        Condition::Field(name, value.map(HeaderValue::from_static))
+    }
+
+    #[test]
+    fn a_field_is_all_its_lines() {
+        let two = sent(&[("x-v", "1"), ("x-v", "2")], "");
+        assert!(!field(Some("1")).holds(&two) && !field(Some("2")).holds(&two));
+        assert!(field(Some("1, 2")).holds(&two) && field(None).holds(&two));
+        assert!(!field(Some("1, 2, ")).holds(&two) && !field(Some("1,2")).holds(&two));
+        let one = sent(&[("x-v", "2")], "");
+        assert!(field(Some("2")).holds(&one) && !field(Some("")).holds(&one));
+        assert!(!field(Some("20")).holds(&one) && !field(Some("2, 2")).holds(&one));
+        let none = sent(&[], "");
+        assert!(!field(Some("")).holds(&none) && !field(None).holds(&none));
+        assert!(field(None).holds(&sent(&[("x-v", "")], "")));
+    }
+
+    #[test]
+    fn the_query_is_decoded() {
+        let query =
+            |name: &str, value: Option<&str>| Condition::Query(name.into(), value.map(Arc::from));
+        let asked = sent(&[], "a+b=1%2C+2&%76=2&v=3&flag");
+        assert!(query("a b", Some("1, 2")).holds(&asked));
+        assert!(query("v", Some("2, 3")).holds(&asked));
+        assert!(!query("v", Some("2")).holds(&asked) && !query("v", Some("3")).holds(&asked));
+        assert!(query("flag", None).holds(&asked) && query("flag", Some("")).holds(&asked));
+        assert!(!query("fla", None).holds(&asked));
+    }
+
+    #[test]
+    fn only_values_of_one_name_contradict() {
+        assert!(!compatible(&[field(Some("1"))], &[field(Some("2"))]));
+        assert!(compatible(&[field(Some("1"))], &[field(None)]));
+        assert!(compatible(&[field(Some("1"))], &[Condition::Https(true)]));
+        assert!(!compatible(
+            &[Condition::Https(false)],
+            &[Condition::Https(true)]
+        ));
+    }
+}
