@@ -5,6 +5,7 @@ use crate::support::{
 };
 use http_body_util::BodyExt as _;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// Short enough to be seen in a test.
 const HURRY: &str = "first_byte = \"500ms\"\nidle = \"1s\"";
@@ -200,9 +201,9 @@ async fn a_client_that_reads_slowly_is_served_also_through_a_large_send_buffer()
     client.exactly_ignored(50_000_000).await;
 }
 
-#[tokio::test]
-async fn a_client_that_never_reads_is_not_served_for_ever() {
-    let (telling, told) = tokio::sync::oneshot::channel();
+/// An upstream that answers once and without end, and hears when it is let go.
+async fn endless() -> (Upstream, oneshot::Receiver<()>) {
+    let (telling, told) = oneshot::channel();
     let telling = std::sync::Mutex::new(Some(telling));
     let upstream = Upstream::playing(move |mut connection| {
         let telling = telling.lock().unwrap().take();
@@ -218,6 +219,12 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
         }
     })
     .await;
+    (upstream, told)
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_is_not_served_for_ever() {
+    let (upstream, told) = endless().await;
     let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
     let client = gateway.connect().await;
     client.shrink_receive_buffer(4096);
@@ -236,22 +243,7 @@ async fn a_client_that_never_reads_is_not_served_for_ever() {
 #[tokio::test]
 async fn an_http2_client_that_never_opens_its_window_is_not_served_for_ever() {
     for window in [0, 1_000] {
-        let (telling, told) = tokio::sync::oneshot::channel();
-        let telling = std::sync::Mutex::new(Some(telling));
-        let upstream = Upstream::playing(move |mut connection| {
-            let telling = telling.lock().unwrap().take();
-            async move {
-                connection.request().await.unwrap();
-                connection
-                    .wire
-                    .send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
-                    .await;
-                let piece = vec![b'x'; 64 * 1024];
-                while connection.wire.try_send(&piece).await.is_ok() {}
-                telling.expect("one connection").send(()).unwrap();
-            }
-        })
-        .await;
+        let (upstream, told) = endless().await;
         let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
         let client = H2::with_window(gateway.address(), window).await;
         let unread = client.send(h2::get("/")).await.unwrap();

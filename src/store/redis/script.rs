@@ -3,64 +3,45 @@
 use bb8_redis::redis::{self, Cmd, cmd};
 use std::sync::LazyLock;
 
+/// The text of some files of `lua/`, one behind the other.
+macro_rules! text {
+    ($($name:literal)*) => {
+        concat!($(include_str!(concat!("../../../lua/", $name, ".lua"))),*)
+    };
+}
+
+/// The same with every algorithm, then the rest.
+macro_rules! every_algorithm {
+    ($($rest:literal)*) => {
+        text!(
+            "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "clock_window"
+            "sliding_window" "sliding_log" "concurrency" $($rest)*
+        )
+    };
+}
+
 /// Decides a batch of requests by the algorithms that most limits have. A script is built anew for each call, so that
 /// what it does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/prelude.lua"),
-        include_str!("../../../lua/bucket.lua"),
-        include_str!("../../../lua/token_bucket.lua"),
-        include_str!("../../../lua/leaky_bucket.lua"),
-        include_str!("../../../lua/fixed_window.lua"),
-        include_str!("../../../lua/decide.lua"),
+    Script::new(text!(
+        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "decide"
     ))
 });
 
 /// Decides a batch of requests by any algorithm.
-pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/prelude.lua"),
-        include_str!("../../../lua/bucket.lua"),
-        include_str!("../../../lua/token_bucket.lua"),
-        include_str!("../../../lua/leaky_bucket.lua"),
-        include_str!("../../../lua/fixed_window.lua"),
-        include_str!("../../../lua/clock_window.lua"),
-        include_str!("../../../lua/sliding_window.lua"),
-        include_str!("../../../lua/sliding_log.lua"),
-        include_str!("../../../lua/concurrency.lua"),
-        include_str!("../../../lua/partial.lua"),
-        include_str!("../../../lua/decide.lua"),
-    ))
-});
+pub(super) static DECIDE_ANY: LazyLock<Script> =
+    LazyLock::new(|| Script::new(every_algorithm!("partial" "decide")));
 
 /// Decides a batch in which some requests have ids that are charged once.
-pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/prelude.lua"),
-        include_str!("../../../lua/bucket.lua"),
-        include_str!("../../../lua/token_bucket.lua"),
-        include_str!("../../../lua/leaky_bucket.lua"),
-        include_str!("../../../lua/fixed_window.lua"),
-        include_str!("../../../lua/clock_window.lua"),
-        include_str!("../../../lua/sliding_window.lua"),
-        include_str!("../../../lua/sliding_log.lua"),
-        include_str!("../../../lua/concurrency.lua"),
-        include_str!("../../../lua/partial.lua"),
-        include_str!("../../../lua/dedupe.lua"),
-        include_str!("../../../lua/decide.lua"),
-    ))
-});
+pub(super) static DECIDE_ONCE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(every_algorithm!("partial" "dedupe" "decide")));
 
 /// Every script: what a connection loads.
 pub(super) static ALL: [&LazyLock<Script>; 4] = [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &REFUND];
 
 /// Gives back a batch of charges.
-pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("../../../lua/prelude.lua"),
-        include_str!("../../../lua/refund.lua"),
-    ))
-});
+pub(super) static REFUND: LazyLock<Script> =
+    LazyLock::new(|| Script::new(text!("prelude" "refund")));
 
 /// One script as the server knows it.
 #[derive(Debug)]
