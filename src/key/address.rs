@@ -19,7 +19,7 @@ impl Spelled {
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         let mut spelled = Self {
-            text: [b'.'; LONGEST],
+            text: [0; LONGEST],
             length: 0,
         };
         match address {
@@ -39,13 +39,41 @@ impl Spelled {
     }
 
     fn v4(&mut self, address: Ipv4Addr) {
-        for (place, octet) in address.octets().into_iter().enumerate() {
-            // The text is dots to begin with.
-            self.length += usize::from(place > 0);
-            let _ = self.write_str(itoa::Buffer::new().format(octet));
+        for octet in address.octets() {
+            // Four bytes at once: what stands behind a short octet is written over by the next.
+            let (text, length) = OCTETS[usize::from(octet)];
+            self.text[self.length..self.length + 4].copy_from_slice(&text);
+            self.length += usize::from(length);
         }
+        // The last dot.
+        self.length -= 1;
     }
 }
+
+/// Every octet as text with a dot behind it, and how long that is.
+static OCTETS: [([u8; 4], u8); 256] = {
+    let mut octets = [([b'.'; 4], 0); 256];
+    let mut octet = 0_u8;
+    loop {
+        let mut unit = match octet {
+            0..10 => 1,
+            10..100 => 10,
+            _ => 100,
+        };
+        let (text, length) = &mut octets[octet as usize];
+        while unit > 0 {
+            text[*length as usize] = b'0' + octet / unit % 10;
+            *length += 1;
+            unit /= 10;
+        }
+        *length += 1;
+        if octet == u8::MAX {
+            break;
+        }
+        octet += 1;
+    }
+    octets
+};
 
 impl fmt::Write for Spelled {
     fn write_str(&mut self, text: &str) -> fmt::Result {

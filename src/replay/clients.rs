@@ -3,7 +3,6 @@
 
 use super::sketch::Sketch;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
 /// So many are kept.
 const MOST: usize = 1 << 17;
@@ -34,6 +33,14 @@ struct Seen {
     /// Its requests, and below them, in [`PLACE`] bits, its position among the refusals; nobody's where it was never
     /// refused.
     counted: u64,
+}
+
+/// A client before its request is counted; nobody may be counted in between.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sought {
+    hash: u64,
+    /// Its place in the table.
+    at: Option<usize>,
 }
 
 /// Bits of a position among the refusals, of which there are no more than [`MOST`] and nobody's.
@@ -108,25 +115,34 @@ impl Clients {
         }
     }
 
-    /// A request of the client that `hash` stands for; `refused` says under which files it was refused, and
-    /// `name` what it is called.
+    /// Where the client that `hash` stands for is kept. Asked early: while the request is decided, its memory comes.
+    pub(super) fn seek(&self, hash: u64) -> Sought {
+        let at = self
+            .table
+            .find_bucket_index(hash, |client| client.hash == hash);
+        Sought { hash, at }
+    }
+
+    /// A request of the client that was just sought; `refused` says under which files it was refused, and `name` what it
+    /// is called.
     pub(super) fn count(
         &mut self,
-        hash: u64,
+        client: Sought,
         refused: [bool; SIDES],
         name: impl FnOnce() -> Box<str>,
     ) {
-        if self.table.len() >= self.most {
-            self.drop_some();
-        }
-        let entry = self
-            .table
-            .entry(hash, |client| client.hash == hash, |client| client.hash);
-        let client = match entry {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
+        let Sought { hash, at } = client;
+        let client = match at.and_then(|at| self.table.get_bucket_mut(at)) {
+            Some(client) => client,
+            None => {
+                if self.table.len() >= self.most {
+                    self.drop_some();
+                }
                 self.seen.add(hash);
-                entry.insert(Seen { hash, counted: 0 }).into_mut()
+                let new = Seen { hash, counted: 0 };
+                self.table
+                    .insert_unique(hash, new, |client| client.hash)
+                    .into_mut()
             }
         };
         client.count();
@@ -232,11 +248,13 @@ mod tests {
         for client in 0..1_000_u64 {
             for _ in 0..10 {
                 let refused = [client % 10 == 0, client % 5 == 0];
-                clients.count(hash(client), refused, || client.to_string().into());
+                clients.count(clients.seek(hash(client)), refused, || {
+                    client.to_string().into()
+                });
             }
         }
         for _ in 0..5 {
-            clients.count(hash(7), [true, false], || "seven".into());
+            clients.count(clients.seek(hash(7)), [true, false], || "seven".into());
         }
         let heads = clients.heads();
         assert_eq!(
@@ -254,8 +272,10 @@ mod tests {
     fn many_take_no_more_room() {
         let mut clients = Clients::with_room(4_096);
         for client in 0..400_000_u64 {
-            clients.count(hash(client), [false, client % 4 == 0], || "x".into());
-            clients.count(hash(3), [true, true], || "worst".into());
+            clients.count(clients.seek(hash(client)), [false, client % 4 == 0], || {
+                "x".into()
+            });
+            clients.count(clients.seek(hash(3)), [true, true], || "worst".into());
             assert!(clients.table.len() <= 4_096);
         }
         let heads = clients.heads();

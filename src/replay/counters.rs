@@ -4,8 +4,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::limit::verdict::{Measured, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Charge, Check, Decided, Half, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source,
-    StoreError,
+    Charge, Check, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source, StoreError,
 };
 use std::cell::Cell;
 use std::io;
@@ -65,21 +64,22 @@ impl Counters {
         })
     }
 
-    /// Decides a request at the instant `now`, which is never before that of the request before. Nothing comes back
-    /// when it goes on at once and nobody `wanted` to know more.
+    /// Decides a request at the instant `now`, which is never before that of the request before. Nothing is put into
+    /// `decided`, which is empty, when it goes on at once and nobody `wanted` to know more.
     pub(super) fn decide(
         &mut self,
         checks: &[Check<'_>],
-        now: Timestamp,
-        wanted: bool,
-    ) -> Result<Option<Decided>, StoreError> {
+        (now, wanted): (Timestamp, bool),
+        decided: &mut Option<Decided>,
+    ) -> Result<(), StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.decide(checks, now, wanted)),
+            Self::Memory(memory) => memory.decide(checks, (now, wanted), decided),
             Self::Redis(remote) => {
                 let deciding = remote.store.decide_at(now, checks);
-                remote.server.runtime.block_on(deciding).map(Some)
+                *decided = Some(remote.server.runtime.block_on(deciding)?);
             }
         }
+        Ok(())
     }
 
     /// Gives back what a request held until `now`.
@@ -137,16 +137,22 @@ impl Remote {
 }
 
 impl Memory {
-    fn decide(&mut self, checks: &[Check<'_>], now: Timestamp, wanted: bool) -> Option<Decided> {
-        let Half { at, measured } = self.store.measure(checks, Some(now), false);
+    fn decide(
+        &mut self,
+        checks: &[Check<'_>],
+        (now, wanted): (Timestamp, bool),
+        decided: &mut Option<Decided>,
+    ) {
+        let half = self.store.measure(checks, Some(now), false);
         if self.store.len() > self.room {
             self.sweep(now);
         }
         let goes_on = |(check, measured): (&Check<'_>, &Measured)| {
             measured.wait == Wait::Micros(0) && !check.limit.rule.queues()
         };
-        let all = !wanted && checks.iter().zip(&measured).all(goes_on);
-        (!all).then(|| Decided::of(checks, at, measured))
+        if wanted || !checks.iter().zip(&half.measured).all(goes_on) {
+            *decided = Some(Decided::of(checks, half.at, half.measured));
+        }
     }
 
     /// All of it at once, and not again before as many have come as there are: what it costs is spread over those.

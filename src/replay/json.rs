@@ -33,6 +33,8 @@ pub(super) enum Value<'a> {
 pub(super) struct Text<'a> {
     raw: &'a [u8],
     escaped: bool,
+    /// May not all be ASCII.
+    wide: bool,
 }
 
 impl<'a> Text<'a> {
@@ -48,7 +50,7 @@ impl<'a> Text<'a> {
 
     /// The bytes of what it stands for; they are UTF-8.
     pub(super) fn bytes(self) -> Result<Cow<'a, [u8]>, Fault> {
-        if !self.escaped && self.raw.is_ascii() {
+        if !self.escaped && !self.wide {
             return Ok(Cow::Borrowed(self.raw));
         }
         Ok(match self.read()? {
@@ -92,7 +94,7 @@ pub(super) fn entries<'a>(
 // Places are handed from step to step: they stay in registers.
 
 /// The next byte that is no blank.
-#[inline]
+#[inline(always)]
 fn blank(text: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\r' | b'\n') = text.get(at) {
         at += 1;
@@ -101,7 +103,7 @@ fn blank(text: &[u8], mut at: usize) -> usize {
 }
 
 /// Behind `byte`, which must come next.
-#[inline]
+#[inline(always)]
 fn behind(text: &[u8], at: usize, byte: u8) -> Result<usize, Fault> {
     let at = blank(text, at);
     match text.get(at) {
@@ -166,7 +168,7 @@ fn pace<'a>(
 }
 
 /// A value and where it ends.
-#[inline]
+#[inline(always)]
 fn value(text: &[u8], at: usize, depth: usize) -> Result<(Value<'_>, usize), Fault> {
     let start = blank(text, at);
     match text.get(start).ok_or(Fault::NotJson)? {
@@ -243,15 +245,16 @@ fn other(text: &[u8], start: usize, depth: usize) -> Result<(Value<'_>, usize), 
 }
 
 /// The rest of a string whose opening quote has been taken, and where it ends.
-#[inline]
+#[inline(always)]
 fn string(text: &[u8], start: usize) -> Result<(Text<'_>, usize), Fault> {
-    let (mut at, mut escaped) = (start, false);
+    let (mut at, mut escaped, mut wide) = (start, false, false);
     loop {
-        at = plain(text, at);
+        (at, wide) = plain(text, at, wide);
         match text.get(at) {
             Some(b'"') => {
                 let raw = &text[start..at];
-                return Ok((Text { raw, escaped }, at + 1));
+                let text = Text { raw, escaped, wide };
+                return Ok((text, at + 1));
             }
             Some(b'\\') => {
                 escaped = true;
@@ -273,13 +276,15 @@ fn escape(text: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// The first byte from `at` on that is a quote, a backslash or a control character.
+/// The first byte from `at` on that is a quote, a backslash or a control character, and whether any before it, or near it,
+/// is not ASCII, or was before.
 #[inline]
-fn plain(text: &[u8], mut at: usize) -> usize {
+fn plain(text: &[u8], mut at: usize, mut wide: bool) -> (usize, bool) {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     while let Some(Ok(eight)) = text.get(at..at + 8).map(<[u8; 8]>::try_from) {
         let word = u64::from_le_bytes(eight);
+        wide |= word & HIGH != 0;
         // The usual trick: the high bit of each byte that is zero, or below 0x20; a borrow only marks bytes behind
         // the first that is.
         let (quote, slash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
@@ -287,15 +292,16 @@ fn plain(text: &[u8], mut at: usize) -> usize {
             | (slash.wrapping_sub(ONES) & !slash)
             | (word.wrapping_sub(ONES * 0x20) & !word);
         if stops & HIGH != 0 {
-            return at + (stops & HIGH).trailing_zeros() as usize / 8;
+            return (at + (stops & HIGH).trailing_zeros() as usize / 8, wide);
         }
         at += 8;
     }
     let stop = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
-    while text.get(at).is_some_and(|byte| !stop(byte)) {
+    while let Some(byte) = text.get(at).filter(|byte| !stop(byte)) {
+        wide |= !byte.is_ascii();
         at += 1;
     }
-    at
+    (at, wide)
 }
 
 fn unescape(raw: &str) -> Result<String, Fault> {

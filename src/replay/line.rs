@@ -126,13 +126,15 @@ impl<'a> Request<'a> {
         left && (wait > self.duration || !self.was_held)
     }
 
-    /// Reads a line, whichever of the forms it has.
-    pub(super) fn read(line: &'a [u8]) -> Result<Self, Fault> {
+    /// Reads a line, whichever of the forms it has, into one of which nothing is known yet: it is too large to be handed
+    /// on for every line.
+    pub(super) fn read(&mut self, line: &'a [u8]) -> Result<(), Fault> {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
-            return from_json(line);
+            return from_json(self, line);
         }
-        combined::read(std::str::from_utf8(line).map_err(|_| Fault::NotText)?)
+        *self = combined::read(std::str::from_utf8(line).map_err(|_| Fault::NotText)?)?;
+        Ok(())
     }
 
     /// The path as it came, without query and fragment, and the host where the target names one.
@@ -228,8 +230,7 @@ fn logged<'a>(object: &'a [u8], limit: &str) -> Option<Value<'a>> {
     found
 }
 
-fn from_json(line: &[u8]) -> Result<Request<'_>, Fault> {
-    let mut request = Request::at(Timestamp::default());
+fn from_json<'a>(request: &mut Request<'a>, line: &'a [u8]) -> Result<(), Fault> {
     let mut timed = false;
     json::members(line, |name, value| {
         let spelled;
@@ -251,16 +252,12 @@ fn from_json(line: &[u8]) -> Result<Request<'_>, Fault> {
                 request.ts = ts.ok_or(Fault::BadTime)?;
                 timed = true;
             }
-            4..=8 | 10 | 11 if value != Value::Null => member(&mut request, name, value)?,
+            4..=8 | 10 | 11 if value != Value::Null => member(request, name, value)?,
             _ => {}
         }
         Ok(())
     })?;
-    if timed {
-        Ok(request)
-    } else {
-        Err(Fault::NoTime)
-    }
+    if timed { Ok(()) } else { Err(Fault::NoTime) }
 }
 
 fn member<'a>(request: &mut Request<'a>, name: &[u8], value: Value<'a>) -> Result<(), Fault> {
@@ -338,12 +335,17 @@ fn number<T: TryFrom<u64>>(value: Value<'_>, places: u32, name: &'static str) ->
 mod tests {
     use super::*;
 
+    fn read(line: &[u8]) -> Result<Request<'_>, Fault> {
+        let mut request = Request::at(Timestamp::default());
+        request.read(line).map(|()| request)
+    }
+
     #[test]
     fn a_line_of_every_member() {
         let line = br#" {"ts": 12.000001, "client": "203.0.113.9", "method": "GET", "host": "a", "path": "/x?q=1",
             "headers": {"x-api-key": "k", "accept": ["a", "b"], "x-n": 3, "x-none": null}, "cost": 4,
             "duration_ms": 1.5, "keys": {"per-ip": "a\"b"}, "costs": {"per-ip": 2}, "repeated": 7} "#;
-        let request = Request::read(line).unwrap();
+        let request = read(line).unwrap();
         assert_eq!(request.ts.micros(), 12_000_001);
         assert_eq!(request.path(), (&b"/x"[..], None));
         assert_eq!(
@@ -361,12 +363,12 @@ mod tests {
     #[test]
     fn all_but_the_time_is_optional() {
         assert_eq!(
-            Request::read(br#"{"ts":1}"#),
+            read(br#"{"ts":1}"#),
             Ok(Request::at(Timestamp::from_micros(1_000_000)))
         );
         let nulls = br#"{"client":null,"host":null,"ts":"1970-01-01T00:00:01Z","upstream_ms":null,"x":[{}]}"#;
         assert_eq!(
-            Request::read(nulls),
+            read(nulls),
             Ok(Request::at(Timestamp::from_micros(1_000_000)))
         );
     }
@@ -409,9 +411,9 @@ mod tests {
             (br#"{"ts":1,"headers":[]}"#, Fault::BadMember("headers")),
         ] {
             let text = String::from_utf8_lossy(line);
-            assert_eq!(Request::read(line), Err(fault), "{text}");
+            assert_eq!(read(line), Err(fault), "{text}");
         }
-        let odd = Request::read(br#"{"ts":1,"headers":{"a b":"c"}}"#).unwrap();
+        let odd = read(br#"{"ts":1,"headers":{"a b":"c"}}"#).unwrap();
         assert_eq!(
             odd.fields(&mut HeaderMap::new()),
             Err(Fault::BadMember("headers"))

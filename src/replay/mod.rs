@@ -171,11 +171,12 @@ impl Replay {
             if line.is_ok_and(|line| line.trim_ascii().is_empty()) {
                 continue;
             }
-            match line.and_then(Request::read) {
-                Ok(request) => match self.head.read(&request) {
-                    Ok(()) => self.request(number, &request, &mut decisions)?,
-                    Err(fault) => self.unreadable.add(number, fault),
-                },
+            let mut request = Request::at(Timestamp::default());
+            let read = line
+                .and_then(|line| request.read(line))
+                .and_then(|()| self.head.read(&request));
+            match read {
+                Ok(()) => self.request(number, &request, &mut decisions)?,
                 Err(fault) => self.unreadable.add(number, fault),
             }
             if number.is_multiple_of(LOOK) {
@@ -228,6 +229,9 @@ impl Replay {
     ) -> Result<(), Failure> {
         let mut refused = [false; SIDES];
         let mut stretches = [Stretch::default(); SIDES];
+        let sought = request
+            .client
+            .map(|address| (address, self.clients.seek(self.hasher.hash_one(address))));
         let last = self.sides.len() - 1;
         let are_told = decisions.is_some();
         for (index, side) in self.sides.iter_mut().enumerate() {
@@ -247,16 +251,15 @@ impl Replay {
         self.course.add(self.now.micros(), stretches);
         // Who names no address is told apart by the first key.
         let key = || self.sides[0].keys().next().map_or("", |(_, key)| key);
-        match request.client {
-            Some(address) => {
-                let hash = self.hasher.hash_one(address);
-                self.clients
-                    .count(hash, refused, || address.to_string().into());
+        match sought {
+            Some((address, client)) => {
+                let name = || address.to_string().into();
+                self.clients.count(client, refused, name);
             }
             None => {
-                let hash = self.hasher.hash_one(key());
+                let client = self.clients.seek(self.hasher.hash_one(key()));
                 let name = || Box::from(if key().is_empty() { "nobody" } else { key() });
-                self.clients.count(hash, refused, name);
+                self.clients.count(client, refused, name);
             }
         }
         Ok(())

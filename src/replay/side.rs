@@ -214,11 +214,12 @@ impl Side {
         self.asked = true;
         let checks = self.plan.checks(service);
         let wanted = are_told || self.slots.is_some();
-        let Some(decided) = self.counters.decide(&checks, now, wanted)? else {
+        self.counters
+            .decide(&checks, (now, wanted), &mut self.decided)?;
+        let Some(decided) = &self.decided else {
             return Ok(Outcome::Admit);
         };
-        let outcome = outcome(&decided, &self.plan, service);
-        let decided = self.decided.insert(decided);
+        let outcome = outcome(decided, &self.plan, service);
         let wait = match &outcome {
             Outcome::Delay { wait, .. } => *wait,
             _ => 0,

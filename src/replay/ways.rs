@@ -5,8 +5,8 @@ use crate::route::{Asked, Table, host_key, path};
 use http::Method;
 use std::hash::{BuildHasher as _, Hasher as _};
 
-/// Places; a power of two, and few enough to stay near the processor.
-const PLACES: usize = 512;
+/// Places for two each; a power of two, and few enough to stay near the processor.
+const PLACES: usize = 256;
 
 /// Longer ones are looked up each time.
 const LONGEST: usize = 128;
@@ -15,7 +15,7 @@ const LONGEST: usize = 128;
 #[derive(Debug)]
 pub(super) struct Ways {
     hasher: foldhash::fast::RandomState,
-    places: Vec<Way>,
+    places: Vec<[Way; 2]>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -43,7 +43,7 @@ impl Ways {
     pub(super) fn new() -> Self {
         Self {
             hasher: foldhash::fast::RandomState::default(),
-            places: vec![Way::default(); PLACES],
+            places: vec![Default::default(); PLACES],
         }
     }
 
@@ -62,23 +62,32 @@ impl Ways {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(host);
         hasher.write(raw);
-        let place = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or(0);
-        let way = &mut self.places[place];
-        let is_same = |text: &[u8]| {
-            let behind = text
-                .strip_prefix(host)
-                .and_then(|rest| rest.strip_prefix(b" "));
-            behind == Some(raw)
-        };
-        if !is_same(&way.text) || way.method != *method {
-            way.text.clear();
-            way.text.extend_from_slice(host);
-            way.text.push(b' ');
-            way.text.extend_from_slice(raw);
-            way.method.clone_from(method);
-            way.leads = look(table, method, host, raw, asked);
+        let set = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or(0);
+        let [first, second] = &mut self.places[set];
+        if first.is(method, host, raw) {
+            return first.leads;
         }
-        way.leads
+        // The one asked for last stands first, and the other is the next to go.
+        std::mem::swap(first, second);
+        if !first.is(method, host, raw) {
+            first.text.clear();
+            first.text.extend_from_slice(host);
+            first.text.push(b' ');
+            first.text.extend_from_slice(raw);
+            first.method.clone_from(method);
+            first.leads = look(table, method, host, raw, asked);
+        }
+        first.leads
+    }
+}
+
+impl Way {
+    fn is(&self, method: &Method, host: &[u8], raw: &[u8]) -> bool {
+        let behind = self
+            .text
+            .strip_prefix(host)
+            .and_then(|rest| rest.strip_prefix(b" "));
+        behind == Some(raw) && self.method == *method
     }
 }
 

@@ -65,8 +65,6 @@ struct Place<'a> {
 /// One check on its way through a decision.
 struct Step<'a> {
     place: Place<'a>,
-    /// Where its id is remembered, if it has one.
-    record: Option<Place<'a>>,
     /// Where its counter was, in its table.
     found: Option<usize>,
     /// What is to be stored.
@@ -125,20 +123,21 @@ impl MemoryStore {
                 Some(record_key(check.key, id))
             }));
         }
+        let records: Vec<Option<Place<'_>>> = checks
+            .iter()
+            .zip(&ids)
+            .map(|(check, id)| Some(self.place(check.limit.id, id.as_deref()?)))
+            .collect();
         let mut steps: Steps<'_> = checks
             .iter()
-            .enumerate()
-            .map(|(index, check)| Step {
+            .map(|check| Step {
                 place: self.place(check.limit.id, check.key),
-                record: ids
-                    .get(index)
-                    .and_then(|id| Some(self.place(check.limit.id, id.as_deref()?))),
                 found: None,
                 change: None,
             })
             .collect();
         loop {
-            match self.attempt(checks, &mut steps, (now, refused)) {
+            match self.attempt(checks, (&mut steps, &records), (now, refused)) {
                 Ok(half) => return half,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
@@ -153,14 +152,14 @@ impl MemoryStore {
     fn attempt(
         &self,
         checks: &[Check<'_>],
-        steps: &mut Steps<'_>,
+        (steps, records): (&mut Steps<'_>, &[Option<Place<'_>>]),
         (now, refused): (Option<Timestamp>, bool),
     ) -> Result<Half, usize> {
         let mut guards = self.lock(
             steps
                 .iter()
-                .flat_map(|step| [Some(&step.place), step.record.as_ref()])
-                .flatten(),
+                .map(|step| &step.place)
+                .chain(records.iter().flatten()),
         );
         // Read under the locks: a later holder of the same shard never sees an earlier instant.
         let now = now.unwrap_or_else(|| self.clock.now());
@@ -183,7 +182,7 @@ impl MemoryStore {
             {
                 return Err(index);
             }
-            let (outcome, change) = match (step.record, check.repeats()) {
+            let (outcome, change) = match (records.get(index).copied().flatten(), check.repeats()) {
                 (Some(at), Some((dedupe, _))) => {
                     let record = at.find(&guards).and_then(State::record);
                     let state = place.find(&guards);

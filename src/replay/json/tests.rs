@@ -129,7 +129,9 @@ proptest! {
     #[test]
     fn a_run_ends_at_the_first_odd_byte(bytes: Vec<u8>) {
         let odd = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-        prop_assert_eq!(plain(&bytes, 0), bytes.iter().position(odd).unwrap_or(bytes.len()));
+        let (end, wide) = plain(&bytes, 0, false);
+        prop_assert_eq!(end, bytes.iter().position(odd).unwrap_or(bytes.len()));
+        prop_assert!(wide || bytes[..end].is_ascii());
     }
 }
 
@@ -169,7 +171,12 @@ fn what_is_not_json_is_not_read() {
 fn escapes_are_read() {
     let text = |raw: &'static str| {
         let raw = raw.as_bytes();
-        Text { raw, escaped: true }.read()
+        Text {
+            raw,
+            escaped: true,
+            wide: true,
+        }
+        .read()
     };
     assert_eq!(text(r#"\u00e9\ud83d\ude00\n\""#).unwrap(), "é😀\n\"");
     for half in [r"\ud83d!", r"\ud83d\u0041", r"\ude00", r"\ud83d\ud83d"] {
