@@ -6,7 +6,7 @@ mod worker;
 use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
 use crate::config::diff::{Outline, diff};
-use crate::config::{Boot, Compiled};
+use crate::config::{Boot, Compiled, Files};
 use crate::listen::accept::{Seat, accept, most_connections};
 use crate::listen::socket;
 use crate::proxy::Holds;
@@ -87,7 +87,7 @@ impl Gateway {
             boot,
             mut snapshot,
             outline,
-            source,
+            files,
             ..
         } = compiled;
         snapshot.generation = 1;
@@ -129,7 +129,7 @@ impl Gateway {
             outline,
             shared: shared.clone(),
         };
-        let reload = start_reload(file, source.text(), install);
+        let reload = start_reload(file, files, install);
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
         readiness.set(Phase::Ready);
         Ok(Self {
@@ -250,11 +250,11 @@ fn start_admin(
     Ok(Some(address))
 }
 
-/// Watches the file, if there is one.
-fn start_reload(file: Option<PathBuf>, text: &str, install: Install) -> reload::Trigger {
+/// Watches the file and what it names, if there is one.
+fn start_reload(file: Option<PathBuf>, files: Files, install: Install) -> reload::Trigger {
     let (trigger, pulled) = reload::trigger();
     if let Some(file) = file {
-        tokio::spawn(Watcher::new(file, pulled).since(text).run(install));
+        tokio::spawn(Watcher::new(file, files, pulled).run(install));
     }
     trigger
 }

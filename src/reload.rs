@@ -1,20 +1,22 @@
 //! Takes changes of the file over while the gateway runs: the whole new file, or the whole old one stays.
 //!
-//! Events only say when to look; what counts is the content. A change is taken once two readings a moment apart agree,
-//! because a half-written file can be valid without its limits.
+//! Events only say when to look; what counts is the content of every file that the configuration names. A change is taken
+//! once two readings a moment apart agree, because a half-written file can be valid without its limits.
 
 mod folders;
 #[cfg(test)]
 mod tests;
 
 use crate::config::render::Colour;
-use crate::config::{self, Compiled, Report};
+use crate::config::{self, Compiled, Files, Report};
 use folders::Folders;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 
 /// Two readings this far apart must agree.
@@ -56,8 +58,8 @@ pub trait Apply {
     fn refused(&mut self);
 }
 
-/// What a reading found: the bytes, or why there are none.
-type Reading = Result<Vec<u8>, String>;
+/// What came of a reading.
+type Outcome = Result<Compiled, Report>;
 
 /// Why the file is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,30 +75,22 @@ enum Cause {
 pub struct Watcher {
     file: PathBuf,
     pulled: Pulled,
-    last: Reading,
+    /// What was read last.
+    last: Files,
     /// Was the last reading taken over?
     taken: bool,
 }
 
 impl Watcher {
-    /// Of `file`, which is in force as it is now.
+    /// Of `file`, which is in force as it was read from `files`: a change since then is seen too.
     #[must_use]
-    pub fn new(file: PathBuf, pulled: Pulled) -> Self {
-        let mut watcher = Self {
+    pub fn new(file: PathBuf, files: Files, pulled: Pulled) -> Self {
+        Self {
             file,
             pulled,
-            last: Err(String::new()),
+            last: files,
             taken: true,
-        };
-        watcher.last = watcher.read();
-        watcher
-    }
-
-    /// Of a file that was loaded with this text: a change between then and now is seen too.
-    #[must_use]
-    pub fn since(mut self, text: &str) -> Self {
-        self.last = Ok(text.as_bytes().to_vec());
-        self
+        }
     }
 
     /// Until the program ends.
@@ -105,23 +99,27 @@ impl Watcher {
         let mut folders = Folders::new(Arc::clone(&changed));
         let mut ticks = self.watch(&mut folders, None);
         // What happened before anybody watched.
-        self.look(Cause::Event, &mut apply).await;
+        let mut cause = Cause::Event;
         loop {
-            let cause = tokio::select! {
+            self.look(cause, &mut apply).await;
+            // The paths may lead elsewhere by now, through folders nobody has watched yet.
+            ticks = self.watch(&mut folders, Some(ticks));
+            if again(&self.last).await != self.last {
+                // It happened before they were watched: nobody will tell.
+                changed.notify_one();
+            }
+            cause = tokio::select! {
                 () = changed.notified() => Cause::Event,
                 () = self.pulled.0.notified() => Cause::Asked,
                 _ = ticks.tick() => Cause::Event,
             };
-            self.look(cause, &mut apply).await;
-            // The path may lead elsewhere by now, through folders nobody has watched yet.
-            ticks = self.watch(&mut folders, Some(ticks));
         }
     }
 
-    /// Watches where the path leads now; returns when to look without being told.
+    /// Watches where the paths lead now; returns when to look without being told.
     fn watch(&self, folders: &mut Folders, ticks: Option<Interval>) -> Interval {
         let before = ticks.as_ref().map(Interval::period);
-        let period = match folders.follow(&self.file) {
+        let period = match folders.follow(&self.last) {
             Ok(()) => NET,
             Err(error) => {
                 if before != Some(POLL) {
@@ -145,39 +143,49 @@ impl Watcher {
 
     /// Reads until two readings agree, and takes what is new.
     async fn look(&mut self, cause: Cause, apply: &mut impl Apply) {
-        let deadline = Instant::now() + AT_THE_LATEST;
-        let mut reading = self.read();
-        while reading != self.last {
-            sleep(SETTLE).await;
-            let again = self.read();
-            let settled = again == reading || Instant::now() >= deadline;
-            reading = again;
-            if settled {
-                break;
-            }
+        if again(&self.last).await == self.last {
+            return self.unchanged(cause);
         }
-        if reading != self.last {
-            self.last = reading.clone();
-            self.take(reading, apply).await;
-        } else if cause == Cause::Asked {
-            let file = self.file.display();
-            if self.taken {
-                tracing::info!("{file} is unchanged");
-            } else {
-                tracing::warn!("{file} is unchanged, and still not taken");
+        let deadline = Instant::now() + AT_THE_LATEST;
+        let outcome = loop {
+            let outcome = self.load().await;
+            sleep(SETTLE).await;
+            let files = read_for(&outcome);
+            if again(files).await == *files || Instant::now() >= deadline {
+                break outcome;
+            }
+        };
+        let files = read_for(&outcome);
+        if *files == self.last {
+            return self.unchanged(cause);
+        }
+        self.last = files.clone();
+        self.take(outcome, apply).await;
+    }
+
+    /// Compiles the file on a thread of its own: a large one would keep the control thread from its other work.
+    async fn load(&self) -> Outcome {
+        let path = self.file.clone();
+        match spawn_blocking(move || config::load(&path)).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let report = config::unreadable(&self.file, &io::Error::other(error));
+                Err(report.from_files(again(&self.last).await))
             }
         }
     }
 
-    async fn take(&mut self, reading: Reading, apply: &mut impl Apply) {
-        let compiled = match reading {
-            Ok(bytes) => config::decode(&self.file, bytes),
-            Err(error) => Err(config::unreadable(
-                &self.file,
-                &std::io::Error::other(error),
-            )),
-        };
-        match compiled {
+    fn unchanged(&self, cause: Cause) {
+        let file = self.file.display();
+        match (cause, self.taken) {
+            (Cause::Event, _) => {}
+            (Cause::Asked, true) => tracing::info!("{file} is unchanged"),
+            (Cause::Asked, false) => tracing::warn!("{file} is unchanged, and still not taken"),
+        }
+    }
+
+    async fn take(&mut self, outcome: Outcome, apply: &mut impl Apply) {
+        match outcome {
             Ok(compiled) => {
                 if !compiled.warnings.is_empty() {
                     for line in lines(&compiled.report()) {
@@ -197,18 +205,20 @@ impl Watcher {
             }
         }
     }
+}
 
-    /// The bytes, without a byte order mark so that they compare with the text they make. Small and local: read in
-    /// place.
-    fn read(&self) -> Reading {
-        const MARK: &[u8] = "\u{feff}".as_bytes();
-        match config::read(&self.file) {
-            Ok(bytes) => Ok(bytes
-                .strip_prefix(MARK)
-                .map(<[u8]>::to_vec)
-                .unwrap_or(bytes)),
-            Err(error) => Err(error.to_string()),
-        }
+/// The same files as they are now.
+async fn again(files: &Files) -> Files {
+    let files = files.clone();
+    let read = spawn_blocking(move || files.again()).await;
+    read.unwrap_or_default()
+}
+
+/// What was read for this outcome.
+fn read_for(outcome: &Outcome) -> &Files {
+    match outcome {
+        Ok(compiled) => &compiled.files,
+        Err(report) => &report.files,
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, Password};
-use super::source::At;
+use super::files::Files;
+use super::source::{self, At};
 use crate::store::{self, Secret, Source};
 use crate::{admin, listen, telemetry};
-use std::io::{self, IsTerminal, Read as _};
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -31,8 +32,14 @@ pub struct Boot {
 const ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9090);
 
-/// Puts the settings together; secrets are fetched from where the file says, relative to `folder`.
-pub(super) fn read(document: &Document, folder: &Path, found: &mut Vec<Diagnostic>) -> Boot {
+/// Puts the settings together; secrets are fetched from where the file says, and `files` has what was read for
+/// them.
+pub(super) fn read(
+    document: &Document,
+    text: &source::Source,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> Boot {
     let (server, log) = (&document.server, &document.log);
     let defaults = listen::Settings::default();
     let addresses = match server.listen.entries() {
@@ -61,7 +68,7 @@ pub(super) fn read(document: &Document, folder: &Path, found: &mut Vec<Diagnosti
         admin: document.admin.as_ref().map(|admin| admin::Settings {
             listen: admin.listen.or(ADMIN),
         }),
-        store: store_settings(document, folder, found),
+        store: store_settings(document, text, files, found),
         log: telemetry::Settings {
             access: log.access.get().copied().unwrap_or_else(terminal),
             level: log.level.or(telemetry::Level::Info),
@@ -76,7 +83,8 @@ pub(super) fn admin_address(document: &Document) -> Option<SocketAddr> {
 
 fn store_settings(
     document: &Document,
-    folder: &Path,
+    text: &source::Source,
+    files: &mut Files,
     found: &mut Vec<Diagnostic>,
 ) -> store::Settings {
     let written = &document.store;
@@ -84,7 +92,7 @@ fn store_settings(
     let mut source = written.url.get().cloned().unwrap_or(Source::Memory);
     if let Some(password) = written.password.at() {
         match &mut source {
-            Source::Redis(target) => target.password = secret(password, folder, found),
+            Source::Redis(target) => target.password = secret(password, text, files, found),
             Source::Memory => {}
         }
     }
@@ -103,10 +111,18 @@ fn store_settings(
     }
 }
 
-fn secret(password: &At<Password>, folder: &Path, found: &mut Vec<Diagnostic>) -> Option<Secret> {
+fn secret(
+    password: &At<Password>,
+    text: &source::Source,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Secret> {
     let (read, what) = match &password.value {
         Password::Literal(secret) => return Some(secret.clone()),
-        Password::File(path) => (from_file(&folder.join(path)), format!("the file `{path}`")),
+        Password::File(path) => (
+            from_file(&text.beside(password.span.start, path), files),
+            format!("the file `{path}`"),
+        ),
         Password::Env(name) => (from_environment(name), format!("the variable `{name}`")),
     };
     match read {
@@ -121,15 +137,10 @@ fn secret(password: &At<Password>, folder: &Path, found: &mut Vec<Diagnostic>) -
     }
 }
 
-fn from_file(path: &Path) -> io::Result<String> {
+fn from_file(path: &Path, files: &mut Files) -> io::Result<String> {
     const MOST: u64 = 64 * 1024;
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = String::new();
-    std::fs::File::open(path)?
-        .take(MOST)
-        .read_to_string(&mut text)?;
+    let text = String::from_utf8(files.read(path, MOST)?)
+        .map_err(|_| io::Error::other("it is not UTF-8"))?;
     not_empty(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 

@@ -133,6 +133,7 @@ pub(super) fn compile(
         },
         warnings: report.diagnostics,
         source: report.source,
+        files: report.files,
         places: places(document),
         outline: Arc::new(outline),
     }

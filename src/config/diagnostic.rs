@@ -1,5 +1,6 @@
 //! What is wrong with a file: code, words, places, and what to write instead.
 
+use super::files::Files;
 use super::source::{Source, Span};
 use std::fmt;
 use std::sync::Arc;
@@ -196,6 +197,8 @@ pub struct Report {
     pub source: Arc<Source>,
     /// The mistakes, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
+    /// What was read to find them.
+    pub files: Files,
 }
 
 impl Report {
@@ -209,7 +212,14 @@ impl Report {
         Self {
             source,
             diagnostics,
+            files: Files::default(),
         }
+    }
+
+    /// The same, found by reading `files`.
+    #[must_use]
+    pub fn from_files(self, files: Files) -> Self {
+        Self { files, ..self }
     }
 
     /// How many errors.

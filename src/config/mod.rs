@@ -13,6 +13,7 @@ pub mod describe;
 pub mod diagnostic;
 pub mod diff;
 mod document;
+pub mod files;
 mod limits;
 pub mod pages;
 mod quick;
@@ -32,6 +33,7 @@ mod robust;
 
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
+pub use files::Files;
 pub use quick::quick;
 pub use set::Set;
 
@@ -39,8 +41,7 @@ use crate::snapshot::Snapshot;
 use diff::Outline;
 use source::Source;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,6 +59,8 @@ pub struct Compiled {
     pub warnings: Vec<Diagnostic>,
     /// The text, for showing the warnings.
     pub source: Arc<Source>,
+    /// What it was read from.
+    pub files: Files,
     /// All of it in a form that can be compared with another.
     pub outline: Arc<Outline>,
     /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
@@ -85,37 +88,22 @@ impl Compiled {
 /// # Errors
 /// All that is wrong with it.
 pub fn load(path: &Path) -> Result<Compiled, Report> {
-    let bytes = read(path).map_err(|error| unreadable(path, &error))?;
-    decode(path, bytes)
+    let mut files = Files::default();
+    let (name, text) = read(path, &mut files)?;
+    compile(Source::new(name, text), files)
 }
 
-/// The bytes of the file at `path`. What is no regular file is refused before it is opened: opening a pipe may never
-/// return.
-///
-/// # Errors
-/// Why it cannot be read.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(MOST_BYTES + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other("larger than 1 MiB"));
-    }
-    Ok(bytes)
-}
-
-/// Compiles bytes that were read from `path`.
-///
-/// # Errors
-/// All that is wrong with them.
-pub fn decode(path: &Path, bytes: Vec<u8>) -> Result<Compiled, Report> {
+/// The name and the text of the file at `path`.
+fn read(path: &Path, files: &mut Files) -> Result<(String, String), Report> {
     let name = path.display().to_string();
-    let text = text(&name, bytes)?;
-    parse(&name, &text)
+    let read = files
+        .read(path, MOST_BYTES)
+        .map_err(|error| unreadable(path, &error))
+        .and_then(|bytes| text(&name, bytes));
+    match read {
+        Ok(text) => Ok((name, text)),
+        Err(report) => Err(report.from_files(std::mem::take(files))),
+    }
 }
 
 fn text(name: &str, bytes: Vec<u8>) -> Result<String, Report> {
@@ -142,7 +130,8 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Report {
 /// # Errors
 /// All that is wrong with it.
 pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
-    compile(name, Source::new(name, text))
+    let files = Files::holding(Path::new(name), text.as_bytes());
+    compile(Source::new(name, text), files)
 }
 
 /// Reads and compiles the file at `path` for a replay: with `sets` in place of what it says, and without its `[store]`,
@@ -151,10 +140,10 @@ pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
 /// # Errors
 /// All that is wrong with it, and with `sets`.
 pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
-    let bytes = read(path).map_err(|error| unreadable(path, &error))?;
-    let name = path.display().to_string();
-    let text = text(&name, bytes)?;
-    compile(&name, Source::with_sets(&name, text, sets).without_store())
+    let mut files = Files::default();
+    let (name, text) = read(path, &mut files)?;
+    let source = Source::with_sets(&name, text, sets).without_store();
+    compile(source, files)
 }
 
 /// The store that `url` names, given with `--store`.
@@ -170,26 +159,22 @@ pub fn store(url: &str) -> Result<crate::store::Source, Report> {
     })
 }
 
-fn compile(name: &str, source: Source) -> Result<Compiled, Report> {
+fn compile(source: Source, mut files: Files) -> Result<Compiled, Report> {
     let source = Arc::new(source);
     let mut found = Vec::new();
     if let Some(at) = source.text().find('\0') {
         let binary = Diagnostic::error(Code::Unreadable, "the file is not text")
             .at(&(at..at), "a zero byte stands here");
-        return Err(Report::new(source, vec![binary]));
+        return Err(Report::new(source, vec![binary]).from_files(files));
     }
     let document = document::read(&source, &mut found);
     let checked = validate::check(&document, &source, &mut found);
-    let boot = boot::read(&document, folder(name), &mut found);
+    let boot = boot::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &mut found);
-    let report = Report::new(Arc::clone(&source), found);
+    let report = Report::new(Arc::clone(&source), found).from_files(files);
     if report.errors() > 0 {
         return Err(report);
     }
     Ok(compile::compile(&document, checked, boot, report))
-}
-
-fn folder(name: &str) -> &Path {
-    Path::new(name).parent().unwrap_or(Path::new(""))
 }

@@ -2,6 +2,7 @@
 
 use super::set::Set;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// A stretch of the text, in bytes.
 pub type Span = Range<usize>;
@@ -130,6 +131,13 @@ impl Source {
             Some((_, set)) => format!("--set {}", set.key()),
             None => self.name.clone(),
         }
+    }
+
+    /// A path that is written at a byte: a relative one begins in the folder of its file.
+    #[must_use]
+    pub fn beside(&self, _offset: usize, path: &str) -> PathBuf {
+        let folder = Path::new(&self.name).parent();
+        folder.unwrap_or(Path::new("")).join(path)
     }
 
     /// Do two bytes stand in one file, or in one option?

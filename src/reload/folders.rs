@@ -1,6 +1,7 @@
-//! Watches the folders that a path leads through. Never the file itself: a watch on it is dead after the first rename,
+//! Watches the folders that paths lead through. Never a file itself: a watch on it is dead after the first rename,
 //! and sees nothing of a link that is swapped in front of it.
 
+use crate::config::Files;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -41,11 +42,14 @@ impl Folders {
         }
     }
 
-    /// Watches what `path` leads through at present, and nothing else.
+    /// Watches what the paths of `files` lead through at present, and nothing else.
     ///
     /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
-    pub(super) fn follow(&mut self, path: &Path) -> notify::Result<()> {
-        let (folders, names) = steps(path);
+    pub(super) fn follow(&mut self, files: &Files) -> notify::Result<()> {
+        let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
+        for path in files.paths() {
+            steps(path, &mut folders, &mut names);
+        }
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
         if self.watcher.is_none() {
             self.watcher = Some(self.start()?);
@@ -95,11 +99,10 @@ fn matters(event: &Event, names: &BTreeSet<OsString>) -> bool {
         })
 }
 
-/// The folders that hold the file and every link on the way to it, and the names in them that matter.
+/// Adds the folders that hold the file and every link on the way to it, and the names in them that matter.
 ///
 /// Any step of the path may be a link that is swapped: the file, its folder, a release three levels up.
-fn steps(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
-    let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
+fn steps(path: &Path, folders: &mut BTreeSet<PathBuf>, names: &mut BTreeSet<OsString>) {
     let mut at = PathBuf::new();
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut ahead: Vec<OsString> = reversed(&whole);
@@ -125,7 +128,6 @@ fn steps(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
     }
     names.extend(at.file_name().map(OsString::from));
     folders.extend(at.parent().map(Path::to_path_buf));
-    (folders, names)
 }
 
 /// The steps of a path, the last one first.
@@ -141,6 +143,12 @@ fn reversed(path: &Path) -> Vec<OsString> {
 mod tests {
     use super::*;
     use notify::event::{AccessKind, CreateKind, ModifyKind};
+
+    fn led_through(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
+        let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
+        steps(path, &mut folders, &mut names);
+        (folders, names)
+    }
 
     #[test]
     fn what_else_happens_in_the_folder_does_not_matter() {
@@ -173,7 +181,7 @@ mod tests {
         std::os::unix::fs::symlink(at("far/real.toml"), at("..1/gateway.toml")).unwrap();
         std::os::unix::fs::symlink("..1", at("..data")).unwrap();
         std::os::unix::fs::symlink("../..data/gateway.toml", at("etc/gateway.toml")).unwrap();
-        let (folders, names) = steps(&at("etc/gateway.toml"));
+        let (folders, names) = led_through(&at("etc/gateway.toml"));
         let expected = ["etc", "", "..1", "far"].map(|name| at(name).components().collect());
         assert_eq!(folders, BTreeSet::from(expected));
         for name in ["gateway.toml", "..data", "real.toml"] {
@@ -187,7 +195,7 @@ mod tests {
         let at = |path: &str| folder.path().join(path);
         std::os::unix::fs::symlink("b", at("a")).unwrap();
         std::os::unix::fs::symlink("a/a", at("b")).unwrap();
-        let (folders, _) = steps(&at("a"));
+        let (folders, _) = led_through(&at("a"));
         assert!(folders.contains(folder.path()));
     }
 }

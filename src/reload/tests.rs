@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// What came of a change: the rate now in force, or nothing taken.
-type Outcome = Option<String>;
+type Taken = Option<String>;
 
-struct Record(mpsc::Sender<Outcome>);
+struct Record(mpsc::Sender<Taken>);
 
 impl Apply for Record {
     async fn apply(&mut self, compiled: Compiled) {
@@ -23,7 +23,7 @@ impl Apply for Record {
 }
 
 struct Watched {
-    outcomes: mpsc::Receiver<Outcome>,
+    outcomes: mpsc::Receiver<Taken>,
     trigger: Trigger,
 }
 
@@ -31,12 +31,13 @@ impl Watched {
     fn start(file: &Path) -> Self {
         let (trigger, pulled) = trigger();
         let (sender, outcomes) = mpsc::channel(64);
-        let watcher = Watcher::new(file.to_owned(), pulled);
+        let files = config::load(file).unwrap().files;
+        let watcher = Watcher::new(file.to_owned(), files, pulled);
         tokio::spawn(watcher.run(Record(sender)));
         Self { outcomes, trigger }
     }
 
-    async fn next(&mut self) -> Outcome {
+    async fn next(&mut self) -> Taken {
         // Well below the net's 30 s: it must have been an event.
         timeout(Duration::from_secs(10), self.outcomes.recv())
             .await
@@ -256,10 +257,41 @@ async fn a_change_before_the_watch_began_is_seen() {
     let (_folder, file) = folder();
     let (_trigger, pulled) = trigger();
     let (sender, mut outcomes) = mpsc::channel(4);
-    let watcher = Watcher::new(file, pulled).since(&text("7/s"));
+    let before = Files::holding(&file, text("7/s").as_bytes());
+    let watcher = Watcher::new(file, before, pulled);
     tokio::spawn(watcher.run(Record(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())
         .await
         .unwrap();
     assert_eq!(outcome.unwrap().as_deref(), Some("1/s"));
+}
+
+#[tokio::test]
+async fn a_secret_beside_the_file_is_watched() {
+    let (folder, file) = folder();
+    let secret = folder.path().join("password");
+    fs::write(&secret, "one").unwrap();
+    let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
+    fs::write(&file, format!("{store}{}", text("1/s"))).unwrap();
+    let mut watched = Watched::start(&file);
+    replace(&secret, "two");
+    watched.becomes("1/s").await;
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(watched.next().await, None);
+    replace(&secret, "three");
+    watched.becomes("1/s").await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_named_by_a_change_is_watched_from_then_on() {
+    let (folder, file) = folder();
+    let mut watched = Watched::start(&file);
+    let elsewhere = folder.path().join("secrets");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("password"), "one").unwrap();
+    let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"secrets/password\" }\n";
+    replace(&file, &format!("{store}{}", text("2/s")));
+    watched.becomes("2/s").await;
+    replace(&elsewhere.join("password"), "two");
+    watched.becomes("2/s").await;
 }

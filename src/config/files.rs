@@ -1,0 +1,150 @@
+//! What a configuration was read from: each file that it names, as it was found, so that a reload knows what to watch and
+//! when something has changed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// The files that a configuration depends on.
+///
+/// Two of them are equal when they name the same files and found the same in them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    seen: BTreeMap<PathBuf, Seen>,
+}
+
+/// What was found at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    /// More bytes than this are refused.
+    most: u64,
+    found: Result<Print, String>,
+}
+
+/// Bytes, short enough to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Print {
+    length: usize,
+    hash: u64,
+}
+
+impl Print {
+    fn of(bytes: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(bytes);
+        Self {
+            length: bytes.len(),
+            hash: hasher.finish(),
+        }
+    }
+}
+
+impl Files {
+    /// One file that is said to hold these bytes.
+    #[must_use]
+    pub fn holding(path: &Path, bytes: &[u8]) -> Self {
+        let mut files = Self::default();
+        files.note(path, super::MOST_BYTES, Ok(Print::of(bytes)));
+        files
+    }
+
+    /// The bytes of the file at `path`, at most `most`; the configuration depends on them from now on, also when they
+    /// cannot be read.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read(&mut self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
+        let read = read(path, most);
+        let found = match &read {
+            Ok(bytes) => Ok(Print::of(bytes)),
+            Err(error) => Err(error.to_string()),
+        };
+        self.note(path, most, found);
+        read
+    }
+
+    fn note(&mut self, path: &Path, most: u64, found: Result<Print, String>) {
+        self.seen.insert(path.to_owned(), Seen { most, found });
+    }
+
+    /// The same files as they are now.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let mut files = Self::default();
+        for (path, seen) in &self.seen {
+            // What it says is in its print.
+            let _ = files.read(path, seen.most);
+        }
+        files
+    }
+
+    /// Where they are.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.seen.keys().map(PathBuf::as_path)
+    }
+}
+
+/// The bytes of the file at `path`. What is no regular file is refused before it is opened: opening a pipe may never
+/// return.
+fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("larger than {}", size(most))));
+    }
+    Ok(bytes)
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes % (1024 * 1024) == 0 => format!("{} MiB", bytes / (1024 * 1024)),
+        bytes => format!("{} KiB", bytes / 1024),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_equal_when_they_hold_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("a"), folder.path().join("b"));
+        fs::write(&one, "1").unwrap();
+        let mut files = Files::default();
+        assert_eq!(files.read(&one, 1).unwrap(), b"1");
+        assert!(files.read(&other, 1).is_err());
+        assert_eq!(files.again(), files);
+        assert_eq!(files.paths().collect::<Vec<_>>(), [&one, &other]);
+
+        fs::write(&other, "").unwrap();
+        let with_other = files.again();
+        assert_ne!(with_other, files);
+        fs::write(&one, "2").unwrap();
+        assert_ne!(with_other.again(), with_other);
+        fs::write(&one, "1").unwrap();
+        assert_eq!(with_other.again(), with_other);
+        fs::write(&one, "11").unwrap();
+        assert_ne!(with_other.again(), with_other);
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, [0; 1025]).unwrap();
+        let mut files = Files::default();
+        let refused = |error: io::Error| error.to_string();
+        assert_eq!(
+            files.read(&file, 1024).map_err(refused),
+            Err("larger than 1 KiB".to_owned())
+        );
+        let read = files.read(folder.path(), 1024).map_err(refused);
+        assert_eq!(read, Err("not a regular file".to_owned()));
+    }
+}
