@@ -1,6 +1,7 @@
 //! The snapshot: the compiled whole that a request lives and dies under.
 
 pub mod changes;
+pub mod errors;
 
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
@@ -8,6 +9,7 @@ use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use changes::Changes;
+use errors::ErrorBody;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,10 @@ pub struct Snapshot {
     pub trust: Trust,
     /// Which limit fields responses carry.
     pub fields: FieldStyle,
+    /// What answers of the gateway's own look like.
+    pub errors: ErrorBody,
+    /// By how much of itself the time to come back may be spread, in percent.
+    pub jitter: u8,
     /// Bounds on held requests.
     pub holds: HoldCaps,
 }

@@ -9,6 +9,7 @@ use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
+use crate::snapshot::errors::ErrorBody;
 use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
 use crate::upstream;
 use http::HeaderValue;
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub(super) fn compile(
     document: &Document,
     checked: Checked,
-    boot: Boot,
+    (boot, errors): (Boot, ErrorBody),
     report: Report,
 ) -> Compiled {
     let Checked {
@@ -79,6 +80,7 @@ pub(super) fn compile(
     };
     let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect());
     let fields = document.response.headers.or(FieldStyle::Both);
+    let jitter = document.response.jitter.or(0);
     let routes = rules
         .into_iter()
         .zip(&services)
@@ -113,6 +115,8 @@ pub(super) fn compile(
             .collect(),
         trust: trust.clone(),
         fields,
+        errors: errors.clone(),
+        jitter,
         holds,
     };
     let unrouted = unrouted(document, &by_name).map(|unrouted| {
@@ -129,6 +133,8 @@ pub(super) fn compile(
             upstreams,
             trust,
             fields,
+            errors,
+            jitter,
             holds,
         },
         warnings: report.diagnostics,

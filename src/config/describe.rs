@@ -5,7 +5,8 @@ use crate::key::{KeyTemplate, Mask, Missing, Part};
 use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
-use crate::limit::{GivesBack, Limit, Rule, Scope, Unit};
+use crate::limit::{Answers, GivesBack, Limit, Rule, Scope, Unit};
+use std::borrow::Cow;
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
 #[must_use]
@@ -29,9 +30,12 @@ pub fn limit(limit: &Limit) -> String {
     if limit.gives_back.ever() {
         text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
     }
-    if let Some(missing) = without(&limit.by) {
+    if let Some(missing) = without(limit) {
         text.push_str("; ");
-        text.push_str(missing);
+        text.push_str(&missing);
+    }
+    if limit.answers.refusal != Answers::default().refusal {
+        text.push_str(&format!("; {} beyond", limit.answers.refusal));
     }
     text
 }
@@ -169,12 +173,12 @@ fn per(by: &KeyTemplate) -> String {
     format!("per {}", parts.join(" and "))
 }
 
-fn without(by: &KeyTemplate) -> Option<&'static str> {
-    by.can_be_absent().then_some(match by.missing {
-        Missing::Refuse => "401 without one",
-        Missing::Ip => "by client address without one",
-        Missing::Skip => "not limited without one",
-        Missing::Shared => "all without one count together",
+fn without(limit: &Limit) -> Option<Cow<'static, str>> {
+    limit.by.can_be_absent().then(|| match limit.by.missing {
+        Missing::Refuse => format!("{} without one", limit.answers.keyless).into(),
+        Missing::Ip => "by client address without one".into(),
+        Missing::Skip => "not limited without one".into(),
+        Missing::Shared => "all without one count together".into(),
     })
 }
 

@@ -11,6 +11,7 @@ use super::describe::span_as_written;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
+use crate::snapshot::errors::ErrorBody;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
 use std::fmt;
@@ -36,6 +37,10 @@ pub struct Outline {
     pub trust: Trust,
     /// Which fields responses carry.
     pub fields: FieldStyle,
+    /// What errors look like.
+    pub errors: ErrorBody,
+    /// By how many percent the time to come back is spread.
+    pub jitter: u8,
     /// Bounds on held requests.
     pub holds: HoldCaps,
 }
@@ -111,6 +116,21 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
         live(
             "response.headers",
             to(&style(old.fields), &style(new.fields)),
+        );
+    }
+    if old.errors != new.errors {
+        let (a, b) = (look(&old.errors), look(&new.errors));
+        let what = match a == b {
+            true => "the file has changed".into(),
+            false => to(&a, &b),
+        };
+        live("response.body", what);
+    }
+    if old.jitter != new.jitter {
+        let percent = |share: u8| format!("{share}%");
+        live(
+            "response.jitter",
+            to(&percent(old.jitter), &percent(new.jitter)),
         );
     }
     restart::compare(running, &new.boot, &mut changes);
@@ -208,6 +228,16 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
 
 fn time(time: Duration) -> String {
     span_as_written(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+}
+
+fn look(errors: &ErrorBody) -> &'static str {
+    match errors {
+        ErrorBody::Problem => "problem+json",
+        ErrorBody::Text => "text",
+        ErrorBody::Html => "html",
+        ErrorBody::ByAccept => "accept",
+        ErrorBody::File(_) => "a file",
+    }
 }
 
 fn style(style: FieldStyle) -> &'static str {

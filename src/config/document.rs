@@ -12,11 +12,12 @@ mod store;
 mod strange;
 mod syntax;
 mod target;
+mod told;
 mod variables;
 
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use route::Route;
-pub(super) use server::{Admin, Defaults, Log, Response, Server};
+pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
 pub(super) use store::{Password, Store};
 pub(super) use target::Upstream;
 pub(super) use variables::Variables;

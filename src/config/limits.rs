@@ -7,13 +7,13 @@ mod rules;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{self, Algorithm, Limit, Refund};
+use super::document::{self, Algorithm, Given, Limit, Refund};
 use super::source::{At, Span};
 use super::value::show_quota;
 use crate::key::{Exempt, IdField, KeyTemplate, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, GivesBack, Rule, Scope};
+use crate::limit::{self, Answers, GivesBack, Rule, Scope};
 use std::sync::Arc;
 
 /// How long a leaky bucket holds a request when the file does not say.
@@ -56,6 +56,7 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = limit.telling(answers(written));
         let limit = match &exempt {
             Some(exempt) => limit.but_not_for(Arc::clone(exempt)),
             None => limit,
@@ -202,6 +203,21 @@ fn missing_choice(
          missing = \"skip\"    not to limit such requests\n\
          missing = \"shared\"  to count all of them as one",
     )
+}
+
+/// What it tells clients.
+fn answers(written: &Limit) -> Answers {
+    let (told, otherwise) = (&written.told, Answers::default());
+    let status = |given: &Given<u32>, otherwise| {
+        let written = given.get().and_then(|status| u16::try_from(*status).ok());
+        written.unwrap_or(otherwise)
+    };
+    Answers {
+        public_name: told.public_name.get().map(|name| name.as_str().into()),
+        refusal: status(&told.status, otherwise.refusal),
+        keyless: status(&told.missing_status, otherwise.keyless),
+        preflights: told.preflights.or(otherwise.preflights),
+    }
 }
 
 /// After what charges go back.

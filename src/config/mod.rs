@@ -7,7 +7,8 @@
 //!  → Compiled compile      Boot (read once) and Snapshot (swapped by a reload)
 //! ```
 
-pub mod boot;
+pub mod answers;
+mod boot;
 mod compile;
 pub mod describe;
 pub mod diagnostic;
@@ -170,11 +171,12 @@ fn compile(source: Source, mut files: Files) -> Result<Compiled, Report> {
     let document = document::read(&source, &mut found);
     let checked = validate::check(&document, &source, &mut found);
     let boot = boot::read(&document, &source, &mut files, &mut found);
+    let errors = answers::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &mut found);
     let report = Report::new(Arc::clone(&source), found).from_files(files);
     if report.errors() > 0 {
         return Err(report);
     }
-    Ok(compile::compile(&document, checked, boot, report))
+    Ok(compile::compile(&document, checked, (boot, errors), report))
 }

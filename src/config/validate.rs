@@ -57,6 +57,7 @@ pub(super) fn check(
     }
     names::check(document, source, found);
     names::one_partial(document, found);
+    names::public(document, found);
     names::parameters(document, found);
     rewriting::check(document, found);
     let (rules, table) = routes::arrange(document, found);

@@ -1,6 +1,7 @@
 //! How people write things: rates, times, addresses, hosts, paths, keys. Each reader takes the text and either returns
 //! the value or says what is wrong with it and what to write instead.
 
+mod answer;
 mod changed;
 mod condition;
 mod key;
@@ -12,6 +13,7 @@ mod server;
 mod time;
 mod zone;
 
+pub(super) use answer::{error_text, percent, public_name};
 pub(super) use changed::{Side, changed_field, changed_value};
 pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, part};

@@ -29,6 +29,18 @@ pub struct Caller<'a> {
     pub location: &'a dyn Location,
 }
 
+impl Caller<'_> {
+    /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")?
+    #[must_use]
+    pub fn is_preflight(&self) -> bool {
+        *self.method == Method::OPTIONS
+            && self.fields.contains_key(header::ORIGIN)
+            && self
+                .fields
+                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    }
+}
+
 /// What a request is for, in the spelling that routes are matched in.
 pub trait Location: fmt::Debug {
     /// The host, empty when the request names none.

@@ -3,6 +3,7 @@
 //! Every algorithm is a pure function of (state, now, cost) in integers. A store keeps the states; it decides all limits
 //! of a request at once, and a request that one of them refuses is charged nowhere.
 
+mod answers;
 mod back;
 pub mod bucket;
 pub mod calendar;
@@ -20,6 +21,7 @@ pub mod token_bucket;
 pub mod verdict;
 pub mod wire;
 
+pub use answers::{Answers, Preflights};
 pub use kind::{Kind, LimitId, Scope, Unit};
 pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 
@@ -70,6 +72,8 @@ pub struct Limit {
     pub exempt: Option<Arc<Exempt>>,
     /// When a charge goes back.
     pub gives_back: GivesBack,
+    /// What it tells clients.
+    pub answers: Answers,
     /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
@@ -96,6 +100,7 @@ impl Limit {
             dedupe: None,
             exempt: None,
             gives_back: GivesBack::default(),
+            answers: Answers::default(),
             block,
         }
     }
@@ -116,6 +121,18 @@ impl Limit {
             exempt: Some(exempt),
             ..self
         }
+    }
+
+    /// The same, telling clients this.
+    #[must_use]
+    pub fn telling(self, answers: Answers) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// Its name on the wire.
+    #[must_use]
+    pub fn public_name(&self) -> &Arc<str> {
+        self.answers.public_name.as_ref().unwrap_or(&self.name)
     }
 
     /// The same, granting what is left.

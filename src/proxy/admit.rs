@@ -6,7 +6,7 @@ use super::slots::Slots;
 use crate::key::{Caller, Found, Misquoted, NoId, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Repeat, Ruling, Wait};
-use crate::limit::{Limit, Scope};
+use crate::limit::{Limit, Preflights, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
 use crate::telemetry::log::Throttle;
@@ -76,7 +76,11 @@ impl Plan {
     ) -> Result<(), ProxyError> {
         self.keys.clear();
         self.limits.clear();
+        let is_preflight = caller.is_preflight();
         for (index, limit) in service.limits.iter().enumerate() {
+            if is_preflight && limit.answers.preflights == Preflights::Free {
+                continue;
+            }
             if limit.exempt.as_ref().is_some_and(|not| not.covers(caller)) {
                 continue;
             }
@@ -102,10 +106,7 @@ impl Plan {
                 }
                 Found::Skip => {}
                 Found::Refuse(part) => {
-                    return Err(ProxyError::MissingKey {
-                        limit: Arc::clone(&limit.name),
-                        part: part.clone(),
-                    });
+                    return Err(ProxyError::keyless(limit, part));
                 }
             }
         }
@@ -280,12 +281,9 @@ impl Admission {
             None => Ok(0),
             Some(Ruling::Admit { delay }) => Ok(delay),
             Some(Ruling::Refuse { by, wait }) => {
-                let limit = plan
-                    .positions()
-                    .nth(by)
-                    .map(|limit| Arc::clone(&service.limits[limit].name))
-                    .unwrap_or_default();
-                Err(ProxyError::Limited { limit, wait })
+                let limit = plan.positions().nth(by);
+                let limit = limit.expect("a decision names one of the plan's limits");
+                Err(ProxyError::limited(&service.limits[limit], wait))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::request::BadRequest;
 use crate::key::Part;
+use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::pool::ConnectError;
@@ -31,6 +32,8 @@ pub enum ProxyError {
         limit: Arc<str>,
         /// What it counts by.
         part: Part,
+        /// What it answers.
+        status: StatusCode,
     },
     /// A limit refuses.
     #[error("the limit \"{limit}\" refuses")]
@@ -39,6 +42,8 @@ pub enum ProxyError {
         limit: Arc<str>,
         /// That wait.
         wait: Wait,
+        /// What it answers.
+        status: StatusCode,
     },
     /// More requests are held than the gateway's caps allow.
     #[error("too many requests are held back")]
@@ -80,8 +85,8 @@ impl ProxyError {
             Self::BadRequest(bad) => bad.status(),
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::MissingKey { .. } => StatusCode::UNAUTHORIZED,
-            Self::Limited { .. } => StatusCode::TOO_MANY_REQUESTS,
+            // As the file says; 401 and 429 where it says nothing.
+            Self::MissingKey { status, .. } | Self::Limited { status, .. } => *status,
             Self::TooManyHeld | Self::StoreDown | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
@@ -91,6 +96,28 @@ impl ProxyError {
                 StatusCode::GATEWAY_TIMEOUT
             }
             Self::Connect(_) | Self::Upstream(_) | Self::UnaskedUpgrade => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// `limit` lacks its key `part`.
+    #[must_use]
+    pub fn keyless(limit: &Limit, part: &Part) -> Self {
+        let status = StatusCode::from_u16(limit.answers.keyless);
+        Self::MissingKey {
+            limit: Arc::clone(&limit.name),
+            part: part.clone(),
+            status: status.unwrap_or(StatusCode::UNAUTHORIZED),
+        }
+    }
+
+    /// `limit` refuses for `wait`.
+    #[must_use]
+    pub fn limited(limit: &Limit, wait: Wait) -> Self {
+        let status = StatusCode::from_u16(limit.answers.refusal);
+        Self::Limited {
+            limit: Arc::clone(&limit.name),
+            wait,
+            status: status.unwrap_or(StatusCode::TOO_MANY_REQUESTS),
         }
     }
 

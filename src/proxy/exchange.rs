@@ -8,7 +8,7 @@ use super::body::{Body, Broken, RequestBody, Upload};
 pub use super::ending::Ending;
 use super::error::ProxyError;
 use super::local::Local;
-use super::reply;
+use super::reply::{self, Form, Told};
 use super::request_id::X_REQUEST_ID;
 use super::returns::Returns;
 use super::slots::Slots;
@@ -41,6 +41,8 @@ pub struct Exchange {
     user_agent: Option<HeaderValue>,
     /// Speaks gRPC: refusals are told in its way.
     grpc: bool,
+    /// How else they are told.
+    form: Form,
     /// Its id.
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
@@ -101,6 +103,7 @@ impl Exchange {
                 .then(|| request.headers().get(header::USER_AGENT).cloned())
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
+            form: Form::of(&local.snapshot.errors, request.headers()),
             id: request_id::of(request.headers(), trusted, began),
             host: None,
             peer: address,
@@ -208,7 +211,8 @@ impl Exchange {
         self.source = Source::Gateway;
         self.status = error.status().as_u16();
         self.reason = error.reason();
-        self.retry_after = error.retry_after();
+        let wait = error.retry_after();
+        self.retry_after = wait.map(|wait| spread(wait, self.local.snapshot.jitter));
         if let Some(returns) = &self.returns {
             returns.failed(error);
         }
@@ -220,10 +224,16 @@ impl Exchange {
             self.limit = Some(Arc::clone(limit));
         }
         let spare = self.spare.take().unwrap_or_default();
-        if self.grpc {
-            reply::grpc(error, &self.violated(), spare)
-        } else {
-            reply::to(error, &self.violated(), &self.id, spare)
+        let violated = self.violated();
+        let told = Told {
+            error,
+            violated: &violated,
+            wait: self.retry_after,
+            request_id: &self.id,
+        };
+        match self.grpc {
+            true => reply::grpc(&told, spare),
+            false => reply::to(&told, &self.local.snapshot.errors, self.form, spare),
         }
     }
 
@@ -246,9 +256,10 @@ impl Exchange {
         }
         fields.insert(X_REQUEST_ID, self.id.clone());
         if self.delayed > 0
-            && let Some((_, name)) = self.delaying()
+            && let Some((position, _)) = self.delaying()
+            && let Some(limit) = service.and_then(|service| service.limits.get(position))
         {
-            fields::delayed(fields, name, self.delayed);
+            fields::delayed(fields, limit.public_name(), self.delayed);
         }
         self.stamp_limits(fields);
     }
@@ -308,6 +319,14 @@ impl Exchange {
             Ending::ClientStalled => Reason::ClientStalled,
             Ending::ClientGone => Reason::ClientGone,
         }
+    }
+}
+
+/// `wait`, or longer by up to `percent` of it: those who were refused together do not come back together.
+fn spread(wait: u64, percent: u8) -> u64 {
+    match percent {
+        0 => wait,
+        percent => wait + fastrand::u64(..=wait / 100 * u64::from(percent)),
     }
 }
 

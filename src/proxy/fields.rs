@@ -3,6 +3,8 @@
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings, `q` and `w` the
 //! quota and window of the file, `r` what is left, `t` the seconds until it is all there again.
 
+mod upstreams;
+
 use super::value::{self, number};
 use crate::clock;
 use crate::limit::Limit;
@@ -13,6 +15,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use upstreams::Theirs;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -34,7 +37,8 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
         let _ = write!(
             text,
             "{separator}\"{}\";q={};w={window}",
-            limit.name, limit.rate.count
+            limit.public_name(),
+            limit.rate.count
         );
     }
     if text.is_empty() {
@@ -53,19 +57,23 @@ pub fn stamp(
     policy: Option<&HeaderValue>,
 ) {
     // Asked before ours are there, and of the names: cheaper than looking up what most responses lack.
-    let is_exposed = fields
-        .keys()
-        .any(|name| *name == header::ACCESS_CONTROL_ALLOW_ORIGIN);
+    let (mut is_exposed, mut theirs) = (false, Theirs::default());
+    for name in fields.keys() {
+        is_exposed |= *name == header::ACCESS_CONTROL_ALLOW_ORIGIN;
+        theirs.standard |= *name == RATELIMIT || *name == RATELIMIT_POLICY;
+        theirs.legacy |= *name == X_REMAINING;
+    }
     if matches!(style, FieldStyle::Both | FieldStyle::Standard) {
         if let Some(policy) = policy {
-            fields.insert(RATELIMIT_POLICY, policy.clone());
+            upstreams::lead(fields, RATELIMIT_POLICY, policy.clone(), theirs);
         }
         if let Some(value) = standing(limits, &decision.verdicts) {
-            fields.insert(RATELIMIT, value);
+            upstreams::lead(fields, RATELIMIT, value, theirs);
         }
     }
     if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
         && let Some((limit, verdict)) = tightest(limits, &decision.verdicts)
+        && !(theirs.legacy && upstreams::is_tighter(fields, limit, shown(limit, verdict)))
     {
         fields.insert(X_LIMIT, number(u64::from(limit.rate.count.get())));
         fields.insert(X_REMAINING, number(shown(limit, verdict)));
@@ -123,7 +131,7 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
         for (limit, verdict) in limits.iter().zip(verdicts) {
             let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
             text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
-            text.extend_from_slice(limit.name.as_bytes());
+            text.extend_from_slice(limit.public_name().as_bytes());
             text.extend_from_slice(b"\";r=");
             text.extend_from_slice(digits.format(left).as_bytes());
             text.extend_from_slice(b";t=");
@@ -156,6 +164,7 @@ fn shown(limit: &Limit, verdict: &Verdict) -> u64 {
     verdict.remaining.min(u64::from(limit.rate.count.get()))
 }
 
-fn seconds(micros: u64) -> u64 {
+/// Whole seconds, rounded up, at least one.
+pub(super) fn seconds(micros: u64) -> u64 {
     micros.div_ceil(1_000_000).max(1)
 }

@@ -1,30 +1,26 @@
-//! Every answer the gateway itself writes: status, fields, and a problem body (RFC 9457).
+//! Every answer the gateway itself writes: status, fields, and a body that says why.
+
+mod form;
+mod problem;
+
+pub use form::Form;
 
 use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
 use crate::key::Part;
 use crate::limit::Limit;
-use crate::limit::verdict::{INLINE_LIMITS, Wait};
+use crate::limit::verdict::INLINE_LIMITS;
+use crate::snapshot::errors::ErrorBody;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
-use std::io::Write as _;
 use std::sync::Arc;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// The problem types that the RateLimit draft registers.
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str =
-    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-/// How a refusal's body begins.
-const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too many requests","status":429,"detail":""#;
-/// As much as a body usually takes.
-const ROOM: usize = 448;
 /// Fields that a refusal has, with those that are stamped on it afterwards.
 const FIELDS: usize = 12;
 
@@ -37,26 +33,38 @@ pub struct Violated<'a> {
     pub all: SmallVec<[&'a str; INLINE_LIMITS]>,
 }
 
-/// The answer to `error`, its fields in the room of `spare`, which has none.
+/// What there is to tell.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a, 'l> {
+    /// Why the gateway answers itself.
+    pub error: &'a ProxyError,
+    /// What the limits have to do with it.
+    pub violated: &'a Violated<'l>,
+    /// When to come back, in microseconds, where that can be said.
+    pub wait: Option<u64>,
+    /// The request's.
+    pub request_id: &'a HeaderValue,
+}
+
+/// The answer, its fields in the room of `spare`, which has none.
 #[must_use]
-pub fn to(
-    error: &ProxyError,
-    violated: &Violated<'_>,
-    request_id: &HeaderValue,
-    spare: HeaderMap,
-) -> Response<Body> {
-    let body = problem(error, violated, request_id);
-    let mut response = Response::new(Body::own(Bytes::from(body)));
-    *response.status_mut() = error.status();
+pub fn to(told: &Told<'_, '_>, body: &ErrorBody, form: Form, spare: HeaderMap) -> Response<Body> {
+    let (kind, text) = form::written(told, body, form);
+    let mut response = Response::new(Body::own(Bytes::from(text)));
+    *response.status_mut() = told.error.status();
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
-    fields.insert(header::CONTENT_TYPE, PROBLEM);
+    fields.insert(header::CONTENT_TYPE, kind);
     fields.insert(header::CACHE_CONTROL, NO_STORE);
-    if let Some(wait) = error.retry_after() {
+    if *body == ErrorBody::ByAccept {
+        fields.insert(header::VARY, HeaderValue::from_name(header::ACCEPT));
+    }
+    if let Some(wait) = told.wait {
         fields::retry_after(fields, wait);
     }
-    if let ProxyError::MissingKey { part, .. } = error
+    if let ProxyError::MissingKey { part, status, .. } = told.error
+        && *status == StatusCode::UNAUTHORIZED
         && let Ok(value) = HeaderValue::try_from(challenge(part))
     {
         // RFC 9110, section 15.5.2: a 401 names a way in.
@@ -79,28 +87,31 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
 
 /// The same in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
-pub fn grpc(error: &ProxyError, violated: &Violated<'_>, spare: HeaderMap) -> Response<Body> {
+pub fn grpc(told: &Told<'_, '_>, spare: HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::own(Bytes::new()));
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
     fields.insert(header::CONTENT_TYPE, GRPC);
     fields.insert(header::CACHE_CONTROL, NO_STORE);
-    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(error)));
-    if let Ok(message) = HeaderValue::try_from(detail(error, violated)) {
+    fields.insert(GRPC_STATUS, HeaderValue::from(grpc_status(told.error)));
+    if let Ok(message) = HeaderValue::try_from(problem::detail(told)) {
         fields.insert(GRPC_MESSAGE, message);
     }
-    if let Some(wait) = error.retry_after() {
+    if let Some(wait) = told.wait {
         fields::retry_after(fields, wait);
     }
     response
 }
 
-/// The status codes of gRPC, by what an HTTP status means there.
+/// The status codes of gRPC, by what the error means there; the file may say another HTTP status for a limit's.
 fn grpc_status(error: &ProxyError) -> u16 {
+    match error {
+        ProxyError::Limited { .. } => return 8,
+        ProxyError::MissingKey { .. } => return 16,
+        _ => {}
+    }
     match error.status() {
-        StatusCode::TOO_MANY_REQUESTS => 8,
-        StatusCode::UNAUTHORIZED => 16,
         StatusCode::NOT_FOUND => 12,
         StatusCode::GATEWAY_TIMEOUT => 4,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => 14,
@@ -116,150 +127,6 @@ pub fn empty() -> Response<Body> {
     response
 }
 
-fn problem(error: &ProxyError, violated: &Violated<'_>, request_id: &HeaderValue) -> Vec<u8> {
-    let status = error.status();
-    let mut body = Vec::with_capacity(ROOM);
-    // Names of limits and fields are tokens; nothing below needs escaping but what people read.
-    if let (ProxyError::Limited { wait, .. }, Some(limit)) = (error, violated.named) {
-        body.extend_from_slice(TOO_MANY);
-        write_refusal(&mut body, limit, *wait, br#"\""#);
-        body.push(b'"');
-        if let Some(window) = &limit.window {
-            body.extend_from_slice(br#","window":""#);
-            body.extend_from_slice(window.as_bytes());
-            body.push(b'"');
-        }
-    } else {
-        let (kind, title) = match status {
-            StatusCode::TOO_MANY_REQUESTS => (QUOTA_EXCEEDED, "Too many requests"),
-            StatusCode::SERVICE_UNAVAILABLE => (REDUCED_CAPACITY, "Service unavailable"),
-            _ => ("about:blank", status.canonical_reason().unwrap_or("Error")),
-        };
-        let detail = serde_json::Value::from(detail(error, violated));
-        // Writing into a vector cannot fail.
-        let _ = write!(
-            body,
-            r#"{{"type":"{kind}","title":"{title}","status":{},"detail":{detail}"#,
-            status.as_u16()
-        );
-    }
-    for (index, name) in violated.all.iter().enumerate() {
-        let before: &[u8] = match index {
-            0 => br#","violated-policies":[""#,
-            _ => br#"",""#,
-        };
-        body.extend_from_slice(before);
-        body.extend_from_slice(name.as_bytes());
-    }
-    if !violated.all.is_empty() {
-        body.extend_from_slice(br#""]"#);
-    }
-    if let Some(wait) = error.retry_after() {
-        body.extend_from_slice(br#","retry_after_ms":"#);
-        write_number(&mut body, wait.div_ceil(1000).max(1));
-    }
-    if let ProxyError::Limited {
-        wait: Wait::Never, ..
-    } = error
-    {
-        body.extend_from_slice(br#","retry_after_ms":null"#);
-    }
-    body.extend_from_slice(br#","request_id":""#);
-    body.extend_from_slice(request_id.as_bytes());
-    body.extend_from_slice(b"\"}\n");
-    body
-}
-
-/// What a limit that refuses says of itself, its name between two of `quote`.
-fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Wait, quote: &[u8]) {
-    out.extend_from_slice(b"The limit ");
-    out.extend_from_slice(quote);
-    out.extend_from_slice(limit.name.as_bytes());
-    out.extend_from_slice(quote);
-    out.extend_from_slice(b" allows ");
-    write_quota(out, limit);
-    match wait {
-        Wait::Micros(wait) => {
-            out.extend_from_slice(b". Try again in ");
-            write_duration(out, wait);
-            out.push(b'.');
-        }
-        Wait::Never => out.extend_from_slice(
-            b". This request costs more than the whole limit and can never pass.",
-        ),
-    }
-}
-
-/// In the client's words; never names a server or a host.
-fn detail(error: &ProxyError, violated: &Violated<'_>) -> String {
-    match (error, violated.named) {
-        (ProxyError::Limited { wait, .. }, Some(limit)) => {
-            let mut text = Vec::with_capacity(ROOM);
-            write_refusal(&mut text, limit, *wait, b"\"");
-            String::from_utf8(text).unwrap_or_default()
-        }
-        (ProxyError::MissingKey { part, .. }, _) => match part {
-            Part::Cookie(name) => format!("The request needs the cookie {name}."),
-            Part::Query { name, .. } => format!("The request needs the query parameter {name}."),
-            Part::Header { name, .. } => format!("The request needs the field {name}."),
-            other => format!("The request needs its {other}."),
-        },
-        (ProxyError::TooManyHeld, _) => {
-            "Too many requests are waiting. Try again shortly.".to_owned()
-        }
-        (ProxyError::StoreDown, _) => {
-            "Limits cannot be checked at the moment. Try again shortly.".to_owned()
-        }
-        (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
-        (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
-        (ProxyError::Connect(_), _) => "The upstream cannot be reached.".to_owned(),
-        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => {
-            "The upstream gave no valid answer.".to_owned()
-        }
-        (ProxyError::UpstreamTimeout(_), _) => "The upstream did not answer in time.".to_owned(),
-        (other, _) => {
-            let mut text = other.to_string();
-            if let Some(first) = text.get_mut(..1) {
-                first.make_ascii_uppercase();
-            }
-            text + "."
-        }
-    }
-}
-
-fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
-    let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
-    write_number(out, u64::from(count));
-    if limit.rule.holds().is_some() {
-        return out.extend_from_slice(if count == 1 {
-            b" request at a time"
-        } else {
-            b" requests at a time"
-        });
-    }
-    out.extend_from_slice(if count == 1 {
-        b" request per "
-    } else {
-        b" requests per "
-    });
-    match limit.months() {
-        None => {}
-        Some(1) => return out.extend_from_slice(b"month"),
-        Some(many) => {
-            write_number(out, u64::from(many));
-            return out.extend_from_slice(b" months");
-        }
-    }
-    out.extend_from_slice(match period {
-        1_000_000 => b"second",
-        60_000_000 => b"minute",
-        3_600_000_000 => b"hour",
-        86_400_000_000 => b"day",
-        604_800_000_000 => b"week",
-        other => return write_duration(out, other),
-    });
-}
-
 /// Where the request should have said who it comes from. Names are checked to need no escapes.
 fn challenge(part: &Part) -> String {
     match part {
@@ -267,124 +134,5 @@ fn challenge(part: &Part) -> String {
         Part::Query { name, .. } => format!("ApiKey query=\"{name}\""),
         Part::Header { name, .. } => format!("ApiKey field=\"{name}\""),
         _ => "ApiKey".to_owned(),
-    }
-}
-
-fn write_number(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// Seconds with at most three decimals: `0.4 s`, `75 s`.
-fn write_duration(out: &mut Vec<u8>, micros: u64) {
-    let millis = micros.div_ceil(1000);
-    write_number(out, millis / 1000);
-    if !millis.is_multiple_of(1000) {
-        // The digits behind a 1 keep their zeros in front.
-        let mut digits = itoa::Buffer::new();
-        let part = &digits.format(1000 + millis % 1000).as_bytes()[1..];
-        let end = part.iter().rposition(|digit| *digit != b'0');
-        out.push(b'.');
-        out.extend_from_slice(&part[..=end.unwrap_or(0)]);
-    }
-    out.extend_from_slice(b" s");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::key::{KeyTemplate, Missing};
-    use crate::limit::Rule;
-    use crate::limit::fixed_window::FixedWindow;
-    use crate::limit::rate::{Cost, Rate};
-    use std::num::{NonZeroU32, NonZeroU64};
-
-    fn limit(count: u32, period: u64) -> Arc<Limit> {
-        let by = KeyTemplate {
-            parts: Vec::new(),
-            missing: Missing::Shared,
-        };
-        let rate = Rate {
-            count: NonZeroU32::new(count).unwrap(),
-            period: NonZeroU64::new(period).unwrap(),
-        };
-        let rule = Rule::FixedWindow(FixedWindow::new(rate));
-        Arc::new(Limit::new("per-key".into(), by, rate, rule, Cost::ONE))
-    }
-
-    /// The body of a refusal, read as JSON, and the message gRPC has for the same.
-    fn refusal(
-        limit: &Arc<Limit>,
-        wait: Wait,
-        all: &[&'static str],
-    ) -> (serde_json::Value, String) {
-        let violated = Violated {
-            named: Some(limit),
-            all: all.iter().copied().collect(),
-        };
-        let error = ProxyError::Limited {
-            limit: Arc::clone(&limit.name),
-            wait,
-        };
-        let body = problem(&error, &violated, &HeaderValue::from_static("an-id"));
-        (
-            serde_json::from_slice(&body).unwrap(),
-            detail(&error, &violated),
-        )
-    }
-
-    #[test]
-    fn a_refusal_is_json_that_says_what_its_limit_allows() {
-        let (body, message) = refusal(
-            &limit(10, 60_000_000),
-            Wait::Micros(1_250_000),
-            &["per-key", "other"],
-        );
-        let detail = "The limit \"per-key\" allows 10 requests per minute. Try again in 1.25 s.";
-        assert_eq!(message, detail);
-        let expected = serde_json::json!({
-            "type": QUOTA_EXCEEDED,
-            "title": "Too many requests",
-            "status": 429,
-            "detail": detail,
-            "violated-policies": ["per-key", "other"],
-            "retry_after_ms": 1250,
-            "request_id": "an-id",
-        });
-        assert_eq!(body, expected);
-    }
-
-    #[test]
-    fn one_of_several_rates_is_named() {
-        let several = Arc::into_inner(limit(10, 60_000_000)).unwrap();
-        let several = Arc::new(several.listed("10/min"));
-        let (body, _) = refusal(&several, Wait::Micros(1), &["per-key"]);
-        assert_eq!(body["window"], "10/min");
-        assert_eq!(body["violated-policies"], serde_json::json!(["per-key"]));
-    }
-
-    #[test]
-    fn what_can_never_pass_says_so() {
-        let (body, message) = refusal(&limit(1, 7_500_000), Wait::Never, &["per-key"]);
-        let detail = "The limit \"per-key\" allows 1 request per 7.5 s. This request costs more than the whole limit \
-            and can never pass.";
-        assert_eq!(message, detail);
-        assert_eq!(body["detail"], detail);
-        assert_eq!(body["retry_after_ms"], serde_json::Value::Null);
-    }
-
-    #[test]
-    fn times_have_three_decimals_at_most() {
-        for (micros, text) in [
-            (0, "0 s"),
-            (1, "0.001 s"),
-            (400_000, "0.4 s"),
-            (1_050_000, "1.05 s"),
-            (75_000_000, "75 s"),
-            (3_599_900_001, "3599.901 s"),
-        ] {
-            let mut out = Vec::new();
-            write_duration(&mut out, micros);
-            assert_eq!(out, text.as_bytes());
-        }
     }
 }

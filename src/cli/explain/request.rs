@@ -7,7 +7,7 @@ use crate::key::client_ip::Walk;
 use crate::key::{Caller, Found, Misquoted};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Preflights, Rule};
 use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
@@ -212,7 +212,8 @@ fn chosen(compiled: &Compiled, position: usize) -> Option<Chosen> {
 
 fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
     let mut key = Vec::new();
-    let exempt = limit.exempt.as_ref().is_some_and(|not| not.covers(caller));
+    let free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
+    let exempt = free || limit.exempt.as_ref().is_some_and(|not| not.covers(caller));
     let key = match limit.by.write(caller, &mut key) {
         _ if exempt => Key::Exempt,
         Found::Skip => Key::Skipped,
@@ -258,9 +259,9 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
     });
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling {
-        let limit = held.get(by).map(|held| Arc::clone(&held.limit.name));
-        let limit = limit.unwrap_or_default();
-        return refused(&ProxyError::Limited { limit, wait });
+        if let Some(held) = held.get(by) {
+            return refused(&ProxyError::limited(&held.limit, wait));
+        }
     }
     match service.upstream {
         Some(_) => Answer::Upstream {
@@ -285,10 +286,7 @@ fn refused(error: &ProxyError) -> Answer {
 impl Held {
     /// What a counter says that nobody has used, and what happens when this one is used up.
     pub(super) fn outlook(&self, fresh: &Verdict) -> String {
-        let limited = ProxyError::Limited {
-            limit: Arc::clone(&self.limit.name),
-            wait: Wait::Micros(1),
-        };
+        let limited = ProxyError::limited(&self.limit, Wait::Micros(1));
         let status = limited.status().as_u16();
         match fresh.outcome {
             Outcome::Refuse(Wait::Micros(_)) => {

@@ -4,6 +4,7 @@ use super::super::describe::{
     cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written,
 };
 use super::{Change, Outline, named};
+use crate::limit::Preflights;
 use crate::limit::clock_window::Anchor;
 use crate::limit::{Limit, Rule};
 use std::sync::Arc;
@@ -62,6 +63,22 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
         refund(a.gives_back).into(),
         refund(b.gives_back).into(),
     );
+    push(
+        "public_name",
+        a.public_name().to_string(),
+        b.public_name().to_string(),
+    );
+    push(
+        "status",
+        a.answers.refusal.to_string(),
+        b.answers.refusal.to_string(),
+    );
+    push(
+        "missing_status",
+        a.answers.keyless.to_string(),
+        b.answers.keyless.to_string(),
+    );
+    push("preflights", preflights(a).into(), preflights(b).into());
     if a.by.can_be_absent() || b.by.can_be_absent() {
         push(
             "missing",
@@ -90,6 +107,13 @@ fn counters(old: Rates<'_>, new: Rates<'_>) -> &'static str {
         0 => AFRESH,
         many if many == new.len() => "counters kept",
         _ => "counters kept for rates over the same time",
+    }
+}
+
+fn preflights(limit: &Limit) -> &'static str {
+    match limit.answers.preflights {
+        Preflights::Free => "free",
+        Preflights::Counted => "counted",
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::source::{At, Span};
 use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
 use super::super::vocabulary::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
+use super::told::{self, Told};
 use super::{Given, List};
 use crate::key::{Missing, Part};
 use crate::limit::Scope;
@@ -41,6 +42,7 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) dedupe: Given<Dedupe>,
     pub(in crate::config) exempt: Given<Exempt>,
     pub(in crate::config) scope: Given<Scope>,
+    pub(in crate::config) told: Told,
 }
 
 /// Whom a limit does not hold for.
@@ -206,6 +208,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[("cluster", Scope::Cluster), ("gateway", Scope::Gateway)],
             &[],
         ),
+        told: told::read(&mut fields),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `[server]`, `[log]`, `[admin]` and `[response]` as written.
 
-use super::super::value::{address, network};
+use super::super::value::{address, error_text, network, percent};
 use super::fields::{Fields, Zero};
 use super::{Given, List};
 use crate::snapshot::FieldStyle;
@@ -46,6 +46,19 @@ pub(in crate::config) struct Defaults {
 #[derive(Debug, Default)]
 pub(in crate::config) struct Response {
     pub(in crate::config) headers: Given<FieldStyle>,
+    pub(in crate::config) body: Given<ErrorText>,
+    /// In percent.
+    pub(in crate::config) jitter: Given<u8>,
+}
+
+/// What answers of the gateway's own look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::config) enum ErrorText {
+    Problem,
+    Text,
+    Html,
+    Accept,
+    File(String),
 }
 
 pub(super) fn server(mut fields: Fields<'_>) -> Server {
@@ -112,5 +125,7 @@ pub(super) fn response(mut fields: Fields<'_>) -> Response {
             ],
             &[],
         ),
+        body: fields.text("body", error_text),
+        jitter: fields.text("jitter", percent),
     }
 }

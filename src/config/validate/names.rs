@@ -373,3 +373,33 @@ pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
         names => format!("the path has {}", all_of(names)),
     }
 }
+
+/// Clients tell limits apart by their names.
+pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
+    for (index, limit) in document.limits.iter().enumerate() {
+        let Some(public) = limit.told.public_name.at() else {
+            continue;
+        };
+        let others = document.limits.iter().enumerate();
+        let taken = others
+            .filter(|(at, _)| *at != index)
+            .find_map(|(at, other)| match other.told.public_name.at() {
+                // Told of the later of the two.
+                Some(theirs) => {
+                    (theirs.value == public.value && at < index).then_some(&theirs.span)
+                }
+                None => (other.name.value == public.value).then_some(&other.name.span),
+            });
+        if let Some(taken) = taken {
+            let message = format!(
+                "clients could not tell two limits called {} apart",
+                quoted(&public.value)
+            );
+            found.push(
+                Diagnostic::error(Code::Duplicate, message)
+                    .at(&public.span, "the name is taken")
+                    .and(taken, "by this one"),
+            );
+        }
+    }
+}

@@ -222,15 +222,33 @@ pub static RESPONSE: Table = Table {
     name: "response",
     named: false,
     noun: "the response",
-    about: "What responses say about limits.",
-    keys: &[Key {
-        name: "headers",
-        shape: Shape::Choice(&["both", "standard", "legacy", "none"]),
-        default: Value("\"both\""),
-        about: "Which fields: `RateLimit` and `RateLimit-Policy` (standard), `X-RateLimit-*` (legacy), both or none; `Retry-After` stays on every refusal.",
-        example: "\"standard\"",
-        live: true,
-    }],
+    about: "What responses say about limits, and what errors look like.",
+    keys: &[
+        Key {
+            name: "headers",
+            shape: Shape::Choice(&["both", "standard", "legacy", "none"]),
+            default: Value("\"both\""),
+            about: "Which fields: `RateLimit` and `RateLimit-Policy` (standard), `X-RateLimit-*` (legacy), both or none; `Retry-After` stays on every refusal. What an upstream says of its own limits stays: its items of the lists behind ours, and its `X-RateLimit-*` where it has less left.",
+            example: "\"standard\"",
+            live: true,
+        },
+        Key {
+            name: "body",
+            shape: Shape::Text,
+            default: Value("\"problem+json\""),
+            about: "What errors of the gateway's own look like: `problem+json` (RFC 9457), `text`, `html`, or `accept`, which is the one of these that the request's `Accept` likes best. `file:PATH` (`.html`, `.json`, `.txt` or `.xml`, at most 64 KiB) is sent to those whom a limit refuses, with `{status}`, `{limit}`, `{retry_after}` and `{request_id}` filled in; other errors stay problem documents.",
+            example: "\"file:deny.json\"",
+            live: true,
+        },
+        Key {
+            name: "jitter",
+            shape: Shape::Text,
+            default: Value("\"0%\""),
+            about: "By how much longer a refusal may say to wait, each time another share of this: those who were refused together do not come back together.",
+            example: "\"10%\"",
+            live: true,
+        },
+    ],
     later: &[],
 };
 

@@ -30,7 +30,7 @@ impl Exchange {
             .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
         let mut violated = Violated {
             named: limits.get(by).copied(),
-            all: refusing.map(|(limit, _)| &*limit.name).collect(),
+            all: refusing.map(|(limit, _)| &**limit.public_name()).collect(),
         };
         // Several rates of one limit.
         violated.all.dedup();

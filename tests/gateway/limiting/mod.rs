@@ -1,5 +1,6 @@
 //! Limits as a client meets them: what passes, what does not, and what either is told. The same with both stores.
 
+mod answers;
 mod costs;
 mod defaults;
 mod exempt;

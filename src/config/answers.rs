@@ -1,0 +1,45 @@
+//! What the gateway's own answers look like: what `[response]` says, and the file that it may name.
+
+use super::diagnostic::{Code, Diagnostic};
+use super::document::{Document, ErrorText};
+use super::files::Files;
+use super::source::Source;
+use crate::snapshot::errors::{ErrorBody, Page};
+
+/// More bytes than this are refused: it is sent to everybody who is.
+const MOST: u64 = 64 * 1024;
+
+/// What errors look like; `files` has what was read for it.
+pub(super) fn read(
+    document: &Document,
+    source: &Source,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> ErrorBody {
+    let Some(at) = document.response.body.at() else {
+        return ErrorBody::Problem;
+    };
+    let name = match &at.value {
+        ErrorText::Problem => return ErrorBody::Problem,
+        ErrorText::Text => return ErrorBody::Text,
+        ErrorText::Html => return ErrorBody::Html,
+        ErrorText::Accept => return ErrorBody::ByAccept,
+        ErrorText::File(name) => name,
+    };
+    let read = files
+        .read(&source.beside(at.span.start, name), MOST)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into()));
+    match read.map(|text| Page::read(name, &text)) {
+        Ok(Some(page)) => ErrorBody::File(page),
+        Ok(None) => ErrorBody::Problem,
+        Err(error) => {
+            let message = format!("no body in file {name}: {error}");
+            found.push(
+                Diagnostic::error(Code::Unreadable, message)
+                    .at(&at.span, "the body is to be there"),
+            );
+            ErrorBody::Problem
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What a limit tells clients, as written.
+
+use super::super::value::public_name;
+use super::Given;
+use super::fields::Fields;
+use crate::limit::Preflights;
+
+/// What a limit tells clients.
+#[derive(Debug)]
+pub(in crate::config) struct Told {
+    pub(in crate::config) public_name: Given<String>,
+    pub(in crate::config) status: Given<u32>,
+    pub(in crate::config) missing_status: Given<u32>,
+    pub(in crate::config) preflights: Given<Preflights>,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>) -> Told {
+    Told {
+        public_name: fields.text("public_name", public_name),
+        status: fields.whole("status"),
+        missing_status: fields.whole("missing_status"),
+        preflights: fields.choice(
+            "preflights",
+            &[("free", Preflights::Free), ("counted", Preflights::Counted)],
+            &[],
+        ),
+    }
+}

@@ -1,0 +1,62 @@
+//! What answers of the gateway's own say and look like.
+
+use super::super::document::ErrorText;
+use super::{Code, Wrong, mended, quoted};
+use crate::snapshot::errors::Page;
+
+/// Reads `problem+json`, `text`, `html`, `accept` or `file:PATH`.
+pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, Wrong> {
+    const WORDS: [&str; 5] = ["problem+json", "text", "html", "accept", "file:PATH"];
+    match text {
+        "problem+json" => return Ok(ErrorText::Problem),
+        "text" => return Ok(ErrorText::Text),
+        "html" => return Ok(ErrorText::Html),
+        "accept" => return Ok(ErrorText::Accept),
+        _ => {}
+    }
+    let Some(path) = text.strip_prefix("file:") else {
+        return Err(Wrong::choice("body", text, &WORDS));
+    };
+    if path.is_empty() || !Page::ENDS.iter().any(|end| path.ends_with(end)) {
+        return Err(Wrong::new(
+            Code::BadChoice,
+            format!("{} does not say what kind of file it is", quoted(text)),
+            format!(
+                "its name must end with {}",
+                crate::config::suggest::one_of(&Page::ENDS)
+            ),
+        ));
+    }
+    Ok(ErrorText::File(path.to_owned()))
+}
+
+/// Reads `10%`, up to 100.
+pub(in crate::config) fn percent(text: &str) -> Result<u8, Wrong> {
+    mended(text, |text| {
+        let wrong = |label: &str| {
+            let message = format!("{} is no share of the time to wait", quoted(text));
+            Wrong::new(Code::BadNumber, message, label)
+        };
+        let Some(digits) = text.strip_suffix('%') else {
+            let meant = text.parse::<u8>().ok().map(|number| format!("{number}%"));
+            return Err(wrong("must be whole percents").offer(meant));
+        };
+        match digits.parse::<u8>() {
+            Ok(percent) if percent <= 100 && !digits.starts_with('+') => Ok(percent),
+            _ => Err(wrong("must be from `0%` to `100%`")),
+        }
+    })
+}
+
+/// Reads a name for the wire: what a limit's own name may be.
+pub(in crate::config) fn public_name(text: &str) -> Result<String, Wrong> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    match (1..=64).contains(&text.len()) && text.bytes().all(is_good) {
+        true => Ok(text.to_owned()),
+        false => Err(Wrong::new(
+            Code::BadName,
+            format!("{} cannot be the name of a limit", quoted(text)),
+            "1 to 64 letters, digits, `_` and `-`",
+        )),
+    }
+}

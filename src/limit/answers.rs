@@ -1,0 +1,37 @@
+//! What a limit tells clients: under which name it appears, and how it refuses them.
+
+use std::sync::Arc;
+
+/// What a limit tells clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answers {
+    /// Its name on the wire, where that is not the one in the file.
+    pub public_name: Option<Arc<str>>,
+    /// The HTTP status of a refusal, from 400 to 599.
+    pub refusal: u16,
+    /// The HTTP status for who lacks the key, likewise.
+    pub keyless: u16,
+    /// What becomes of CORS preflights.
+    pub preflights: Preflights,
+}
+
+/// Requests that a browser sends to ask whether it may send another. They carry no credentials, so that a limit which
+/// counts by those would refuse what it could never count rightly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preflights {
+    /// They are not the limit's business.
+    Free,
+    /// They count as any request does.
+    Counted,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            public_name: None,
+            refusal: 429,
+            keyless: 401,
+            preflights: Preflights::Free,
+        }
+    }
+}

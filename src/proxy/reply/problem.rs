@@ -1,0 +1,316 @@
+//! What an answer of the gateway's own says: a problem (RFC 9457), and its sentence.
+
+use super::Told;
+use crate::key::Part;
+use crate::limit::Limit;
+use crate::limit::verdict::Wait;
+use crate::proxy::error::ProxyError;
+use http::StatusCode;
+use std::io::Write as _;
+
+/// The problem types that the RateLimit draft registers.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+/// How a refusal's body begins.
+const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too many requests","status":"#;
+/// As much as a body usually takes.
+const ROOM: usize = 448;
+
+/// The answer as a problem document.
+pub(super) fn problem(told: &Told<'_, '_>) -> Vec<u8> {
+    let Told {
+        error,
+        violated,
+        wait,
+        request_id,
+    } = told;
+    let status = error.status();
+    let mut body = Vec::with_capacity(ROOM);
+    // Names of limits and fields are tokens; nothing below needs escaping but what people read.
+    if let (ProxyError::Limited { .. }, Some(limit)) = (error, violated.named) {
+        body.extend_from_slice(TOO_MANY);
+        write_number(&mut body, u64::from(status.as_u16()));
+        body.extend_from_slice(br#","detail":""#);
+        write_refusal(&mut body, limit, *wait, br#"\""#);
+        body.push(b'"');
+        if let Some(window) = &limit.window {
+            body.extend_from_slice(br#","window":""#);
+            body.extend_from_slice(window.as_bytes());
+            body.push(b'"');
+        }
+    } else {
+        let (kind, title) = kind_and_title(error);
+        let detail = serde_json::Value::from(detail(told));
+        // Writing into a vector cannot fail.
+        let _ = write!(
+            body,
+            r#"{{"type":"{kind}","title":"{title}","status":{},"detail":{detail}"#,
+            status.as_u16()
+        );
+    }
+    for (index, name) in violated.all.iter().enumerate() {
+        let before: &[u8] = match index {
+            0 => br#","violated-policies":[""#,
+            _ => br#"",""#,
+        };
+        body.extend_from_slice(before);
+        body.extend_from_slice(name.as_bytes());
+    }
+    if !violated.all.is_empty() {
+        body.extend_from_slice(br#""]"#);
+    }
+    if let Some(wait) = wait {
+        body.extend_from_slice(br#","retry_after_ms":"#);
+        write_number(&mut body, wait.div_ceil(1000).max(1));
+    }
+    if let ProxyError::Limited {
+        wait: Wait::Never, ..
+    } = error
+    {
+        body.extend_from_slice(br#","retry_after_ms":null"#);
+    }
+    body.extend_from_slice(br#","request_id":""#);
+    for byte in request_id.as_bytes() {
+        // Whoever is trusted may have named it with any visible character.
+        if matches!(byte, b'"' | b'\\') {
+            body.push(b'\\');
+        }
+        body.push(*byte);
+    }
+    body.extend_from_slice(b"\"}\n");
+    body
+}
+
+fn kind_and_title(error: &ProxyError) -> (&'static str, &'static str) {
+    match (error, error.status()) {
+        (ProxyError::Limited { .. }, _) | (_, StatusCode::TOO_MANY_REQUESTS) => {
+            (QUOTA_EXCEEDED, "Too many requests")
+        }
+        (_, StatusCode::SERVICE_UNAVAILABLE) => (REDUCED_CAPACITY, "Service unavailable"),
+        (_, status) => ("about:blank", status.canonical_reason().unwrap_or("Error")),
+    }
+}
+
+/// The answer in two or three words.
+pub(super) fn title(error: &ProxyError) -> &'static str {
+    kind_and_title(error).1
+}
+
+/// What a limit that refuses says of itself, its name between two of `quote`.
+fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u8]) {
+    out.extend_from_slice(b"The limit ");
+    out.extend_from_slice(quote);
+    out.extend_from_slice(limit.public_name().as_bytes());
+    out.extend_from_slice(quote);
+    out.extend_from_slice(b" allows ");
+    write_quota(out, limit);
+    match wait {
+        Some(wait) => {
+            out.extend_from_slice(b". Try again in ");
+            write_duration(out, wait);
+            out.push(b'.');
+        }
+        None => out.extend_from_slice(
+            b". This request costs more than the whole limit and can never pass.",
+        ),
+    }
+}
+
+/// In the client's words; never names a server or a host.
+pub(super) fn detail(told: &Told<'_, '_>) -> String {
+    match (told.error, told.violated.named) {
+        (ProxyError::Limited { .. }, Some(limit)) => {
+            let mut text = Vec::with_capacity(ROOM);
+            write_refusal(&mut text, limit, told.wait, b"\"");
+            String::from_utf8(text).unwrap_or_default()
+        }
+        (ProxyError::MissingKey { part, .. }, _) => match part {
+            Part::Cookie(name) => format!("The request needs the cookie {name}."),
+            Part::Query { name, .. } => format!("The request needs the query parameter {name}."),
+            Part::Header { name, .. } => format!("The request needs the field {name}."),
+            other => format!("The request needs its {other}."),
+        },
+        (ProxyError::TooManyHeld, _) => {
+            "Too many requests are waiting. Try again shortly.".to_owned()
+        }
+        (ProxyError::StoreDown, _) => {
+            "Limits cannot be checked at the moment. Try again shortly.".to_owned()
+        }
+        (ProxyError::Draining, _) => "The gateway is stopping. Try again.".to_owned(),
+        (ProxyError::NoRoute, _) => "No route matches this host, path and method.".to_owned(),
+        (ProxyError::Connect(_), _) => "The upstream cannot be reached.".to_owned(),
+        (ProxyError::Upstream(_) | ProxyError::UnaskedUpgrade, _) => {
+            "The upstream gave no valid answer.".to_owned()
+        }
+        (ProxyError::UpstreamTimeout(_), _) => "The upstream did not answer in time.".to_owned(),
+        (other, _) => {
+            let mut text = other.to_string();
+            if let Some(first) = text.get_mut(..1) {
+                first.make_ascii_uppercase();
+            }
+            text + "."
+        }
+    }
+}
+
+fn write_quota(out: &mut Vec<u8>, limit: &Limit) {
+    let (count, period) = (limit.rate.count.get(), limit.rate.period.get());
+    write_number(out, u64::from(count));
+    if limit.rule.holds().is_some() {
+        return out.extend_from_slice(if count == 1 {
+            b" request at a time"
+        } else {
+            b" requests at a time"
+        });
+    }
+    out.extend_from_slice(if count == 1 {
+        b" request per "
+    } else {
+        b" requests per "
+    });
+    match limit.months() {
+        None => {}
+        Some(1) => return out.extend_from_slice(b"month"),
+        Some(many) => {
+            write_number(out, u64::from(many));
+            return out.extend_from_slice(b" months");
+        }
+    }
+    out.extend_from_slice(match period {
+        1_000_000 => b"second",
+        60_000_000 => b"minute",
+        3_600_000_000 => b"hour",
+        86_400_000_000 => b"day",
+        604_800_000_000 => b"week",
+        other => return write_duration(out, other),
+    });
+}
+
+pub(super) fn write_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Seconds with at most three decimals: `0.4 s`, `75 s`.
+fn write_duration(out: &mut Vec<u8>, micros: u64) {
+    let millis = micros.div_ceil(1000);
+    write_number(out, millis / 1000);
+    if !millis.is_multiple_of(1000) {
+        // The digits behind a 1 keep their zeros in front.
+        let mut digits = itoa::Buffer::new();
+        let part = &digits.format(1000 + millis % 1000).as_bytes()[1..];
+        let end = part.iter().rposition(|digit| *digit != b'0');
+        out.push(b'.');
+        out.extend_from_slice(&part[..=end.unwrap_or(0)]);
+    }
+    out.extend_from_slice(b" s");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Violated;
+    use super::*;
+    use crate::key::{KeyTemplate, Missing};
+    use crate::limit::Rule;
+    use crate::limit::fixed_window::FixedWindow;
+    use crate::limit::rate::{Cost, Rate};
+    use http::HeaderValue;
+    use std::num::{NonZeroU32, NonZeroU64};
+    use std::sync::Arc;
+
+    fn limit(count: u32, period: u64) -> Arc<Limit> {
+        let by = KeyTemplate {
+            parts: Vec::new(),
+            missing: Missing::Shared,
+        };
+        let rate = Rate {
+            count: NonZeroU32::new(count).unwrap(),
+            period: NonZeroU64::new(period).unwrap(),
+        };
+        let rule = Rule::FixedWindow(FixedWindow::new(rate));
+        Arc::new(Limit::new("per-key".into(), by, rate, rule, Cost::ONE))
+    }
+
+    /// The body of a refusal, read as JSON, and the message gRPC has for the same.
+    fn refusal(
+        limit: &Arc<Limit>,
+        wait: Wait,
+        all: &[&'static str],
+    ) -> (serde_json::Value, String) {
+        let violated = Violated {
+            named: Some(limit),
+            all: all.iter().copied().collect(),
+        };
+        let error = ProxyError::Limited {
+            limit: Arc::clone(&limit.name),
+            wait,
+            status: StatusCode::TOO_MANY_REQUESTS,
+        };
+        let told = Told {
+            wait: error.retry_after(),
+            error: &error,
+            violated: &violated,
+            request_id: &HeaderValue::from_static("an\"id\\"),
+        };
+        (
+            serde_json::from_slice(&problem(&told)).unwrap(),
+            detail(&told),
+        )
+    }
+
+    #[test]
+    fn a_refusal_is_json_that_says_what_its_limit_allows() {
+        let (body, message) = refusal(
+            &limit(10, 60_000_000),
+            Wait::Micros(1_250_000),
+            &["per-key", "other"],
+        );
+        let detail = "The limit \"per-key\" allows 10 requests per minute. Try again in 1.25 s.";
+        assert_eq!(message, detail);
+        let expected = serde_json::json!({
+            "type": QUOTA_EXCEEDED,
+            "title": "Too many requests",
+            "status": 429,
+            "detail": detail,
+            "violated-policies": ["per-key", "other"],
+            "retry_after_ms": 1250,
+            "request_id": "an\"id\\",
+        });
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn one_of_several_rates_is_named() {
+        let several = Arc::into_inner(limit(10, 60_000_000)).unwrap();
+        let several = Arc::new(several.listed("10/min"));
+        let (body, _) = refusal(&several, Wait::Micros(1), &["per-key"]);
+        assert_eq!(body["window"], "10/min");
+        assert_eq!(body["violated-policies"], serde_json::json!(["per-key"]));
+    }
+
+    #[test]
+    fn what_can_never_pass_says_so() {
+        let (body, message) = refusal(&limit(1, 7_500_000), Wait::Never, &["per-key"]);
+        let detail = "The limit \"per-key\" allows 1 request per 7.5 s. This request costs more than the whole limit \
+            and can never pass.";
+        assert_eq!(message, detail);
+        assert_eq!(body["detail"], detail);
+        assert_eq!(body["retry_after_ms"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn times_have_three_decimals_at_most() {
+        for (micros, text) in [
+            (0, "0 s"),
+            (1, "0.001 s"),
+            (400_000, "0.4 s"),
+            (1_050_000, "1.05 s"),
+            (75_000_000, "75 s"),
+            (3_599_900_001, "3599.901 s"),
+        ] {
+            let mut out = Vec::new();
+            write_duration(&mut out, micros);
+            assert_eq!(out, text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What refusals look like: status, body, name, and how long they say to wait.
+
+use crate::support::{Feed, File, Gateway, Upstream, request};
+use http::Request;
+
+const ONE: &str = "by = \"ip\"\nrate = \"1/h\"";
+
+/// A gateway whose one limit, `ip`, has refused; its answer to a request with these fields.
+async fn refused(
+    lines: &str,
+    response: &str,
+    fields: &[(&str, &str)],
+) -> (Gateway, crate::support::Answer) {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["ip"])
+        .limit("ip", &format!("{ONE}\n{lines}"))
+        .with(&format!("[response]\n{response}"));
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let answer = gateway
+        .connect()
+        .await
+        .ask(request("GET", "/", fields))
+        .await;
+    (gateway, answer)
+}
+
+#[tokio::test]
+async fn a_limit_chooses_the_status_of_its_refusals() {
+    let (gateway, answer) = refused("status = 503", "", &[]).await;
+    let body = answer.expect(503).json();
+    assert_eq!(body["status"], 503);
+    assert_eq!(body["title"], "Too many requests");
+    let call = Request::post("http://gateway.test/pkg.Service/Call")
+        .header("content-type", "application/grpc")
+        .body(Feed::of("\0\0\0\0\0"))
+        .unwrap();
+    let answer = gateway.h2().await.ask(call).await.expect(200);
+    assert_eq!(answer.field("grpc-status"), "8");
+}
+
+#[tokio::test]
+async fn a_limit_chooses_the_status_for_who_lacks_the_key() {
+    let upstream = Upstream::echo().await;
+    let lines = "by = \"header:x-key\"\nmissing = \"refuse\"\nrate = \"1/h\"";
+    for (status, told, challenged) in [("", 401, true), ("missing_status = 403", 403, false)] {
+        let file = File::to(&upstream, &["keyed"]).limit("keyed", &format!("{lines}\n{status}"));
+        let gateway = Gateway::start(&file).await;
+        let answer = gateway.get("/").await.expect(told);
+        assert_eq!(answer.fields.has("www-authenticate"), challenged);
+        assert_eq!(answer.json()["status"], told);
+    }
+}
+
+#[tokio::test]
+async fn clients_see_the_public_name_alone() {
+    let (_gateway, answer) = refused("public_name = \"requests\"", "", &[]).await;
+    let answer = answer.expect(429);
+    assert_eq!(answer.remaining("requests"), 0);
+    assert_eq!(answer.parameter("ratelimit-policy", "requests", "q"), 1);
+    let body = answer.json();
+    assert_eq!(body["violated-policies"], serde_json::json!(["requests"]));
+    let detail = body["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("The limit \"requests\" allows"),
+        "{detail}"
+    );
+}
+
+#[tokio::test]
+async fn a_delay_is_told_under_the_public_name() {
+    let upstream = Upstream::echo().await;
+    let lines =
+        "by = \"ip\"\nrate = \"20/s\"\nalgorithm = \"leaky-bucket\"\npublic_name = \"even\"";
+    let file = File::to(&upstream, &["smooth"]).limit("smooth", lines);
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let answer = gateway.get("/").await.expect(200);
+    assert!(
+        answer.field("server-timing").contains("desc=\"even\""),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_body_is_written_in_the_form_that_the_file_names() {
+    for (body, accept, kind) in [
+        ("problem+json", "text/html", "application/problem+json"),
+        ("text", "application/json", "text/plain; charset=utf-8"),
+        ("html", "*/*", "text/html; charset=utf-8"),
+        ("accept", "*/*", "application/problem+json"),
+        ("accept", "text/html,*/*;q=0.8", "text/html; charset=utf-8"),
+        ("accept", "text/plain", "text/plain; charset=utf-8"),
+    ] {
+        let response = format!("body = \"{body}\"");
+        let (gateway, answer) = refused("", &response, &[("Accept", accept)]).await;
+        let answer = answer.expect(429);
+        assert_eq!(answer.field("content-type"), kind, "{body} {accept}");
+        assert_eq!(answer.fields.has("vary"), body == "accept");
+        assert!(answer.text().contains("1 request per hour"), "{answer:?}");
+        assert!(
+            answer.text().contains(answer.field("x-request-id")),
+            "{answer:?}"
+        );
+        // The gateway's other errors have the same form.
+        let lost = request("GET", "/%2f", &[("Accept", accept)]);
+        let lost = gateway.connect().await.ask(lost).await.expect(400);
+        assert_eq!(lost.field("content-type"), kind, "{body} {accept}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_sent_with_its_places_filled_and_taken_over_by_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("deny.json");
+    std::fs::write(
+        &page,
+        r#"{"code":{status},"limit":"{limit}","in":{retry_after}}"#,
+    )
+    .unwrap();
+    let response = format!("body = \"file:{}\"", page.display());
+    let (gateway, answer) = refused("", &response, &[]).await;
+    let answer = answer.expect(429);
+    assert_eq!(answer.field("content-type"), "application/json");
+    let body = answer.json();
+    assert_eq!((&body["code"], &body["limit"]), (&429.into(), &"ip".into()));
+    assert_eq!(body["in"], answer.number("retry-after"));
+    // What no limit refuses stays a problem.
+    let lost = gateway.get("/%2f").await.expect(400);
+    assert_eq!(lost.field("content-type"), "application/problem+json");
+
+    std::fs::write(&page, "{}").unwrap();
+    let told = "response.body: the file has changed";
+    gateway.said.line(0, told, |line| line.contains(told)).await;
+    assert_eq!(gateway.get("/").await.expect(429).text(), "{}");
+}
+
+#[tokio::test]
+async fn jitter_makes_waits_longer_and_never_shorter() {
+    let (gateway, _) = refused("", "jitter = \"50%\"", &[]).await;
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        let answer = gateway.get("/").await.expect(429);
+        let wait = answer.number("retry-after-ms");
+        assert!((3_590_000..=5_400_000).contains(&wait), "{wait}");
+        assert_eq!(answer.json()["retry_after_ms"], wait);
+        assert_eq!(answer.number("retry-after"), wait.div_ceil(1000));
+        told.push(wait);
+    }
+    told.sort_unstable();
+    assert!(told[19] - told[0] > 60_000, "{told:?}");
+}
+
+#[tokio::test]
+async fn preflights_are_free_unless_the_file_counts_them() {
+    for (lines, counted) in [("", false), ("preflights = \"counted\"", true)] {
+        let upstream = Upstream::echo().await;
+        let limit = "by = \"header:x-key\"\nmissing = \"refuse\"\nrate = \"1/h\"";
+        let file = File::to(&upstream, &["keyed"]).limit("keyed", &format!("{limit}\n{lines}"));
+        let gateway = Gateway::start(&file).await;
+        let mut client = gateway.connect().await;
+        let origin = ("Origin", "https://app.test");
+        let asks = ("Access-Control-Request-Method", "PUT");
+        let free = if counted { 401 } else { 200 };
+        for (method, fields, status) in [
+            ("OPTIONS", &[origin, asks][..], free),
+            ("OPTIONS", &[origin], 401),
+            ("OPTIONS", &[asks], 401),
+            ("GET", &[origin, asks], 401),
+            ("OPTIONS", &[], 401),
+        ] {
+            let answer = client.ask(request(method, "/", fields)).await;
+            assert_eq!(answer.status, status, "{method} {fields:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_upstream_says_of_its_limits_stays() {
+    let answering = |fields: &str| -> &'static str {
+        format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: 0\r\n\r\n").leak()
+    };
+    let theirs = "RateLimit: \"db\";r=3;t=9\r\nRateLimit-Policy: \"db\";q=5;w=60\r\n\
+        RateLimit: \"disk\";r=1";
+    // 4 of 5 are left of ours.
+    for (fields, lists, limit, left) in [
+        (
+            theirs,
+            "\"ip\";r=4;t=720, \"db\";r=3;t=9, \"disk\";r=1",
+            "5",
+            "4",
+        ),
+        (
+            "RateLimit: limit=3, remaining=1, reset=4",
+            "\"ip\";r=4;t=720",
+            "5",
+            "4",
+        ),
+        (
+            "X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 10\r\nX-RateLimit-Reset: 7",
+            "\"ip\";r=4;t=720",
+            "100",
+            "10",
+        ),
+        (
+            "X-RateLimit-Limit: 100\r\nX-RateLimit-Remaining: 90",
+            "\"ip\";r=4;t=720",
+            "5",
+            "4",
+        ),
+        ("X-RateLimit-Remaining: 0", "\"ip\";r=4;t=720", "5", "4"),
+    ] {
+        let upstream = Upstream::answering(answering(fields)).await;
+        let file = File::to(&upstream, &["ip"]).limit("ip", "by = \"ip\"\nrate = \"5/h\"");
+        let gateway = Gateway::start(&file).await;
+        let answer = gateway.get("/").await.expect(200);
+        assert_eq!(answer.fields.all("ratelimit"), [lists]);
+        assert_eq!(answer.fields.all("x-ratelimit-limit"), [limit], "{fields}");
+        assert_eq!(
+            answer.fields.all("x-ratelimit-remaining"),
+            [left],
+            "{fields}"
+        );
+        let policies = answer.fields.all("ratelimit-policy");
+        let theirs = fields.contains("RateLimit-Policy");
+        assert_eq!(policies[0].contains("\"db\";q=5;w=60"), theirs);
+        assert!(policies[0].starts_with("\"ip\";q=5;w=3600"), "{policies:?}");
+    }
+}
