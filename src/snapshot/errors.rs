@@ -145,7 +145,7 @@ fn pieces(text: &str) -> Vec<Piece> {
             out.push(Piece::Text(rest.as_bytes().into()));
             return out;
         };
-        out.push(Piece::Text(rest[..at].as_bytes().into()));
+        out.push(Piece::Text(rest.as_bytes()[..at].into()));
         out.push(piece.clone());
         rest = &rest[at + length..];
     }

@@ -258,10 +258,10 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
         Key::Skipped | Key::Exempt | Key::Absent(_) => None,
     });
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
-    if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling {
-        if let Some(held) = held.get(by) {
-            return refused(&ProxyError::limited(&held.limit, wait));
-        }
+    if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
+        && let Some(held) = held.get(by)
+    {
+        return refused(&ProxyError::limited(&held.limit, wait));
     }
     match service.upstream {
         Some(_) => Answer::Upstream {
