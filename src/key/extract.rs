@@ -8,7 +8,6 @@
 use super::address::Spelled;
 use super::{KeyTemplate, Mask, Missing, Part, digest};
 use http::{HeaderMap, HeaderName, Method, header};
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
@@ -65,6 +64,19 @@ pub enum Found<'a> {
     Skip,
     /// This part is absent and the limit demands it.
     Refuse(&'a Part),
+    /// This part came several times and differs: nobody can know which of them the upstream believes.
+    Ambiguous(&'a Part),
+}
+
+/// What a request says of one part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    /// One thing, and it has been written.
+    One,
+    /// Nothing.
+    Nothing,
+    /// Several things.
+    Several,
 }
 
 impl KeyTemplate {
@@ -81,10 +93,20 @@ impl KeyTemplate {
             if index > 0 {
                 out.push(b'|');
             }
-            if write_part(part, caller, out) {
-                continue;
-            }
-            match self.missing {
+            let said = write_part(part, caller, out);
+            let missing = match (said, part) {
+                (Said::One, _) => continue,
+                (Said::Nothing, _) => self.missing,
+                // Browsers send cookies of one name that were set for several paths: no reason to turn anybody away, nor
+                // to let go whom the limit would hold.
+                (Said::Several, Part::Cookie(_)) if self.missing == Missing::Skip => Missing::Ip,
+                (Said::Several, Part::Cookie(_)) => self.missing,
+                (Said::Several, _) => {
+                    out.truncate(start);
+                    return Found::Ambiguous(part);
+                }
+            };
+            match missing {
                 Missing::Shared => out.extend_from_slice(b"%none"),
                 Missing::Ip => {
                     out.extend_from_slice(b"%ip=");
@@ -104,8 +126,8 @@ impl KeyTemplate {
     }
 }
 
-/// Says whether the request has it.
-fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> bool {
+/// Writes what the request says of `part`, if that is one thing.
+fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> Said {
     match part {
         Part::Ip(mask) => write_ip(*mask, caller.address, out),
         Part::Route => write_value(caller.route.as_bytes(), false, out),
@@ -128,7 +150,7 @@ fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> bool {
         Part::Method => write_method(caller.method, out),
         Part::Host => write_value(caller.location.host().as_bytes(), false, out),
     }
-    true
+    Said::One
 }
 
 /// The methods that anybody knows; all others are one, or whoever invents methods would have as many counters.
@@ -171,36 +193,31 @@ fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Several lines of one field are one value, joined as RFC 9110 section 5.3 joins them. Says whether there was any.
-fn write_field(fields: &HeaderMap, name: &HeaderName, secret: bool, out: &mut Vec<u8>) -> bool {
+/// The value of a field, which may come on several lines.
+fn write_field(fields: &HeaderMap, name: &HeaderName, secret: bool, out: &mut Vec<u8>) -> Said {
     let lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
     write_several(lines, secret, out)
 }
 
-/// What came several times is one value, all of them: whichever of them the upstream believes, it is among them. Says
-/// whether there was any.
+/// What came several times with one value came once. With several values it could be told in as many ways as a client
+/// likes, and each would have a counter of its own, while the upstream believes one of them all the time.
 fn write_several<V: AsRef<[u8]>>(
     mut values: impl Iterator<Item = V>,
     secret: bool,
     out: &mut Vec<u8>,
-) -> bool {
+) -> Said {
     let Some(first) = values.next() else {
-        return false;
+        return Said::Nothing;
     };
-    let Some(second) = values.next() else {
-        let value = first.as_ref().trim_ascii();
-        if !value.is_empty() {
-            write_value(value, secret, out);
-        }
-        return !value.is_empty();
-    };
-    let mut joined: SmallVec<[u8; 256]> = SmallVec::from_slice(first.as_ref());
-    for value in [second].into_iter().chain(values) {
-        joined.extend_from_slice(b", ");
-        joined.extend_from_slice(value.as_ref());
+    let value = first.as_ref().trim_ascii();
+    if values.any(|other| other.as_ref().trim_ascii() != value) {
+        return Said::Several;
     }
-    write_value(joined.trim_ascii(), secret, out);
-    true
+    if value.is_empty() {
+        return Said::Nothing;
+    }
+    write_value(value, secret, out);
+    Said::One
 }
 
 /// As it is where it may be, else its digest.

@@ -105,6 +105,12 @@ impl Plan {
                     });
                 }
                 Found::Skip => {}
+                Found::Ambiguous(part) => {
+                    return Err(ProxyError::AmbiguousKey {
+                        limit: Arc::clone(&limit.name),
+                        part: part.clone(),
+                    });
+                }
                 Found::Refuse(part) => {
                     return Err(ProxyError::keyless(limit, part));
                 }

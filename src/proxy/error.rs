@@ -35,6 +35,14 @@ pub enum ProxyError {
         /// What it answers.
         status: StatusCode,
     },
+    /// A limit counts by something that the request says in several ways.
+    #[error("the limit \"{limit}\" counts by {part}, which came several times and differs")]
+    AmbiguousKey {
+        /// The limit's name.
+        limit: Arc<str>,
+        /// What it counts by.
+        part: Part,
+    },
     /// A limit refuses.
     #[error("the limit \"{limit}\" refuses")]
     Limited {
@@ -91,7 +99,7 @@ impl ProxyError {
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
-            Self::BodyMalformed => StatusCode::BAD_REQUEST,
+            Self::BodyMalformed | Self::AmbiguousKey { .. } => StatusCode::BAD_REQUEST,
             Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
                 StatusCode::GATEWAY_TIMEOUT
             }
@@ -125,7 +133,9 @@ impl ProxyError {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::BadRequest(_) | Self::Loop | Self::BodyMalformed => Reason::BadRequest,
+            Self::BadRequest(_) | Self::Loop | Self::BodyMalformed | Self::AmbiguousKey { .. } => {
+                Reason::BadRequest
+            }
             Self::NoRoute => Reason::NoRoute,
             Self::MissingKey { .. } => Reason::MissingKey,
             Self::Limited { .. } => Reason::LimitRefused,

@@ -201,12 +201,17 @@ impl Side {
             key.map(|key| out.extend_from_slice(key.as_bytes()))
                 .is_some()
         });
-        if let Err(ProxyError::MissingKey { limit, .. }) = planned {
-            return Ok(Outcome::Refuse {
-                wait: None,
-                limit,
-                window: None,
-            });
+        match planned {
+            Ok(()) => {}
+            Err(ProxyError::MissingKey { limit, .. }) => {
+                return Ok(Outcome::Refuse {
+                    wait: None,
+                    limit,
+                    window: None,
+                });
+            }
+            // The gateway answers 400, before any limit is asked.
+            Err(_) => return Ok(Outcome::NoRoute),
         }
         if self.plan.is_empty() {
             return Ok(Outcome::Admit);

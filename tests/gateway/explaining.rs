@@ -196,7 +196,7 @@ async fn the_gateway_does_what_was_explained() {
         .route("rest", "/{*rest}", "main", &["key"]);
     let gateway = Gateway::start(&file).await;
     for (target, fields) in [
-        ("/things/a%20b?q=x&q=y", vec![("x-api-key", "k")]),
+        ("/things/a%20b?q=x&q=x", vec![("x-api-key", "k")]),
         ("//things/./7;v=1/", vec![("cookie", "session=s; other=o")]),
         ("/else", vec![("x-forwarded-for", "6.6.6.6, 203.0.113.9")]),
     ] {
@@ -221,4 +221,11 @@ async fn the_gateway_does_what_was_explained() {
         assert_eq!(explained["route"]["name"], line["route"]);
         assert_eq!(explained["client"]["address"], line["client"]);
     }
+    let target = "/things/7?q=x&q=y";
+    gateway.get(target).await.expect(400);
+    let arguments = ["explain", "GET", target, "--json", "--host", "gateway.test"];
+    let done = tollgate(gateway.folder(), &arguments).await;
+    let explained: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(explained["limits"][1]["ambiguous"], "query:q");
+    assert_eq!(explained["answer"]["status"], 400);
 }

@@ -138,6 +138,11 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             &format!("  does not apply: the request has no {by}"),
         ),
         Key::Exempt => line(out, "", "  does not apply: it exempts such requests"),
+        Key::Ambiguous(part) => line(
+            out,
+            "",
+            &format!("  refuses with 400: {part} came several times and differs"),
+        ),
         Key::Absent(part) => line(out, "", &format!("  refuses: the request has no {part}")),
         Key::Counted {
             key,

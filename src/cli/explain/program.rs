@@ -72,6 +72,10 @@ fn limit(held: &Held) -> Value {
             limit["applies"] = false.into();
             limit["exempt"] = matches!(held.key, Key::Exempt).into();
         }
+        Key::Ambiguous(part) => {
+            limit["applies"] = true.into();
+            limit["ambiguous"] = part.as_str().into();
+        }
         Key::Absent(part) => {
             limit["applies"] = true.into();
             limit["absent"] = part.as_str().into();

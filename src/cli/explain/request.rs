@@ -92,6 +92,8 @@ pub(super) enum Key {
     Exempt,
     /// This part is demanded, and absent.
     Absent(String),
+    /// This part came several times and differs.
+    Ambiguous(String),
 }
 
 /// How it ends.
@@ -218,6 +220,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         _ if exempt => Key::Exempt,
         Found::Skip => Key::Skipped,
         Found::Refuse(part) => Key::Absent(part.to_string()),
+        Found::Ambiguous(part) => Key::Ambiguous(part.to_string()),
         Found::Key => {
             let (cost, misquoted) = match &limit.price {
                 None => (limit.cost.units(), None),
@@ -255,7 +258,7 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
     };
     let counted = limits.iter().filter_map(|held| match &held.key {
         Key::Counted { fresh, .. } => Some((held, *fresh)),
-        Key::Skipped | Key::Exempt | Key::Absent(_) => None,
+        Key::Skipped | Key::Exempt | Key::Absent(_) | Key::Ambiguous(_) => None,
     });
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling

@@ -125,12 +125,11 @@ pub(super) fn detail(told: &Told<'_, '_>) -> String {
             write_refusal(&mut text, limit, told.wait, b"\"");
             String::from_utf8(text).unwrap_or_default()
         }
-        (ProxyError::MissingKey { part, .. }, _) => match part {
-            Part::Cookie(name) => format!("The request needs the cookie {name}."),
-            Part::Query { name, .. } => format!("The request needs the query parameter {name}."),
-            Part::Header { name, .. } => format!("The request needs the field {name}."),
-            other => format!("The request needs its {other}."),
-        },
+        (ProxyError::MissingKey { part, .. }, _) => format!("The request needs {}.", called(part)),
+        (ProxyError::AmbiguousKey { part, .. }, _) => format!(
+            "The request has {} several times, with different values.",
+            called(part)
+        ),
         (ProxyError::TooManyHeld, _) => {
             "Too many requests are waiting. Try again shortly.".to_owned()
         }
@@ -151,6 +150,16 @@ pub(super) fn detail(told: &Told<'_, '_>) -> String {
             }
             text + "."
         }
+    }
+}
+
+/// A part of a key as clients know it.
+fn called(part: &Part) -> String {
+    match part {
+        Part::Cookie(name) => format!("the cookie {name}"),
+        Part::Query { name, .. } => format!("the query parameter {name}"),
+        Part::Header { name, .. } => format!("the field {name}"),
+        other => format!("its {other}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Limits as a client meets them: what passes, what does not, and what either is told. The same with both stores.
 
 mod answers;
+mod bypass;
 mod costs;
 mod defaults;
 mod exempt;
