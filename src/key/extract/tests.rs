@@ -84,10 +84,11 @@ fn no_value_imitates_a_separator_or_a_substitute() {
 fn empty_is_absent_and_repeats_are_one_value() {
     let one = template(vec![header("a")], Missing::Skip);
     assert_eq!(key_of(&one, &fields(&[("a", " ")])), None);
-    assert_eq!(
-        key_of(&one, &fields(&[("a", "x"), ("a", "y")])).as_deref(),
-        Some("x%2C%20y")
-    );
+    let repeated = fields(&[("a", "x"), ("a", " x ")]);
+    assert_eq!(key_of(&one, &repeated).as_deref(), Some("x"));
+    for several in [[("a", "x"), ("a", "y")], [("a", "x"), ("a", "")]] {
+        assert_eq!(key_of(&one, &fields(&several)), None, "{several:?}");
+    }
     assert_eq!(
         key_of(&one, &fields(&[("a", "x, y")])).as_deref(),
         Some("x%2C%20y")
@@ -154,10 +155,11 @@ fn cookies_are_found_in_any_line_and_only_as_digests() {
     for absent in [&[][..], &["sid"], &["sid="], &["SID=abc"], &["a=sid=abc"]] {
         assert_eq!(key(absent), None, "{absent:?}");
     }
-    // Whichever of two the upstream believes, sending another one beside it does not count on its counter.
-    let two = key(&["sid=abc; sid=def"]).unwrap();
-    assert_ne!(two, one);
-    assert_eq!(key(&["sid=abc", "sid=def"]), Some(two));
+    // Nobody knows which of two the upstream believes.
+    for two in [&["sid=abc; sid=def"][..], &["sid=abc", "sid=def"]] {
+        assert_eq!(key(two).as_deref(), Some("%ip=203.0.113.9"));
+    }
+    assert_eq!(key(&["sid=abc; sid=abc"]).as_ref(), Some(&one));
     assert_ne!(key(&["sid=ABC"]), Some(one));
 }
 
@@ -182,9 +184,10 @@ fn query_parameters_are_compared_decoded() {
         assert_eq!(key(false, absent), None, "{absent}");
     }
     assert_eq!(
-        key(false, "client+id=a&client+id=b").as_deref(),
-        Some("a%2C%20b")
+        key(false, "client+id=a&client%20id=%61").as_deref(),
+        Some("a")
     );
+    assert_eq!(key(false, "client+id=a&client+id=b"), None);
     assert!(key(true, "client+id=a").unwrap().starts_with("%sha="));
 }
 
