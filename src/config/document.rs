@@ -5,6 +5,7 @@
 mod answers;
 mod changes;
 mod fields;
+mod include;
 mod limit;
 mod route;
 mod server;
@@ -14,6 +15,7 @@ mod syntax;
 mod target;
 mod variables;
 
+pub(super) use include::gather;
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, Log, Response, Server};
@@ -147,7 +149,8 @@ impl Document {
         let start = place.span.start;
         let body = match diagnostic.code {
             Code::MissingKey | Code::MissingChoice => {
-                start..syntax::next_table(source.text(), start)
+                let text = &source.text()[..source.end(start)];
+                start..syntax::next_table(text, start)
             }
             _ => start..start,
         };
@@ -168,19 +171,25 @@ const ENOUGH: usize = 1_000;
 /// Reads `source` and adds every mistake of form to `found`.
 pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
     let set_values = set::documents(source);
-    let (mut root, errors) = DeTable::parse_recoverable(source.file());
-    set::apply(source, &set_values, root.get_mut(), found);
-    if source.is_without_store() {
-        root.get_mut().remove("store");
-    }
-    let variables = variables::fill(source, root.get_mut(), found);
+    let (root, errors) = DeTable::parse_recoverable(source.file());
+    let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
+    let mut root = root.into_inner();
     let mut document = Document {
-        torn: syntax::report(source, root.get_ref(), &errors, found),
-        empty: root.get_ref().is_empty(),
-        variables,
+        torn,
         ..Document::default()
     };
-    for (key, value) in root.get_ref() {
+    let strays = include::merge(source, &mut root, &mut document, found);
+    set::apply(source, &set_values, &mut root, found);
+    if source.is_without_store() {
+        root.remove("store");
+    }
+    document.variables = variables::fill(source, &mut root, found);
+    document.empty = root.is_empty();
+    include::read(&mut root, found);
+    let written = root
+        .iter()
+        .chain(strays.iter().map(|(key, value)| (key, value)));
+    for (key, value) in written {
         if found.len() > ENOUGH {
             break;
         }

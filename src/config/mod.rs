@@ -159,9 +159,10 @@ pub fn store(url: &str) -> Result<crate::store::Source, Report> {
     })
 }
 
-fn compile(source: Source, mut files: Files) -> Result<Compiled, Report> {
-    let source = Arc::new(source);
+fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let mut found = Vec::new();
+    document::gather(&mut source, &mut files, &mut found);
+    let source = Arc::new(source);
     if let Some(at) = source.text().find('\0') {
         let binary = Diagnostic::error(Code::Unreadable, "the file is not text")
             .at(&(at..at), "a zero byte stands here");

@@ -75,7 +75,8 @@ fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
         \n\
         [routes.api]\n\
         upstream = \"api\"";
-    if !document.torn.is_empty() || !document.routes.is_empty() {
+    let lost = document.lost.contains(&("routes", None));
+    if lost || !document.torn.is_empty() || !document.routes.is_empty() {
         return false;
     }
     let nothing = found.is_empty() && document.empty;

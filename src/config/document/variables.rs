@@ -114,6 +114,11 @@ impl Variables {
         }
     }
 
+    /// Has the text there a variable that could not be filled in?
+    pub(super) fn has_failed(&self, span: &Span) -> bool {
+        self.failed.contains(span)
+    }
+
     fn keep(&mut self, source: &Source, span: &Span, used: Vec<Used>) {
         if used.is_empty() {
             return;

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::Code;
 use super::super::suggest::one_of;
-use super::{Default, Key, Shape, TABLES, Table};
+use super::{Default, INCLUDE, Key, Shape, TABLES, Table};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -32,10 +32,26 @@ its own: they start afresh, or go on where they are still held from when the lim
 Keys marked *restart* are read once, at start; a reload says which of them have changed.
 ";
 
+const INCLUDED: &str = "
+## Several files
+
+`include` stands at the top, before the first table. A team can own a file: an included one has limits, upstreams and routes
+and nothing else, and includes no others. A name is one thing in all of them; written in two files it is an error that shows
+both places. A pattern that finds nothing is a warning, a path that leads nowhere an error. Included files are watched as the
+file itself is, and a new one that a pattern finds is taken in; at most 1,000 of them, of 1 MiB each and 16 MiB together.
+Names that begin with a dot are found only by patterns that do.
+
+";
+
+const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n";
+
 /// The text of docs/configuration.md.
 #[must_use]
 pub fn reference() -> String {
     let mut out = HEAD.to_owned();
+    out.push_str(INCLUDED);
+    out.push_str(COLUMNS);
+    row(&INCLUDE, &mut out);
     for table in TABLES {
         section(table, &mut out);
     }
@@ -55,19 +71,23 @@ pub fn reference() -> String {
 
 fn section(table: &Table, out: &mut String) {
     let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.title("NAME"), table.about);
-    out.push_str("| key | takes | default | meaning |\n|---|---|---|---|\n");
+    out.push_str(COLUMNS);
     for key in table.keys {
-        let restart = if key.live { "" } else { " *restart*" };
-        let _ = writeln!(
-            out,
-            "| `{}` | {} | {} | {} For example `{}`.{restart} |",
-            key.name,
-            takes(key.shape),
-            default(key),
-            key.about,
-            key.example,
-        );
+        row(key, out);
     }
+}
+
+fn row(key: &Key, out: &mut String) {
+    let restart = if key.live { "" } else { " *restart*" };
+    let _ = writeln!(
+        out,
+        "| `{}` | {} | {} | {} For example `{}`.{restart} |",
+        key.name,
+        takes(key.shape),
+        default(key),
+        key.about,
+        key.example,
+    );
 }
 
 fn takes(shape: Shape) -> String {
