@@ -269,6 +269,7 @@ struct Install {
 impl reload::Apply for Install {
     async fn apply(&mut self, compiled: Compiled) {
         let Compiled {
+            boot,
             mut snapshot,
             outline,
             ..
@@ -280,6 +281,7 @@ impl reload::Apply for Install {
         }
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
+        self.boot.store.rotate(&boot.store);
         self.shared.snapshots.store(Arc::new(snapshot));
         self.shared.metrics.reloaded(generation);
         tracing::info!("reloaded: generation {generation} is in force");

@@ -113,6 +113,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&style(old.fields), &style(new.fields)),
         );
     }
+    changes.extend(restart::password(running, &new.boot));
     restart::compare(running, &new.boot, &mut changes);
     changes
 }
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!(changes.len(), 1);
         assert_eq!(
             changes[0].to_string(),
-            "store.password: changed, needs a restart"
+            "store.password: changed; connections made from now on present it"
         );
     }
 }

@@ -8,6 +8,7 @@ mod fields;
 mod include;
 mod limit;
 mod route;
+mod secrets;
 mod server;
 mod store;
 mod strange;
@@ -24,6 +25,7 @@ pub(super) use target::Upstream;
 pub(super) use variables::Variables;
 
 use super::diagnostic::{Code, Diagnostic};
+use super::files::Files;
 use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{self, TABLES};
@@ -169,7 +171,7 @@ impl Document {
 const ENOUGH: usize = 1_000;
 
 /// Reads `source` and adds every mistake of form to `found`.
-pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
+pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnostic>) -> Document {
     let set_values = set::documents(source);
     let (root, errors) = DeTable::parse_recoverable(source.file());
     let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
@@ -184,6 +186,7 @@ pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
         root.remove("store");
     }
     document.variables = variables::fill(source, &mut root, found);
+    secrets::fetch(source, &mut root, files, found);
     document.empty = root.is_empty();
     include::read(&mut root, found);
     let written = root

@@ -19,6 +19,7 @@ pub mod pages;
 mod quick;
 mod redact;
 pub mod render;
+mod secret;
 mod set;
 pub mod source;
 mod suggest;
@@ -168,7 +169,7 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
             .at(&(at..at), "a zero byte stands here");
         return Err(Report::new(source, vec![binary]).from_files(files));
     }
-    let document = document::read(&source, &mut found);
+    let document = document::read(&source, &mut files, &mut found);
     let checked = validate::check(&document, &source, &mut found);
     let boot = boot::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));

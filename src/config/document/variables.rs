@@ -234,6 +234,9 @@ impl Filled {
             None => written,
         };
         let mut rest = part.trim_matches(['"', '\'']);
+        for scheme in ["Bearer ", "Basic "] {
+            rest = rest.strip_prefix(scheme).unwrap_or(rest);
+        }
         while let Some(behind) = rest.strip_prefix("${") {
             rest = behind.split_once('}').map_or("", |(_, behind)| behind);
         }

@@ -25,6 +25,12 @@ mistake, unless it has a default: `${NAME:-default}`, which also stands in for a
 missing. `$$` is a `$`. What a variable gives is a text, so `burst = \"${BURST}\"` is not a number, and it is not looked at
 for further variables. Mistakes in a result say what the variables gave, unless it looks like a secret.
 
+A secret need not stand in the file: the store's `password`, and every value under `set` and `add` of `request_headers` and
+`response_headers`, may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\" }` instead of a text. A newline at the end
+of the file does not count. Such a file is watched: a changed value is taken over as any other change, a changed password by
+the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars; one that is written
+into the file is a warning.
+
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
 agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
 SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by` has counters of

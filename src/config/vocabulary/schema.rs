@@ -150,7 +150,8 @@ fn shape(shape: Shape) -> Value {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
         }
         Shape::Changes => {
-            let lines = self::shape(Shape::Lines);
+            let lines =
+                json!({ "type": "object", "additionalProperties": self::shape(Shape::Secret) });
             json!({
                 "type": "object", "minProperties": 1, "additionalProperties": false,
                 "properties": { "set": lines, "add": lines, "remove": self::shape(Shape::Texts) },

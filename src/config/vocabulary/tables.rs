@@ -186,7 +186,7 @@ pub static STORE: Table = Table {
             default: Words("none"),
             about: "Password of the Redis user, best kept in a file or in the environment.",
             example: "{ file = \"/run/secrets/redis\" }",
-            live: false,
+            live: true,
         },
         Key {
             name: "timeout",
