@@ -67,7 +67,9 @@ codes! {
     NeverBinds "never-binds" "A rate of a list never refuses what the others let through.";
     NoRoutes "no-routes" "Nothing says where to send requests.";
     NotAvailable "not-available" "A setting that this version does not have.";
+    OneForAll "one-for-all" "A limit by address counts everybody behind a proxy as one client.";
     OnlyInMain "only-in-main" "An included file says what only the including one may say.";
+    OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
@@ -77,10 +79,12 @@ codes! {
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
     UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
     UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
+    UnreachableRoute "unreachable-route" "No request can reach a route.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
+    WaitsLonger "waits-longer" "A limit may hold a request for longer than the route gives its upstream.";
     WrongType "wrong-type" "A value is of another type than the key takes.";
 }
 

@@ -214,6 +214,15 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     document
 }
 
+/// The tree of a source that is good: all its files in one, and its variables filled in.
+pub(super) fn tree(source: &Source) -> DeTable<'_> {
+    let (root, _) = DeTable::parse_recoverable(source.file());
+    let (mut root, found) = (root.into_inner(), &mut Vec::new());
+    include::merge(source, &mut root, &mut Document::default(), found);
+    variables::fill(source, &mut root, found);
+    root
+}
+
 /// A table under a misspelt name: what is wrong inside is told in the same run, and what it defines is defined.
 fn misnamed(
     source: &Source,

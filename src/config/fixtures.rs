@@ -111,6 +111,7 @@ fn every_example_of_a_key_can_be_read() {
                 Code::UnknownUpstream,
                 Code::Unreadable,
                 Code::Conflict,
+                Code::UnreachableRoute,
             ];
             let wrong = report.diagnostics.iter().find(|one| {
                 let here = one

@@ -14,11 +14,14 @@ pub mod diagnostic;
 pub mod diff;
 mod document;
 pub mod files;
+#[doc(hidden)]
+pub mod fuzzed;
 mod limits;
 pub mod pages;
 mod quick;
 mod redact;
 pub mod render;
+mod resolved;
 mod secret;
 mod set;
 pub mod source;
@@ -36,6 +39,7 @@ pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use files::Files;
 pub use quick::quick;
+pub use resolved::resolved;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;

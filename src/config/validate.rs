@@ -1,5 +1,6 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
+mod lints;
 mod names;
 mod rewriting;
 mod routes;
@@ -59,6 +60,7 @@ pub(super) fn check(
     names::one_partial(document, found);
     names::parameters(document, found);
     rewriting::check(document, found);
+    lints::note(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,

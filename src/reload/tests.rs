@@ -372,3 +372,25 @@ async fn a_folder_of_included_files_may_come_later() {
         }
     }
 }
+
+#[tokio::test]
+async fn without_events_everything_is_read_from_time_to_time() {
+    let (folder, file) = folder();
+    let secret = folder.path().join("password");
+    fs::write(&secret, "one").unwrap();
+    let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
+    fs::write(&file, format!("{store}{}", text("1/s"))).unwrap();
+    let (_trigger, pulled) = trigger();
+    let (sender, outcomes) = mpsc::channel(64);
+    let files = config::load(&file).unwrap().files;
+    let watcher = Watcher::new(file.clone(), files, pulled).untold(Duration::from_millis(20));
+    tokio::spawn(watcher.run(Record(sender)));
+    let (trigger, _) = super::trigger();
+    let mut watched = Watched { outcomes, trigger };
+    replace(&file, &format!("{store}{}", text("2/s")));
+    watched.becomes("2/s").await;
+    replace(&secret, "two");
+    watched.becomes("2/s").await;
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(watched.next().await, None);
+}

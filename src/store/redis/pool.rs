@@ -108,6 +108,10 @@ pub(super) struct Manager {
 }
 
 impl Manager {
+    pub(super) fn new(target: RedisTarget, signals: Arc<Signals>) -> Self {
+        Self { target, signals }
+    }
+
     fn login(&self) -> RedisConnectionInfo {
         let mut login = RedisConnectionInfo::default()
             .set_db(self.target.database.into())
@@ -121,7 +125,7 @@ impl Manager {
         login
     }
 
-    async fn open(&self) -> Result<Connection, StoreError> {
+    pub(super) async fn open(&self) -> Result<Connection, StoreError> {
         let stream = TcpStream::connect((&*self.target.host, self.target.port))
             .await
             .and_then(|stream| tune(&stream).map(|()| stream))
@@ -198,10 +202,7 @@ impl Connections {
     /// Starts connecting at once and waits for nothing: the gateway starts without Redis.
     pub(super) fn new(target: &RedisTarget) -> Self {
         let signals = Arc::new(Signals::default());
-        let manager = Manager {
-            target: target.clone(),
-            signals: signals.clone(),
-        };
+        let manager = Manager::new(target.clone(), signals.clone());
         // bb8 neither tests on the way out (that is a round trip), nor retries by itself (`health` does, and knows when
         // to stop), nor closes what is old or idle: the flag says what is of no use.
         let pool = Pool::builder()
