@@ -394,6 +394,7 @@ impl Server {
             database: 0,
             username: None,
             password: None,
+            rotated: tollgate::store::Rotated::default(),
         };
         let settings = Settings {
             timeout: Duration::from_secs(5),

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::{Equipment, WorkerThread};
 
@@ -111,7 +112,8 @@ impl Gateway {
             drain: drain.clone(),
         };
         let log = AccessLog::stdout(boot.log.access, &metrics)?;
-        let workers = start_workers(&boot, &shared, &log)?;
+        let (questions, asked) = admin::questions();
+        let workers = start_workers(&boot, &shared, &log, asked)?;
 
         let seats: Vec<Seat> = workers.iter().map(WorkerThread::seat).collect();
         let most = most_taken(boot.listen.max_connections);
@@ -122,7 +124,7 @@ impl Gateway {
             tokio::spawn(accept(listener, seats.clone(), most, drain.clone()));
         }
         let readiness = Readiness::default();
-        let admin_address = start_admin(admin, &metrics, &readiness)?;
+        let admin_address = start_admin(admin, &metrics, &readiness, questions)?;
         tokio::spawn(sweep(shared.clone()));
         let install = Install {
             boot: boot.clone(),
@@ -212,6 +214,7 @@ fn start_workers(
     boot: &Boot,
     shared: &Shared,
     log: &AccessLog,
+    asked: mpsc::Receiver<admin::Question>,
 ) -> Result<Vec<WorkerThread>, StartError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let count = if boot.workers == 0 {
@@ -219,12 +222,15 @@ fn start_workers(
     } else {
         boot.workers
     };
+    // Questions about counters go to the first: it has a way to the store as any other.
+    let mut asked = Some(asked);
     let start = |index| {
         let equipment = Equipment {
             shared: shared.clone(),
             log: log.clone(),
             listen: boot.listen.clone(),
             store: boot.store.clone(),
+            asked: asked.take(),
         };
         WorkerThread::start(index, equipment).map_err(StartError::from)
     };
@@ -235,6 +241,7 @@ fn start_admin(
     listeners: Option<Vec<std::net::TcpListener>>,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
+    questions: admin::Questions,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(listener) = listeners.and_then(|mut listeners| listeners.pop()) else {
         return Ok(None);
@@ -244,6 +251,7 @@ fn start_admin(
     let state = AdminState {
         metrics: Arc::clone(metrics),
         readiness: readiness.clone(),
+        questions: Some(questions),
     };
     // It answers to the last: draining is something to see.
     tokio::spawn(admin::serve(listener, state, std::future::pending()));
@@ -269,6 +277,7 @@ struct Install {
 impl reload::Apply for Install {
     async fn apply(&mut self, compiled: Compiled) {
         let Compiled {
+            boot,
             mut snapshot,
             outline,
             ..
@@ -280,6 +289,7 @@ impl reload::Apply for Install {
         }
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
+        self.boot.store.rotate(&boot.store);
         self.shared.snapshots.store(Arc::new(snapshot));
         self.shared.metrics.reloaded(generation);
         tracing::info!("reloaded: generation {generation} is in force");

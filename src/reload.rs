@@ -79,6 +79,10 @@ pub struct Watcher {
     last: Files,
     /// Was the last reading taken over?
     taken: bool,
+    /// Is the system asked to tell of changes?
+    told: bool,
+    /// How often everything is read without being told.
+    net: Duration,
 }
 
 impl Watcher {
@@ -90,6 +94,18 @@ impl Watcher {
             pulled,
             last: files,
             taken: true,
+            told: true,
+            net: NET,
+        }
+    }
+
+    /// The same, but nobody tells of changes, as on a file system without events; everything is read this often.
+    #[must_use]
+    pub fn untold(self, every: Duration) -> Self {
+        Self {
+            told: false,
+            net: every,
+            ..self
         }
     }
 
@@ -119,8 +135,12 @@ impl Watcher {
     /// Watches where the paths lead now; returns when to look without being told.
     fn watch(&self, folders: &mut Folders, ticks: Option<Interval>) -> Interval {
         let before = ticks.as_ref().map(Interval::period);
-        let period = match folders.follow(&self.last) {
-            Ok(()) => NET,
+        let followed = match self.told {
+            true => folders.follow(&self.last),
+            false => Ok(()),
+        };
+        let period = match followed {
+            Ok(()) => self.net,
             Err(error) => {
                 if before != Some(POLL) {
                     tracing::warn!(

@@ -6,6 +6,7 @@
 
 mod support;
 
+mod fuzzing;
 mod gateway;
 mod law;
 mod simulate;

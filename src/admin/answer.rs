@@ -17,7 +17,7 @@ const PROBLEM: &str = "application/problem+json";
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> Answer {
     let path = request.uri().path();
     if !matches!(path, "/metrics" | "/healthz" | "/readyz") {
-        let detail = "here are /metrics, /healthz and /readyz";
+        let detail = "here are /metrics, /healthz, /readyz and /v1/peek";
         return problem(StatusCode::NOT_FOUND, detail);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -68,11 +68,16 @@ fn readiness(phase: Phase) -> Answer {
     }
 }
 
+/// An object.
+pub(super) fn json(object: &serde_json::Value) -> Answer {
+    response(StatusCode::OK, "application/json", object.to_string())
+}
+
 fn text(status: StatusCode, said: &'static str) -> Answer {
     response(status, TEXT, said)
 }
 
-fn problem(status: StatusCode, detail: &str) -> Answer {
+pub(super) fn problem(status: StatusCode, detail: &str) -> Answer {
     let body = serde_json::json!({
         "title": status.canonical_reason(),
         "status": status.as_u16(),

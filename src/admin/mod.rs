@@ -1,12 +1,14 @@
-//! The admin listener: metrics and health, on an address of its own.
+//! The admin listener: metrics, health and a look at counters, on an address of its own.
 
 mod answer;
 mod health;
+mod peek;
 mod serve;
 #[cfg(test)]
 mod tests;
 
 pub use health::{Phase, Readiness};
+pub use peek::{PATH as PEEK, Question, Questions, answering, questions};
 pub use serve::serve;
 
 use crate::telemetry::metrics::Metrics;
@@ -27,4 +29,6 @@ pub struct AdminState {
     pub metrics: Arc<Metrics>,
     /// What `/readyz` shows.
     pub readiness: Readiness,
+    /// Who can look at counters.
+    pub questions: Option<Questions>,
 }

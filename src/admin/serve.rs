@@ -1,7 +1,7 @@
 //! Accepts and serves admin connections: few, none for long, and never so many silent ones that nobody else is heard.
 
-use super::AdminState;
 use super::answer::{Answer, answer};
+use super::{AdminState, peek};
 use crate::telemetry::log::Throttle;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -132,7 +132,13 @@ async fn connection(
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let state = state.clone();
-        async move { Ok::<Answer, Infallible>(answer(state, request).await) }
+        async move {
+            let answer = match request.uri().path() {
+                peek::PATH => peek::answer(state.questions.as_ref(), request).await,
+                _ => answer(state, request).await,
+            };
+            Ok::<Answer, Infallible>(answer)
+        }
     });
     let mut serving = pin!(
         http1::Builder::new()

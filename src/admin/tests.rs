@@ -31,6 +31,7 @@ impl Admin {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = AdminState {
+            questions: None,
             metrics: Metrics::new(),
             readiness: Readiness::new(),
         };

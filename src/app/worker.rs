@@ -1,6 +1,7 @@
 //! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
 
 use super::Shared;
+use crate::admin::{Question, answering};
 use crate::listen::accept::{Accepted, Seat};
 use crate::listen::drain::LocalDrain;
 use crate::listen::socket::Stream;
@@ -32,6 +33,8 @@ pub(super) struct Equipment {
     pub(super) log: AccessLog,
     pub(super) listen: listen::Settings,
     pub(super) store: store::Settings,
+    /// Questions about counters, where it is this one who answers them.
+    pub(super) asked: Option<mpsc::Receiver<Question>>,
 }
 
 /// A worker, as seen from outside.
@@ -100,10 +103,16 @@ async fn serve(
         log,
         listen,
         store,
+        asked,
     } = equipment;
     let metrics = shared.metrics.worker();
+    let store = connect(&store, &shared);
+    if let Some(asked) = asked {
+        let snapshots = Arc::clone(&shared.snapshots);
+        tokio::task::spawn_local(answering(store.clone(), snapshots, asked));
+    }
     let worker = Rc::new(Worker::new(proxy::Equipment {
-        store: connect(&store, &shared),
+        store,
         snapshots: shared.snapshots,
         holds: shared.holds,
         drain: shared.drain.clone(),

@@ -1,14 +1,17 @@
-//! `tollgate check`: is the file right, and what does it mean? Nothing is started and nobody is asked.
+//! `tollgate check`: is the file right, and what does it mean? Nothing is started, and nobody is asked but on request.
 
+mod connect;
+
+use crate::config::diff::diff;
 use crate::config::render::Colour;
-use crate::config::{self, Compiled, describe};
+use crate::config::{self, Compiled, Report, describe};
 use crate::limit::Scope;
 use crate::store::{OnDown, Source};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -23,6 +26,19 @@ pub enum Format {
     Sarif,
 }
 
+/// What is to be said of a file that is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// What its limits mean.
+    Meaning,
+    /// The file as it is understood.
+    Print,
+    /// What a reload from this file would change.
+    Diff(PathBuf),
+    /// Whether what it names can be reached.
+    Connect,
+}
+
 /// What the check says, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -35,8 +51,8 @@ pub struct Answer {
 }
 
 /// Checks `file` and tells; returns the exit code.
-pub fn check(file: &Path, format: Format, deny_warnings: bool) -> u8 {
-    let answer = answer(file, format, deny_warnings, Colour::of_stderr());
+pub fn check(file: &Path, what: &What, format: Format, deny_warnings: bool) -> u8 {
+    let answer = answer(file, what, format, deny_warnings, Colour::of_stderr());
     // Either may be closed, and nobody reads then.
     let _ = std::io::stderr().write_all(answer.err.as_bytes());
     let _ = std::io::stdout().write_all(answer.out.as_bytes());
@@ -47,40 +63,115 @@ pub fn check(file: &Path, format: Format, deny_warnings: bool) -> u8 {
 ///
 /// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
 #[must_use]
-pub fn answer(file: &Path, format: Format, deny_warnings: bool, colour: Colour) -> Answer {
-    let loaded = config::load(file);
+pub fn answer(
+    file: &Path,
+    what: &What,
+    format: Format,
+    deny_warnings: bool,
+    colour: Colour,
+) -> Answer {
+    let mut printed = None;
+    let loaded = match what {
+        What::Print => config::resolved(file).map(|(text, compiled)| {
+            printed = Some(text);
+            compiled
+        }),
+        _ => config::load(file),
+    };
     let (report, compiled) = match loaded {
         Ok(compiled) => (compiled.report(), Some(compiled)),
         Err(report) => (report, None),
     };
-    let bad = compiled.is_none() || (deny_warnings && report.warnings() > 0);
-    let (out, err) = match format {
-        Format::Json => (
-            format!(
-                "{}{}\n",
-                report.json_lines(),
-                summary(compiled.as_ref(), report.errors(), report.warnings())
-            ),
-            String::new(),
-        ),
-        Format::Sarif => (report.sarif(), String::new()),
-        Format::Github => match &compiled {
-            Some(compiled) if report.diagnostics.is_empty() => (meaning(compiled), String::new()),
-            _ => (report.github(), String::new()),
-        },
-        Format::Human => (
-            compiled.as_ref().map(meaning).unwrap_or_default(),
-            if report.diagnostics.is_empty() {
-                String::new()
-            } else {
-                report.human(colour)
-            },
-        ),
+    let mut answer = Answer {
+        out: String::new(),
+        err: String::new(),
+        code: u8::from(compiled.is_none() || (deny_warnings && report.warnings() > 0)),
     };
-    Answer {
-        out,
-        err,
-        code: u8::from(bad),
+    if !answer.reported(&report, format, colour) {
+        return answer;
+    }
+    let Some(compiled) = compiled else {
+        if format == Format::Json {
+            answer.line(&summary(None, report.errors(), report.warnings()));
+        }
+        return answer;
+    };
+    match what {
+        What::Meaning | What::Connect if format == Format::Json => {
+            answer.line(&summary(
+                Some(&compiled),
+                report.errors(),
+                report.warnings(),
+            ));
+        }
+        What::Meaning | What::Connect => answer.out.push_str(&meaning(&compiled)),
+        What::Print => answer.out.push_str(&printed.unwrap_or_default()),
+        What::Diff(old) => answer.difference(old, &compiled, format, colour),
+    }
+    if *what == What::Connect {
+        connect::ask(&compiled, format, &mut answer);
+    }
+    answer
+}
+
+impl Answer {
+    /// Adds what is wrong with the file; is there anything to be said behind it?
+    fn reported(&mut self, report: &Report, format: Format, colour: Colour) -> bool {
+        match format {
+            Format::Json => self.out.push_str(&report.json_lines()),
+            Format::Sarif => {
+                self.out.push_str(&report.sarif());
+                return false;
+            }
+            Format::Github if !report.diagnostics.is_empty() => {
+                self.out.push_str(&report.github());
+                return false;
+            }
+            Format::Human if !report.diagnostics.is_empty() => {
+                self.err.push_str(&report.human(colour));
+            }
+            Format::Github | Format::Human => {}
+        }
+        true
+    }
+
+    fn line(&mut self, object: &Value) {
+        // Writing into a string cannot fail.
+        let _ = writeln!(self.out, "{object}");
+    }
+
+    /// Adds what a reload from `old` would change, in the words of a reload.
+    fn difference(&mut self, old: &Path, new: &Compiled, format: Format, colour: Colour) {
+        let old = match config::load(old) {
+            Ok(old) => old,
+            Err(report) => {
+                self.code = 1;
+                self.reported(&report, format, colour);
+                return;
+            }
+        };
+        let changes = diff(&old.outline, &new.outline, &old.boot);
+        if format == Format::Json {
+            for change in &changes {
+                self.line(&json!({
+                    "subject": change.subject,
+                    "change": change.what,
+                    "restart": change.restart,
+                }));
+            }
+            return self.line(&json!({ "summary": true, "changes": changes.len() }));
+        }
+        let (from, to) = (old.source.name(), new.source.name());
+        self.out = match changes.len() {
+            0 => format!("a reload from {from} to {to} would change nothing\n"),
+            many => format!(
+                "a reload from {from} to {to} would make {}\n",
+                count(many, "change")
+            ),
+        };
+        for change in &changes {
+            let _ = writeln!(self.out, "  {change}");
+        }
     }
 }
 
@@ -178,7 +269,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("gateway.toml");
         std::fs::write(&file, text).unwrap();
-        let mut answer = answer(&file, format, deny_warnings, Colour::Off);
+        let mut answer = answer(&file, &What::Meaning, format, deny_warnings, Colour::Off);
         let shown = format!("{}/", folder.path().display());
         answer.out = answer.out.replace(&shown, "");
         answer.err = answer.err.replace(&shown, "");

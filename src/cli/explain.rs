@@ -1,11 +1,12 @@
 //! `tollgate explain`: what a diagnostic's code means, and what would become of a request.
 
 mod human;
+mod live;
 mod near;
 mod program;
 mod request;
 
-use super::{BAD, GOOD, USAGE, find_file, no_file, tell};
+use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell};
 use crate::config::pages::Page;
 use crate::config::render::Colour;
 use crate::config::{self, Code};
@@ -14,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use request::Asked;
 use serde_json::json;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// What to explain.
@@ -47,6 +48,15 @@ pub(super) struct ExplainArgs {
     /// Report as JSON.
     #[arg(long)]
     json: bool,
+    /// Ask the running gateway what is left on each counter: at the `[admin]` address of the file, or at this one.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        requires = "target"
+    )]
+    live: Option<Option<SocketAddr>>,
 }
 
 const EXAMPLES: &str = "\
@@ -55,7 +65,8 @@ Examples:
   tollgate explain GET /v1/orders/42 -H 'x-api-key: k'    which route and limits it meets, and on which keys it counts
   tollgate explain GET /v1/orders/42 --host api.example.com --from 203.0.113.9 --json
 
-Nothing is sent or counted. Exit codes: 0 explained, also when the request would be refused; 1 a bad file; 2 wrong usage.";
+Nothing is sent or counted; --live asks the running gateway what is left. Exit codes: 0 explained, also when the request
+would be refused; 1 a bad file; 2 wrong usage; 3 the gateway cannot be asked.";
 
 /// Explains, and returns the exit code.
 pub(super) fn explain(args: &ExplainArgs) -> u8 {
@@ -88,7 +99,22 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
             return BAD;
         }
     };
-    let explanation = request::explain(&compiled, asked);
+    let mut explanation = request::explain(&compiled, asked);
+    if let Some(address) = args.live {
+        let admin = compiled.boot.admin.map(|admin| admin.listen);
+        let Some(address) = address.or(admin) else {
+            tell(
+                "error: the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=HOST:PORT",
+            );
+            return USAGE;
+        };
+        if let Err(error) = live::ask(&mut explanation, address) {
+            tell(&format!(
+                "error: the gateway at {address} cannot be asked: {error}"
+            ));
+            return UNREACHABLE;
+        }
+    }
     show(&match args.json {
         true => format!("{}\n", program::object(&explanation)),
         false => human::text(&explanation),

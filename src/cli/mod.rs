@@ -28,6 +28,7 @@ Examples:
   tollgate run --to 127.0.0.1:3000 --limit 10/s    at most 10 a second for each client, no file needed
   tollgate run --config gateway.toml               what the file says, reloaded when it changes
   tollgate check                                   is gateway.toml right, and what does it mean?
+  tollgate check --diff old.toml                   what would a reload from old.toml change?
   tollgate explain missing-choice                  what does that diagnostic mean, and what is to be written instead?
   tollgate explain GET /v1/orders/42               which route and limits would that meet, and on which keys?
   tollgate simulate access.json --set limits.per-ip.rate=5/s    what would that have done to yesterday's traffic?
@@ -38,7 +39,7 @@ Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be 
 enum Command {
     /// Run the gateway.
     Run(RunArgs),
-    /// Validate a file and say what its limits mean; nothing is started and nobody is asked.
+    /// Validate a file and say what its limits mean; nothing is started, and nobody is asked but with --connect.
     Check(CheckArgs),
     /// Say what the code of a diagnostic means, or what would become of a request, and why.
     Explain(explain::ExplainArgs),
@@ -84,6 +85,15 @@ struct CheckArgs {
     /// Exit with 1 when there are warnings.
     #[arg(long)]
     deny_warnings: bool,
+    /// Print the file as it is understood: includes merged, variables filled in, defaults written out, secrets as ***.
+    #[arg(long, conflicts_with_all = ["format", "json", "diff", "connect"])]
+    print: bool,
+    /// Say what a reload from this file would change, and which counters it keeps.
+    #[arg(long, value_name = "OLD", conflicts_with = "connect")]
+    diff: Option<PathBuf>,
+    /// Ask Redis and the upstreams as well: exit 3 when one of them cannot be reached.
+    #[arg(long)]
+    connect: bool,
 }
 
 /// Good.
@@ -197,7 +207,13 @@ fn check_command(args: CheckArgs) -> u8 {
     } else {
         args.format
     };
-    check::check(&file, format, args.deny_warnings)
+    let what = match (args.print, args.diff, args.connect) {
+        (true, ..) => check::What::Print,
+        (_, Some(old), _) => check::What::Diff(old),
+        (_, _, true) => check::What::Connect,
+        _ => check::What::Meaning,
+    };
+    check::check(&file, &what, format, args.deny_warnings)
 }
 
 /// The file where it is usually found.

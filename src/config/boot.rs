@@ -8,7 +8,6 @@ use crate::store::{self, Secret, Source};
 use crate::{admin, listen, telemetry};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 /// What is read once.
@@ -117,49 +116,19 @@ fn secret(
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Secret> {
-    let (read, what) = match &password.value {
+    let place = match &password.value {
         Password::Literal(secret) => return Some(secret.clone()),
-        Password::File(path) => (
-            from_file(&text.beside(password.span.start, path), files),
-            format!("the file `{path}`"),
-        ),
-        Password::Env(name) => (from_environment(name), format!("the variable `{name}`")),
+        Password::Elsewhere(place) => place,
     };
+    let read = place.read(text, password.span.start, files);
     match read {
         Ok(secret) => Some(Secret::new(&secret)),
         Err(error) => {
             found.push(
-                Diagnostic::error(Code::Unreadable, format!("no password in {what}: {error}"))
+                Diagnostic::error(Code::Unreadable, format!("no password in {place}: {error}"))
                     .at(&password.span, "the password is to be there"),
             );
             None
         }
-    }
-}
-
-fn from_file(path: &Path, files: &mut Files) -> io::Result<String> {
-    const MOST: u64 = 64 * 1024;
-    let text = String::from_utf8(files.read(path, MOST)?)
-        .map_err(|_| io::Error::other("it is not UTF-8"))?;
-    not_empty(text.trim_end_matches(['\n', '\r']).to_owned())
-}
-
-fn from_environment(name: &str) -> io::Result<String> {
-    // A name with `=` or a zero byte cannot be asked for.
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return Err(io::Error::other("no variable has such a name"));
-    }
-    match std::env::var(name) {
-        Ok(value) => not_empty(value),
-        Err(std::env::VarError::NotPresent) => Err(io::Error::other("it is not set")),
-        Err(std::env::VarError::NotUnicode(_)) => Err(io::Error::other("it is not UTF-8")),
-    }
-}
-
-fn not_empty(text: String) -> io::Result<String> {
-    if text.is_empty() {
-        Err(io::Error::other("it is empty"))
-    } else {
-        Ok(text)
     }
 }

@@ -47,6 +47,7 @@ codes! {
     BadName "bad-name" "The name of a table has characters that headers, metrics and Redis keys do not take.";
     BadNetwork "bad-network" "A network is not written as an address or as address/bits.";
     BadNumber "bad-number" "A number is outside the range that the key takes.";
+    BadPattern "bad-pattern" "A pattern of files to include cannot be read.";
     BadPath "bad-path" "A path pattern is one that no request can match, or that cannot be read.";
     BadRate "bad-rate" "A rate is not written as N/TIME.";
     BadServer "bad-server" "A server is not written as http://host:port.";
@@ -58,6 +59,7 @@ codes! {
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit holds for nobody.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
+    MatchesNothing "matches-nothing" "A pattern of files to include finds none.";
     MissingChoice "missing-choice" "A limit does not say what happens to requests that lack what it counts by.";
     MissingKey "missing-key" "A key that has no default is absent.";
     NeedlessMissing "needless-missing" "`missing` is written where nothing can be missing.";
@@ -65,6 +67,9 @@ codes! {
     NeverBinds "never-binds" "A rate of a list never refuses what the others let through.";
     NoRoutes "no-routes" "Nothing says where to send requests.";
     NotAvailable "not-available" "A setting that this version does not have.";
+    OneForAll "one-for-all" "A limit by address counts everybody behind a proxy as one client.";
+    OnlyInMain "only-in-main" "An included file says what only the including one may say.";
+    OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
@@ -74,10 +79,12 @@ codes! {
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
     UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
     UnknownUpstream "unknown-upstream" "An upstream is named that is not defined.";
+    UnreachableRoute "unreachable-route" "No request can reach a route.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
+    WaitsLonger "waits-longer" "A limit may hold a request for longer than the route gives its upstream.";
     WrongType "wrong-type" "A value is of another type than the key takes.";
 }
 
@@ -168,6 +175,15 @@ impl Diagnostic {
         self
     }
 
+    /// The same, its places counted from `by`.
+    #[must_use]
+    pub(super) fn moved(mut self, by: usize) -> Self {
+        for label in self.primary.iter_mut().chain(&mut self.others) {
+            label.span = label.span.start + by..label.span.end + by;
+        }
+        self
+    }
+
     /// What would be right.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Self {
@@ -254,7 +270,24 @@ impl Report {
         } else {
             parts.join(", ")
         };
-        format!("{found} in {}", self.source.title())
+        format!("{found} in {}", self.places())
+    }
+
+    /// The one file they are in, or how many.
+    fn places(&self) -> String {
+        let source = &self.source;
+        let labels = self
+            .diagnostics
+            .iter()
+            .filter_map(|one| one.primary.as_ref());
+        let mut places: Vec<String> = labels.map(|label| source.place(label.span.start)).collect();
+        places.sort();
+        places.dedup();
+        match (source.is_one_file(), places.as_slice()) {
+            (false, [one]) => one.clone(),
+            (false, [_, _, ..]) => format!("{} files", places.len()),
+            _ => source.title(),
+        }
     }
 
     fn count(&self, severity: Severity) -> usize {

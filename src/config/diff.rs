@@ -133,6 +133,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&percent(old.jitter), &percent(new.jitter)),
         );
     }
+    changes.extend(restart::password(running, &new.boot));
     restart::compare(running, &new.boot, &mut changes);
     changes
 }
@@ -418,7 +419,7 @@ mod tests {
         assert_eq!(changes.len(), 1);
         assert_eq!(
             changes[0].to_string(),
-            "store.password: changed, needs a restart"
+            "store.password: changed; connections made from now on present it"
         );
     }
 }

@@ -5,8 +5,10 @@
 mod answers;
 mod changes;
 mod fields;
+mod include;
 mod limit;
 mod route;
+mod secrets;
 mod server;
 mod store;
 mod strange;
@@ -15,6 +17,7 @@ mod target;
 mod told;
 mod variables;
 
+pub(super) use include::gather;
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
@@ -23,6 +26,7 @@ pub(super) use target::Upstream;
 pub(super) use variables::Variables;
 
 use super::diagnostic::{Code, Diagnostic};
+use super::files::Files;
 use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{self, TABLES};
@@ -148,7 +152,8 @@ impl Document {
         let start = place.span.start;
         let body = match diagnostic.code {
             Code::MissingKey | Code::MissingChoice => {
-                start..syntax::next_table(source.text(), start)
+                let text = &source.text()[..source.end(start)];
+                start..syntax::next_table(text, start)
             }
             _ => start..start,
         };
@@ -167,21 +172,28 @@ impl Document {
 const ENOUGH: usize = 1_000;
 
 /// Reads `source` and adds every mistake of form to `found`.
-pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
+pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnostic>) -> Document {
     let set_values = set::documents(source);
-    let (mut root, errors) = DeTable::parse_recoverable(source.file());
-    set::apply(source, &set_values, root.get_mut(), found);
-    if source.is_without_store() {
-        root.get_mut().remove("store");
-    }
-    let variables = variables::fill(source, root.get_mut(), found);
+    let (root, errors) = DeTable::parse_recoverable(source.file());
+    let torn = syntax::report(source.file(), root.get_ref(), &errors, found);
+    let mut root = root.into_inner();
     let mut document = Document {
-        torn: syntax::report(source, root.get_ref(), &errors, found),
-        empty: root.get_ref().is_empty(),
-        variables,
+        torn,
         ..Document::default()
     };
-    for (key, value) in root.get_ref() {
+    let strays = include::merge(source, &mut root, &mut document, found);
+    set::apply(source, &set_values, &mut root, found);
+    if source.is_without_store() {
+        root.remove("store");
+    }
+    document.variables = variables::fill(source, &mut root, found);
+    secrets::fetch(source, &mut root, files, found);
+    document.empty = root.is_empty();
+    include::read(&mut root, found);
+    let written = root
+        .iter()
+        .chain(strays.iter().map(|(key, value)| (key, value)));
+    for (key, value) in written {
         if found.len() > ENOUGH {
             break;
         }
@@ -201,6 +213,15 @@ pub(super) fn read(source: &Source, found: &mut Vec<Diagnostic>) -> Document {
         }
     }
     document
+}
+
+/// The tree of a source that is good: all its files in one, and its variables filled in.
+pub(super) fn tree(source: &Source) -> DeTable<'_> {
+    let (root, _) = DeTable::parse_recoverable(source.file());
+    let (mut root, found) = (root.into_inner(), &mut Vec::new());
+    include::merge(source, &mut root, &mut Document::default(), found);
+    variables::fill(source, &mut root, found);
+    root
 }
 
 /// A table under a misspelt name: what is wrong inside is told in the same run, and what it defines is defined.

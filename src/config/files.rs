@@ -1,6 +1,9 @@
 //! What a configuration was read from: each file that it names, as it was found, so that a reload knows what to watch and
 //! when something has changed.
 
+pub mod glob;
+
+use glob::Matched;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -13,6 +16,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     seen: BTreeMap<PathBuf, Seen>,
+    /// What patterns led to.
+    matched: BTreeMap<PathBuf, Result<Matched, String>>,
 }
 
 /// What was found at a path.
@@ -69,7 +74,18 @@ impl Files {
         self.seen.insert(path.to_owned(), Seen { most, found });
     }
 
-    /// The same files as they are now.
+    /// What `pattern` leads to; the configuration depends on it from now on.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        let found = glob::find(pattern);
+        let noted = found.as_ref().map_err(ToString::to_string).cloned();
+        self.matched.insert(pattern.to_owned(), noted);
+        found.map(|matched| matched.files)
+    }
+
+    /// The same files and patterns as they are now.
     #[must_use]
     pub fn again(&self) -> Self {
         let mut files = Self::default();
@@ -77,7 +93,18 @@ impl Files {
             // What it says is in its print.
             let _ = files.read(path, seen.most);
         }
+        for pattern in self.matched.keys() {
+            let _ = files.matching(pattern);
+        }
         files
+    }
+
+    /// Patterns, and the folders in which another file may come to match.
+    pub fn patterns(&self) -> impl Iterator<Item = (&Path, &[PathBuf])> {
+        self.matched.iter().map(|(pattern, matched)| {
+            let folders = matched.as_ref().map(|matched| &matched.folders[..]);
+            (pattern.as_path(), folders.unwrap_or_default())
+        })
     }
 
     /// Where they are.

@@ -67,6 +67,34 @@ fn every_invalid_file_yields_its_report() {
     );
 }
 
+/// A folder each: `gateway.toml` and what it includes, with the report beside.
+#[test]
+fn every_folder_of_files_yields_its_report() {
+    let mut wrong = Vec::new();
+    let all = root().join("tests/config/included");
+    for folder in fs::read_dir(&all).unwrap() {
+        let folder = folder.unwrap().path();
+        let report = match super::load(&folder.join("gateway.toml")) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        let here = format!("{}/", folder.display());
+        let found = report.human(Colour::Off).replace(&here, "");
+        let beside = folder.join("report");
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&beside, &found).unwrap();
+        }
+        if fs::read_to_string(&beside).unwrap_or_default() != found {
+            wrong.push(format!("{}\n{found}", folder.display()));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "run the tests with UPDATE=1 and read the difference:\n{}",
+        wrong.join("\n")
+    );
+}
+
 /// Messages and pages show examples of keys; none of them is wrong itself.
 #[test]
 fn every_example_of_a_key_can_be_read() {
@@ -83,6 +111,7 @@ fn every_example_of_a_key_can_be_read() {
                 Code::UnknownUpstream,
                 Code::Unreadable,
                 Code::Conflict,
+                Code::UnreachableRoute,
             ];
             let wrong = report.diagnostics.iter().find(|one| {
                 let here = one
@@ -106,16 +135,24 @@ fn the_smallest_file_that_is_shown_is_good() {
 
 #[test]
 fn every_code_has_a_fixture() {
-    let seen: BTreeSet<Code> = files("invalid")
-        .iter()
-        .flat_map(|path| {
-            let text = fs::read_to_string(path).unwrap();
-            match parse("gateway.toml", &text) {
-                Ok(compiled) => compiled.report().diagnostics,
-                Err(report) => report.diagnostics,
-            }
+    let included = root().join("tests/config/included");
+    let folders = fs::read_dir(included).unwrap();
+    let reports = folders.map(|folder| folder.unwrap().path().join("report"));
+    let files = files("invalid").into_iter();
+    let all = files
+        .map(|path| path.with_extension("report"))
+        .chain(reports);
+    let seen: BTreeSet<Code> = all
+        .flat_map(|report| {
+            let text = fs::read_to_string(report).unwrap_or_default();
+            let code = |line: &str| {
+                let rest = line
+                    .strip_prefix("error[")
+                    .or(line.strip_prefix("warning["))?;
+                Code::named(rest.split_once(']')?.0)
+            };
+            text.lines().filter_map(code).collect::<Vec<_>>()
         })
-        .map(|diagnostic| diagnostic.code)
         .collect();
     let missing: Vec<&Code> = Code::ALL
         .iter()

@@ -15,11 +15,15 @@ pub mod diagnostic;
 pub mod diff;
 mod document;
 pub mod files;
+#[doc(hidden)]
+pub mod fuzzed;
 mod limits;
 pub mod pages;
 mod quick;
 mod redact;
 pub mod render;
+mod resolved;
+mod secret;
 mod set;
 pub mod source;
 mod suggest;
@@ -36,6 +40,7 @@ pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use files::Files;
 pub use quick::quick;
+pub use resolved::resolved;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;
@@ -160,15 +165,16 @@ pub fn store(url: &str) -> Result<crate::store::Source, Report> {
     })
 }
 
-fn compile(source: Source, mut files: Files) -> Result<Compiled, Report> {
-    let source = Arc::new(source);
+fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let mut found = Vec::new();
+    document::gather(&mut source, &mut files, &mut found);
+    let source = Arc::new(source);
     if let Some(at) = source.text().find('\0') {
         let binary = Diagnostic::error(Code::Unreadable, "the file is not text")
             .at(&(at..at), "a zero byte stands here");
         return Err(Report::new(source, vec![binary]).from_files(files));
     }
-    let document = document::read(&source, &mut found);
+    let document = document::read(&source, &mut files, &mut found);
     let checked = validate::check(&document, &source, &mut found);
     let boot = boot::read(&document, &source, &mut files, &mut found);
     let errors = answers::read(&document, &source, &mut files, &mut found);

@@ -139,12 +139,23 @@ mod tests {
     fn every_example_has_its_mistake_and_no_other_and_is_mended() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("redis-password"), "correct horse\n").unwrap();
+        let included = folder.path().join("routes.d/orders.toml");
+        fs::create_dir(included.parent().unwrap()).unwrap();
         let file = folder.path().join("gateway.toml");
         let mut wrong = Vec::new();
         for code in Code::ALL {
             let page = Page::of(*code);
             for (example, expected) in [(page.wrong, &[*code][..]), (page.right, &[])] {
-                fs::write(&file, whole(*code, example)).unwrap();
+                let mut text = whole(*code, example);
+                if example.contains("an included file") {
+                    let upstream = text.find("[upstreams.").unwrap();
+                    let rest = text.split_off(upstream);
+                    fs::write(&included, text).unwrap();
+                    text = format!("include = \"routes.d/*.toml\"\n{rest}");
+                } else {
+                    fs::write(&included, "").unwrap();
+                }
+                fs::write(&file, text).unwrap();
                 let report = match load(&file) {
                     Ok(compiled) => compiled.report(),
                     Err(report) => report,

@@ -5,12 +5,22 @@
 use std::ops::Range;
 
 /// Words at the end of a key whose value is not to be shown.
-const SECRET: [&str; 4] = ["password", "passwd", "secret", "token"];
+const SECRET: [&str; 8] = [
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "authorization",
+    "cookie",
+    "api-key",
+    "api_key",
+];
 
 /// `text` with the characters of credentials replaced by as many stars as they have bytes.
 pub(super) fn starred(text: &str) -> String {
     let mut hidden = values(text);
     hidden.extend(credentials(text));
+    hidden.extend(bare_credentials(text));
     if hidden.is_empty() {
         return text.to_owned();
     }
@@ -69,6 +79,28 @@ fn credentials(text: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// The same where the scheme was forgotten: `"user:password@host"`.
+fn bare_credentials(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('@') {
+        let before = &text[..at];
+        let inside = |c: char| c.is_whitespace() || "\"'/=,".contains(c);
+        let Some((start, quote)) = before
+            .char_indices()
+            .rev()
+            .take(200)
+            .find(|(_, c)| inside(*c))
+        else {
+            continue;
+        };
+        let start = start + quote.len_utf8();
+        if matches!(quote, '"' | '\'') && text[start..at].contains(':') {
+            found.push(start..at);
+        }
+    }
+    found
+}
+
 /// The last word of `before`.
 fn word_before(before: &str) -> &str {
     let before = before.trim_end_matches([' ', '\t', '"', '\'']);
@@ -81,7 +113,7 @@ fn word_before(before: &str) -> &str {
 }
 
 /// Also when it is misspelt: that is when its line is shown.
-fn is_secret(word: &str) -> bool {
+pub(super) fn is_secret(word: &str) -> bool {
     const LONGEST: usize = 80;
     if word.len() > LONGEST {
         return false;
@@ -109,6 +141,9 @@ fn value_after(text: &str, start: usize) -> Option<Range<usize>> {
         if let Some(inside) = rest.strip_prefix(quote) {
             return Some(start + 1..start + 1 + closing(inside, quote));
         }
+    }
+    if rest.starts_with("true") || rest.starts_with("false") {
+        return None;
     }
     let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
     Some(start..start + line)
@@ -142,6 +177,13 @@ mod tests {
                 "password = { env = \"NAME\" }",
             ),
             ("password = \"\"\"a\nb\"\"\"", "password = \"\"\"*\n*\"\"\""),
+            (
+                "set = { authorization = \"Bearer x\", a = \"b\" }",
+                "set = { authorization = \"********\", a = \"b\" }",
+            ),
+            ("{ x-api-key = true }", "{ x-api-key = true }"),
+            ("servers = \"u:pw@h:1\"", "servers = \"****@h:1\""),
+            ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),
             ("é.password = \"é\"", "é.password = \"**\""),
             (
                 "algorithm = \"token-bucket\"",

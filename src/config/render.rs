@@ -237,6 +237,10 @@ fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
         .iter()
         .map(|label| {
             let mut other = Map::new();
+            let here = diagnostic.primary.as_ref();
+            if here.is_some_and(|here| !source.is_one_place(here.span.start, label.span.start)) {
+                other.insert("file".into(), source.place(label.span.start).into());
+            }
             place(source, label, &mut other);
             Value::Object(other)
         })

@@ -49,33 +49,89 @@ fn keys(text: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-#[test]
-fn no_slip_in_a_key_is_taken_quietly() {
-    for text in [DEMO, EVERY] {
-        assert!(keys(text).len() >= 9);
-        assert!(parse(NAME, text).is_ok());
-        for key in keys(text) {
-            for at in key.clone() {
-                for slip in ["", "x", "_", "A", "-", "\""] {
-                    let replaced = format!("{}{slip}{}", &text[..at], &text[at + 1..]);
-                    let inserted = format!("{}{slip}{}", &text[..at], &text[at..]);
-                    let swapped = match &text.as_bytes()[at..key.end] {
-                        [a, b, ..] if a != b => {
-                            let (a, b) = (char::from(*a), char::from(*b));
-                            format!("{}{b}{a}{}", &text[..at], &text[at + 2..])
-                        }
-                        _ => String::from("= ="),
-                    };
-                    for changed in [replaced, inserted, swapped] {
-                        if changed != text {
-                            let taken = parse(NAME, &changed);
-                            assert!(taken.is_err(), "taken:\n{changed}");
-                        }
-                    }
+/// Every slip of one character in every key of `text`: left out, put in, replaced, swapped with the next.
+fn assert_no_slip_is_taken(name: &str, text: &str, slips: &[&str]) {
+    for key in keys(text) {
+        for at in key.clone() {
+            let swapped = match &text.as_bytes()[at..key.end] {
+                [a, b, ..] if a != b => {
+                    let (a, b) = (char::from(*a), char::from(*b));
+                    format!("{}{b}{a}{}", &text[..at], &text[at + 2..])
                 }
+                _ => String::from("= ="),
+            };
+            let mut all = vec![swapped];
+            for slip in slips {
+                all.push(format!("{}{slip}{}", &text[..at], &text[at + 1..]));
+                all.push(format!("{}{slip}{}", &text[..at], &text[at..]));
+            }
+            for changed in all.iter().filter(|changed| *changed != text) {
+                let taken = parse(name, changed);
+                assert!(taken.is_err(), "taken:\n{changed}");
             }
         }
     }
+}
+
+#[test]
+fn no_slip_in_a_key_is_taken_quietly() {
+    for (text, slips) in [
+        (DEMO, &["", "x", "_", "A", "-", "\""][..]),
+        (EVERY, &["", "x"]),
+    ] {
+        assert!(keys(text).len() >= 9);
+        assert!(parse(NAME, text).is_ok());
+        assert_no_slip_is_taken(NAME, text, slips);
+    }
+}
+
+/// The examples of the README and of the manual, whole: with a route, an upstream and a use for each limit where they
+/// leave that out.
+fn examples() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = fs::read_dir(root.join("docs")).unwrap();
+    let docs = docs.map(|entry| entry.unwrap().path());
+    let mut found = Vec::new();
+    for path in docs.chain([root.join("README.md")]) {
+        // The pages of diagnostics show mistakes, and have a test of their own.
+        let page =
+            path.extension().is_none_or(|end| end != "md") || path.ends_with("diagnostics.md");
+        if page {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for block in text.split("```toml\n").skip(1) {
+            let mut text = block.split("```").next().unwrap().to_owned();
+            if !text.contains("[upstreams.") {
+                text.push_str("\n[upstreams.api]\nservers = \"127.0.0.1:3000\"\n");
+            }
+            if !text.contains("[routes.") {
+                let names = text
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("[limits.")?.split(']').next());
+                let names: Vec<&str> = names.collect();
+                let route = format!("\n[routes.api]\nupstream = \"api\"\nlimits = {names:?}\n");
+                text.push_str(&route);
+            }
+            found.push((path.display().to_string(), text));
+        }
+    }
+    let compose = root.join("deploy/gateway.compose.toml");
+    let text = fs::read_to_string(&compose).unwrap();
+    found.push((compose.display().to_string(), text));
+    found
+}
+
+#[test]
+fn no_slip_in_an_example_is_taken_quietly() {
+    let mut held = 0;
+    for (name, text) in examples() {
+        if parse(&name, &text).is_ok() {
+            held += 1;
+            assert_no_slip_is_taken(&name, &text, &["", "x"]);
+        }
+    }
+    assert!(held >= 4, "{held} examples were looked at");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::diagnostic::{Code, Diagnostic};
 use super::source::{Source, Span};
 use super::suggest::nearest;
 use super::value::quoted;
-use super::vocabulary::TABLES;
+use super::vocabulary::{INCLUDE, TABLES};
 use std::borrow::Cow;
 use std::fmt;
 use toml::Spanned;
@@ -39,6 +39,11 @@ impl Set {
         };
         if !set.key().split('.').all(plain) {
             return Err(wrong("does not name a key of the file"));
+        }
+        if set.key() == INCLUDE.name {
+            return Err(format!(
+                "`--set {text}` would change nothing: what the file includes has been read by then"
+            ));
         }
         if set.key() == "store" || set.key().starts_with("store.") {
             return Err(format!(

@@ -40,61 +40,85 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The text of a file.
+/// The text of a file, and behind it whatever belongs to it: each on lines of its own, so that one number says where
+/// something stands.
 #[derive(Debug, Clone)]
 pub struct Source {
-    name: String,
     text: String,
     /// The text with what looks like a credential starred out, byte for byte: spans fit both.
     shown: String,
     /// Where each line begins.
     lines: Vec<usize>,
-    /// What was given beside the file, and where in the text it stands: behind the file, each on a line of its own.
-    sets: Vec<(usize, Set)>,
+    /// What it is made of, the file first.
+    parts: Vec<Part>,
     without_store: bool,
+    torn: bool,
+}
+
+/// A stretch of the text that was written in one place.
+#[derive(Debug, Clone)]
+struct Part {
+    span: Span,
+    from: From,
+}
+
+#[derive(Debug, Clone)]
+enum From {
+    /// A file of this name.
+    File(String),
+    /// An option that replaces a value of the file.
+    Set(Set),
 }
 
 impl Source {
     /// A text and the name that messages give it. A byte order mark in front is dropped.
     #[must_use]
-    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        let mut text: String = text.into();
-        if text.starts_with('\u{feff}') {
-            text.drain(..'\u{feff}'.len_utf8());
-        }
-        let lines = std::iter::once(0)
-            .chain(text.match_indices('\n').map(|(at, _)| at + 1))
-            .collect();
-        Self {
-            name: name.into(),
-            // A return at the end of a line is no mark that anybody wants to see.
-            shown: super::redact::starred(&text).replace("\r\n", " \n"),
-            text,
-            lines,
-            sets: Vec::new(),
+    pub fn new(name: impl Into<String>, text: impl AsRef<str>) -> Self {
+        let mut source = Self {
+            text: String::new(),
+            shown: String::new(),
+            lines: vec![0],
+            parts: Vec::new(),
             without_store: false,
-        }
+            torn: false,
+        };
+        source.push(From::File(name.into()), text.as_ref());
+        source
     }
 
     /// The same with values that replace what the file says.
     #[must_use]
-    pub fn with_sets(name: impl Into<String>, text: impl Into<String>, sets: &[Set]) -> Self {
-        let mut text: String = text.into();
-        let mark = if text.starts_with('\u{feff}') {
-            '\u{feff}'.len_utf8()
-        } else {
-            0
-        };
-        let mut placed = Vec::new();
+    pub fn with_sets(name: impl Into<String>, text: impl AsRef<str>, sets: &[Set]) -> Self {
+        let mut source = Self::new(name, text);
         for set in sets {
-            text.push('\n');
-            placed.push((text.len() - mark, set.clone()));
-            text.push_str(set.text());
+            source.push(From::Set(set.clone()), set.text());
         }
-        Self {
-            sets: placed,
-            ..Self::new(name, text)
+        source
+    }
+
+    /// Takes another file in.
+    pub(super) fn include(&mut self, name: String, text: &str) {
+        self.push(From::File(name), text);
+    }
+
+    fn push(&mut self, from: From, text: &str) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if !self.parts.is_empty() {
+            self.text.push('\n');
+            self.shown.push('\n');
+            self.lines.push(self.text.len());
         }
+        let start = self.text.len();
+        self.text.push_str(text);
+        // A return at the end of a line is no mark that anybody wants to see.
+        let shown = super::redact::starred(text).replace("\r\n", " \n");
+        self.shown.push_str(&shown);
+        let breaks = text.match_indices('\n');
+        self.lines.extend(breaks.map(|(at, _)| start + at + 1));
+        self.parts.push(Part {
+            span: start..self.text.len(),
+            from,
+        });
     }
 
     /// The same, but its `[store]` is not looked at.
@@ -110,58 +134,97 @@ impl Source {
         self.without_store
     }
 
+    /// A file that belongs to it could not be taken in.
+    pub(super) fn tear(&mut self) {
+        self.torn = true;
+    }
+
+    /// Is a file that belongs to it not in it?
+    pub(super) fn is_torn(&self) -> bool {
+        self.torn
+    }
+
     /// What replaces values of the file, and where it stands.
     pub(super) fn sets(&self) -> impl Iterator<Item = (usize, &Set)> {
-        self.sets.iter().map(|(start, set)| (*start, set))
+        self.parts.iter().filter_map(|part| match &part.from {
+            From::Set(set) => Some((part.span.start, set)),
+            From::File(_) => None,
+        })
     }
 
     /// The file alone.
     #[must_use]
     pub fn file(&self) -> &str {
-        match self.sets.first() {
-            Some((start, _)) => &self.text[..start - 1],
-            None => &self.text,
-        }
+        &self.text[self.parts[0].span.clone()]
+    }
+
+    /// The files that belong to it, and where each begins.
+    pub(super) fn included(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.parts
+            .iter()
+            .skip(1)
+            .filter_map(|part| match part.from {
+                From::File(_) => Some((part.span.start, &self.text[part.span.clone()])),
+                From::Set(_) => None,
+            })
+    }
+
+    /// Is there no other file in it?
+    pub(super) fn is_one_file(&self) -> bool {
+        self.included().next().is_none()
     }
 
     /// What messages call the place of a byte: the file, or the option that was given.
     #[must_use]
     pub fn place(&self, offset: usize) -> String {
-        match self.set_at(offset) {
-            Some((_, set)) => format!("--set {}", set.key()),
-            None => self.name.clone(),
+        match &self.part(offset).from {
+            From::Set(set) => format!("--set {}", set.key()),
+            From::File(name) => name.clone(),
         }
     }
 
     /// A path that is written at a byte: a relative one begins in the folder of its file.
     #[must_use]
-    pub fn beside(&self, _offset: usize, path: &str) -> PathBuf {
-        let folder = Path::new(&self.name).parent();
+    pub fn beside(&self, offset: usize, path: &str) -> PathBuf {
+        let name = match &self.part(offset).from {
+            From::File(name) => name,
+            From::Set(_) => self.name(),
+        };
+        let folder = Path::new(name).parent();
         folder.unwrap_or(Path::new("")).join(path)
     }
 
     /// Do two bytes stand in one file, or in one option?
     #[must_use]
     pub fn is_one_place(&self, one: usize, other: usize) -> bool {
-        self.set_at(one).map(|(start, _)| *start) == self.set_at(other).map(|(start, _)| *start)
+        self.part(one).span == self.part(other).span
     }
 
-    fn set_at(&self, offset: usize) -> Option<&(usize, Set)> {
-        self.sets.iter().rfind(|(start, _)| *start <= offset)
+    /// Where the file or option ends that a byte stands in.
+    pub(super) fn end(&self, offset: usize) -> usize {
+        self.part(offset).span.end
+    }
+
+    fn part(&self, offset: usize) -> &Part {
+        let after = self.parts.partition_point(|part| part.span.start <= offset);
+        &self.parts[after.saturating_sub(1)]
     }
 
     /// What messages call it.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        match &self.parts[0].from {
+            From::File(name) => name,
+            From::Set(set) => set.text(),
+        }
     }
 
     /// What a count of its mistakes calls it.
     #[must_use]
     pub fn title(&self) -> String {
-        match self.sets.is_empty() {
-            true => self.name.clone(),
-            false => format!("{} with --set", self.name),
+        match self.sets().next() {
+            None => self.name().to_owned(),
+            Some(_) => format!("{} with --set", self.name()),
         }
     }
 
@@ -181,33 +244,41 @@ impl Source {
     #[must_use]
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.floor(offset);
-        if let Some((start, _)) = self.set_at(offset) {
+        let part = self.part(offset);
+        if let From::Set(_) = part.from {
             return Position {
                 line: 1,
-                column: self.text[*start..offset].chars().count() + 1,
+                column: self.text[part.span.start..offset].chars().count() + 1,
             };
         }
-        let line = self.lines.partition_point(|start| *start <= offset);
-        let start = self.lines[line.saturating_sub(1)];
+        let line = self.line(offset);
         Position {
-            line,
-            column: self.text[start..offset].chars().count() + 1,
+            line: line - self.line(part.span.start) + 1,
+            column: self.text[self.lines[line]..offset].chars().count() + 1,
         }
+    }
+
+    /// The number of a byte's line in the whole text, counted from 0.
+    fn line(&self, offset: usize) -> usize {
+        let after = self.lines.partition_point(|start| *start <= offset);
+        after.saturating_sub(1)
     }
 
     /// The whole lines that `span` touches: the first one's number and the bytes from its start to the end of the last.
     #[must_use]
     pub fn lines_around(&self, span: &Span) -> (usize, Span) {
-        if let Some((start, set)) = self.set_at(span.start) {
-            return (1, *start..start + set.text().len());
+        let part = self.part(span.start);
+        if let From::Set(_) = part.from {
+            return (1, part.span.clone());
         }
-        let first = self.position(span.start).line;
-        let last = self.position(span.end.max(span.start)).line;
+        let first = self.line(self.floor(span.start));
+        let last = self.line(self.floor(span.end.clamp(span.start, part.span.end)));
         let end = self
             .lines
-            .get(last)
+            .get(last + 1)
             .map_or(self.text.len(), |start| start - 1);
-        (first, self.lines[first - 1]..end)
+        let number = first - self.line(part.span.start) + 1;
+        (number, self.lines[first]..end.min(part.span.end))
     }
 
     /// The nearest character boundary at or before `offset`.
@@ -238,5 +309,28 @@ mod tests {
         assert_eq!(at(5), (2, 2));
         assert_eq!(at(4), (2, 1), "inside a character: its beginning");
         assert_eq!(at(999), (3, 1));
+    }
+
+    #[test]
+    fn included_files_have_lines_of_their_own() {
+        let mut source = Source::new("etc/x", "a\nb");
+        source.include("etc/d/y".into(), "\u{feff}\nc\n");
+        source.include("z".into(), "password = 1");
+        let at = |offset: usize| {
+            let position = source.position(offset);
+            let (line, window) = source.lines_around(&(offset..offset));
+            assert_eq!(line, position.line);
+            let window = source.text()[window].to_owned();
+            (source.place(offset), position.line, window)
+        };
+        assert_eq!(at(2), ("etc/x".into(), 2, "b".into()));
+        assert_eq!(at(3), ("etc/x".into(), 2, "b".into()));
+        assert_eq!(at(4), ("etc/d/y".into(), 1, String::new()));
+        assert_eq!(at(5), ("etc/d/y".into(), 2, "c".into()));
+        assert_eq!(at(8), ("z".into(), 1, "password = 1".into()));
+        assert_eq!(source.shown(), "a\nb\n\nc\n\npassword = *");
+        assert_eq!(source.beside(5, "k"), Path::new("etc/d/k"));
+        assert_eq!(source.beside(5, "/k"), Path::new("/k"));
+        assert!(source.is_one_place(0, 3) && !source.is_one_place(3, 4));
     }
 }

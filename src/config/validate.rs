@@ -1,5 +1,6 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
+mod lints;
 mod names;
 mod rewriting;
 mod routes;
@@ -60,6 +61,7 @@ pub(super) fn check(
     names::public(document, found);
     names::parameters(document, found);
     rewriting::check(document, found);
+    lints::note(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,
@@ -76,7 +78,8 @@ fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
         \n\
         [routes.api]\n\
         upstream = \"api\"";
-    if !document.torn.is_empty() || !document.routes.is_empty() {
+    let lost = document.lost.contains(&("routes", None));
+    if lost || !document.torn.is_empty() || !document.routes.is_empty() {
         return false;
     }
     let nothing = found.is_empty() && document.empty;

@@ -6,6 +6,8 @@ mod digest;
 mod exempt;
 mod extract;
 pub mod forwarded;
+#[doc(hidden)]
+pub mod fuzzed;
 mod price;
 mod repeat;
 

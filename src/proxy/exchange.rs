@@ -18,6 +18,7 @@ use crate::listen::Peer;
 use crate::listen::socket::Stalled;
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
+use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{self, InFlight, Source};
 use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
@@ -75,6 +76,25 @@ pub struct Exchange {
     _in_flight: InFlight,
 }
 
+/// A proxy in front that `trust` does not name is told of: limits by ip count everybody behind it as one. Only peers of
+/// private networks are taken for proxies, since anybody can write the field.
+fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
+    static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
+    let is_private = match peer {
+        IpAddr::V4(peer) => peer.is_private(),
+        IpAddr::V6(peer) => peer.is_unique_local(),
+    };
+    if is_private
+        && fields.contains_key("x-forwarded-for")
+        && let Some(more) = TOLD.pass()
+    {
+        tracing::warn!(
+            "{peer} says in X-Forwarded-For whom it asks for, and [server] trust does not name it: limits by ip count it as \
+             one client{more}"
+        );
+    }
+}
+
 impl Exchange {
     /// A request has arrived.
     pub fn begin<B>(
@@ -85,6 +105,9 @@ impl Exchange {
     ) -> Box<Self> {
         let address = peer.address.ip();
         let trusted = local.snapshot.trust.believes(address);
+        if !trusted {
+            untrusted_proxy(address, request.headers());
+        }
         let began = clock::wall();
         // Nobody asks for them where there is no log.
         let logged = worker.access.is_on();

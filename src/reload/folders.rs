@@ -2,9 +2,10 @@
 //! and sees nothing of a link that is swapped in front of it.
 
 use crate::config::Files;
+use crate::config::files::glob;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -19,8 +20,22 @@ pub(super) struct Folders {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     /// Names in these folders whose change matters; the rest of a busy folder does not wake anybody.
-    names: Arc<Mutex<BTreeSet<OsString>>>,
+    names: Arc<Mutex<Names>>,
     changed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    whole: BTreeSet<OsString>,
+    /// Steps of patterns.
+    patterns: BTreeSet<String>,
+}
+
+impl Names {
+    fn contains(&self, name: &OsStr) -> bool {
+        let like = |text: &str| self.patterns.iter().any(|step| glob::matches(step, text));
+        self.whole.contains(name) || name.to_str().is_some_and(like)
+    }
 }
 
 impl fmt::Debug for Folders {
@@ -46,9 +61,19 @@ impl Folders {
     ///
     /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
     pub(super) fn follow(&mut self, files: &Files) -> notify::Result<()> {
-        let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let (mut folders, mut names) = (BTreeSet::new(), Names::default());
         for path in files.paths() {
-            steps(path, &mut folders, &mut names);
+            let at = steps(path, &mut folders, &mut names.whole);
+            folders.extend(at.parent().map(Path::to_path_buf));
+        }
+        for (pattern, searched) in files.patterns() {
+            let steps_of_it = pattern.components().map(|step| step.as_os_str());
+            let texts = steps_of_it.filter_map(OsStr::to_str).map(str::to_owned);
+            names.patterns.extend(texts);
+            for folder in searched {
+                let at = steps(folder, &mut folders, &mut names.whole);
+                folders.insert(at);
+            }
         }
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
         if self.watcher.is_none() {
@@ -90,7 +115,7 @@ impl Folders {
 }
 
 /// Access is what our own reading causes: answering it would go round in circles.
-fn matters(event: &Event, names: &BTreeSet<OsString>) -> bool {
+fn matters(event: &Event, names: &Names) -> bool {
     let named = |path: &PathBuf| path.file_name().is_none_or(|name| names.contains(name));
     !matches!(event.kind, EventKind::Access(_))
         && (event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(named) || {
@@ -99,10 +124,10 @@ fn matters(event: &Event, names: &BTreeSet<OsString>) -> bool {
         })
 }
 
-/// Adds the folders that hold the file and every link on the way to it, and the names in them that matter.
+/// Where the path leads, through all links; adds the folders that hold those, and the names in them that matter.
 ///
 /// Any step of the path may be a link that is swapped: the file, its folder, a release three levels up.
-fn steps(path: &Path, folders: &mut BTreeSet<PathBuf>, names: &mut BTreeSet<OsString>) {
+fn steps(path: &Path, folders: &mut BTreeSet<PathBuf>, names: &mut BTreeSet<OsString>) -> PathBuf {
     let mut at = PathBuf::new();
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut ahead: Vec<OsString> = reversed(&whole);
@@ -127,7 +152,7 @@ fn steps(path: &Path, folders: &mut BTreeSet<PathBuf>, names: &mut BTreeSet<OsSt
         ahead.extend(reversed(&target));
     }
     names.extend(at.file_name().map(OsString::from));
-    folders.extend(at.parent().map(Path::to_path_buf));
+    at
 }
 
 /// The steps of a path, the last one first.
@@ -146,19 +171,25 @@ mod tests {
 
     fn led_through(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
         let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
-        steps(path, &mut folders, &mut names);
+        let at = steps(path, &mut folders, &mut names);
+        folders.extend(at.parent().map(Path::to_path_buf));
         (folders, names)
     }
 
     #[test]
     fn what_else_happens_in_the_folder_does_not_matter() {
-        let names = BTreeSet::from([OsString::from("gateway.toml"), OsString::from("..data")]);
+        let names = Names {
+            whole: BTreeSet::from([OsString::from("gateway.toml"), OsString::from("..data")]),
+            patterns: BTreeSet::from(["*.toml".to_owned()]),
+        };
         let seen = |kind: EventKind, path: &str| {
             matters(&Event::new(kind).add_path(PathBuf::from(path)), &names)
         };
         let create = EventKind::Create(CreateKind::Any);
         assert!(seen(create, "/etc/tollgate/gateway.toml"));
         assert!(seen(create, "/etc/tollgate/..data"));
+        assert!(seen(create, "/etc/tollgate/routes.d/orders.toml"));
+        assert!(!seen(create, "/etc/tollgate/routes.d/.orders.toml.swp"));
         assert!(!seen(
             EventKind::Modify(ModifyKind::Any),
             "/etc/tollgate/access.log"

@@ -295,3 +295,102 @@ async fn a_file_that_is_named_by_a_change_is_watched_from_then_on() {
     replace(&elsewhere.join("password"), "two");
     watched.becomes("2/s").await;
 }
+
+/// A file that includes whatever there is in `routes.d`, and the text of one there.
+fn spread(folder: &Path) -> (PathBuf, impl Fn(&str) -> String) {
+    let file = folder.join("gateway.toml");
+    let main = "include = [\"routes.d/*.toml\"]\n[upstreams.u]\nservers = \"a:1\"\n";
+    fs::write(&file, main).unwrap();
+    let part = |rate: &str| {
+        format!(
+            "[limits.l]\nby = \"ip\"\nrate = \"{rate}\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+        )
+    };
+    (file, part)
+}
+
+#[tokio::test]
+async fn included_files_are_watched_and_new_ones_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, part) = spread(folder.path());
+    let inner = folder.path().join("routes.d");
+    fs::create_dir(&inner).unwrap();
+    let orders = inner.join("orders.toml");
+    fs::write(&orders, part("1/s")).unwrap();
+    let mut watched = Watched::start(&file);
+    replace(&orders, &part("2/s"));
+    watched.becomes("2/s").await;
+    let more = "[routes.more]\npath = \"/more\"\nupstream = \"u\"\n";
+    replace(&inner.join("more.toml"), more);
+    watched.becomes("2/s").await;
+    replace(&inner.join("clash.toml"), more);
+    assert_eq!(watched.next().await, None, "a name in two files");
+    fs::remove_file(inner.join("clash.toml")).unwrap();
+    watched.becomes("2/s").await;
+    fs::write(inner.join("notes.txt"), "no part of it").unwrap();
+    replace(&orders, &part("3/s"));
+    watched.becomes("3/s").await;
+    assert!(watched.is_quiet());
+}
+
+#[tokio::test]
+async fn a_folder_of_included_files_that_is_swapped_is_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, part) = spread(folder.path());
+    let version = |name: &str, rate: &str| {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("orders.toml"), part(rate)).unwrap();
+    };
+    version("v1", "1/s");
+    version("v2", "2/s");
+    let link = |to: &str| {
+        std::os::unix::fs::symlink(to, folder.path().join("next")).unwrap();
+        fs::rename(folder.path().join("next"), folder.path().join("routes.d")).unwrap();
+    };
+    link("v1");
+    let mut watched = Watched::start(&file);
+    link("v2");
+    watched.becomes("2/s").await;
+    replace(&folder.path().join("v2/orders.toml"), &part("3/s"));
+    watched.becomes("3/s").await;
+}
+
+#[tokio::test]
+async fn a_folder_of_included_files_may_come_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, part) = spread(folder.path());
+    fs::write(&file, text("1/s")).unwrap();
+    let mut watched = Watched::start(&file);
+    let (_, _) = spread(folder.path());
+    assert_eq!(watched.next().await, None, "there are no routes yet");
+    fs::create_dir(folder.path().join("routes.d")).unwrap();
+    fs::write(folder.path().join("routes.d/orders.toml"), part("2/s")).unwrap();
+    loop {
+        if let Some(rate) = watched.next().await {
+            assert_eq!(rate, "2/s");
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_events_everything_is_read_from_time_to_time() {
+    let (folder, file) = folder();
+    let secret = folder.path().join("password");
+    fs::write(&secret, "one").unwrap();
+    let store = "[store]\nurl = \"redis://h\"\npassword = { file = \"password\" }\n";
+    fs::write(&file, format!("{store}{}", text("1/s"))).unwrap();
+    let (_trigger, pulled) = trigger();
+    let (sender, outcomes) = mpsc::channel(64);
+    let files = config::load(&file).unwrap().files;
+    let watcher = Watcher::new(file.clone(), files, pulled).untold(Duration::from_millis(20));
+    tokio::spawn(watcher.run(Record(sender)));
+    let (trigger, _) = super::trigger();
+    let mut watched = Watched { outcomes, trigger };
+    replace(&file, &format!("{store}{}", text("2/s")));
+    watched.becomes("2/s").await;
+    replace(&secret, "two");
+    watched.becomes("2/s").await;
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(watched.next().await, None);
+}

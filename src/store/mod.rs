@@ -10,7 +10,7 @@ pub mod settings;
 pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use settings::{OnDown, RedisTarget, Secret, Settings, Source};
+pub use settings::{OnDown, RedisTarget, Rotated, Secret, Settings, Source};
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};

@@ -8,6 +8,7 @@ mod health;
 mod layout;
 mod leavers;
 mod pool;
+mod probe;
 mod question;
 mod reply;
 mod script;
@@ -15,6 +16,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use probe::{Found, probe};
 pub use stats::{Counter, SIZES, Stats};
 
 use super::batch::{Check, Decided, Half, Refund};

@@ -1,7 +1,7 @@
-//! What the file says about the store. Read once, at start.
+//! What the file says about the store. Read once, at start, but for the password.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The store and how far it is waited for.
@@ -31,6 +31,25 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Takes the password of `new` over, where it is for the same Redis and user; what was cloned from these settings
+    /// presents it too.
+    pub fn rotate(&mut self, new: &Self) {
+        let (Source::Redis(mine), Source::Redis(new)) = (&mut self.source, &new.source) else {
+            return;
+        };
+        if mine.is_same_place(new) && mine.password != new.password {
+            mine.password.clone_from(&new.password);
+            let mut rotated = mine
+                .rotated
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *rotated = Some(new.password.clone());
+        }
+    }
+}
+
 /// Where counters live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
@@ -53,7 +72,41 @@ pub struct RedisTarget {
     pub username: Option<Arc<str>>,
     /// Its password.
     pub password: Option<Secret>,
+    /// Another that has taken its place since.
+    pub rotated: Rotated,
 }
+
+impl RedisTarget {
+    /// Is it the same Redis and user, whatever the password?
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string() && self.username == other.username
+    }
+
+    /// The password to present now.
+    #[must_use]
+    pub fn present(&self) -> Option<Secret> {
+        let rotated = self
+            .rotated
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        rotated.clone().unwrap_or_else(|| self.password.clone())
+    }
+}
+
+/// A password that was changed while the gateway runs. Clones share it: connections made from then on present it.
+#[derive(Debug, Clone, Default)]
+pub struct Rotated(Arc<Mutex<Option<Option<Secret>>>>);
+
+impl PartialEq for Rotated {
+    /// It is not what a file says.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Rotated {}
 
 impl fmt::Display for RedisTarget {
     /// Without credentials.

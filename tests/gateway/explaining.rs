@@ -57,6 +57,86 @@ path = \"/v2/{*rest}\"
 upstream = \"orders\"
 ";
 
+#[tokio::test]
+async fn live_says_what_is_left_and_charges_nothing() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["l", "w"])
+        .limit(
+            "l",
+            "by = \"header:x-api-key\"\nmissing = \"skip\"\nrate = \"5/h\"",
+        )
+        .limit(
+            "w",
+            "by = \"ip\"\nalgorithm = \"sliding-log\"\nrate = [\"3/h\", \"9/d\"]",
+        );
+    let gateway = Gateway::start(&file).await;
+    for _ in 0..2 {
+        gateway
+            .get_with("/", &[("x-api-key", "k")])
+            .await
+            .expect(200);
+    }
+    let live = format!("--live={}", gateway.admin().await);
+    let ask = async || {
+        let file = gateway.file().display().to_string();
+        let words = [
+            "explain",
+            "GET",
+            "/",
+            "-H",
+            "x-api-key: k",
+            "--config",
+            &file,
+            "--json",
+            &live,
+        ];
+        tollgate(gateway.folder(), &words).await
+    };
+    for _ in 0..2 {
+        let said = ask().await;
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let said: Value = serde_json::from_str(&said.stdout).unwrap();
+        let left: Vec<u64> = said["limits"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|limit| {
+                limit["now"]["remaining"]
+                    .as_u64()
+                    .unwrap_or_else(|| panic!("{said}"))
+            })
+            .collect();
+        assert_eq!(left, [3, 1, 7]);
+    }
+    let people = tollgate(
+        gateway.folder(),
+        &[
+            "explain",
+            "GET",
+            "/",
+            "-H",
+            "x-api-key: k",
+            "--config",
+            &gateway.file().display().to_string(),
+            &live,
+        ],
+    )
+    .await;
+    assert!(
+        people.stdout.contains("now: 3 of 5 left"),
+        "{}",
+        people.stdout
+    );
+    let nobody = format!("--live=127.0.0.1:{}", crate::support::free_port());
+    let file = gateway.file().display().to_string();
+    let gone = tollgate(
+        gateway.folder(),
+        &["explain", "GET", "/", "--config", &file, &nobody],
+    )
+    .await;
+    assert_eq!(gone.code, Some(3), "{}", gone.stderr);
+}
+
 async fn explain(arguments: &[&str]) -> Finished {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gateway.toml"), FILE).unwrap();

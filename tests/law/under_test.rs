@@ -154,6 +154,7 @@ pub(super) async fn connect(server: &Redis) -> RedisStore {
         database: 0,
         username: None,
         password: None,
+        rotated: tollgate::store::Rotated::default(),
     };
     let settings = Settings {
         timeout: Duration::from_secs(5),

@@ -121,6 +121,19 @@ impl Redis {
             .unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
+    /// Sends one command to a server that asks for this password.
+    pub(crate) async fn command_as(&self, password: &str, words: &[&str]) {
+        let url = format!("redis://:{password}@127.0.0.1:{}/0", self.port);
+        let client = redis::Client::open(url).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut command = Cmd::new();
+        command.arg(words);
+        command
+            .query_async::<redis::Value>(&mut connection)
+            .await
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    }
+
     async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let client = redis::Client::open(self.url())?;
         let mut connection = client.get_multiplexed_async_connection().await?;

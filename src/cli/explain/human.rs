@@ -1,5 +1,6 @@
 //! An explanation for people.
 
+use super::live::Left;
 use super::request::{ASSUMED_HOST, Answer, Chosen, Explanation, Held, Key, Way};
 use crate::config::describe;
 use crate::key::client_ip::{Field, Walk, Why};
@@ -149,6 +150,7 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             cost,
             misquoted,
             fresh,
+            ..
         } => {
             let key = match key.as_str() {
                 "" => "on its one counter".to_owned(),
@@ -164,7 +166,31 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             });
             line(out, "", &format!("  counts {cost}{why}, {key}"));
             line(out, "", &format!("  {}", held.outlook(fresh)));
+            if let Some(left) = &held.left {
+                line(out, "", &format!("  {}", now(left)));
+            }
         }
+    }
+}
+
+/// What the running gateway said.
+fn now(left: &Left) -> String {
+    match left {
+        Left::Units {
+            remaining,
+            of,
+            reset: 0,
+        } => format!("now: {remaining} of {of} left"),
+        Left::Units {
+            remaining,
+            of,
+            reset,
+        } => format!(
+            "now: {remaining} of {of} left, all of it in {}",
+            describe::span_as_written(*reset)
+        ),
+        Left::Unknown => "now: the running gateway has no such limit".to_owned(),
+        Left::Failed(why) => format!("now: it could not be looked at: {why}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! An explanation for programs.
 
 use super::human::spelled;
+use super::live::Left;
 use super::request::{Answer, Explanation, Held, Key, Way};
 use crate::key::client_ip::{Walk, Why};
 use serde_json::{Value, json};
@@ -59,6 +60,18 @@ fn route(way: &Way) -> Option<Value> {
     }))
 }
 
+fn now(left: &Left) -> Value {
+    match left {
+        Left::Units {
+            remaining,
+            of,
+            reset,
+        } => json!({ "remaining": remaining, "of": of, "reset_us": reset }),
+        Left::Unknown => json!({ "known": false }),
+        Left::Failed(why) => json!({ "error": why }),
+    }
+}
+
 fn limit(held: &Held) -> Value {
     let mut limit = json!({
         "name": &*held.limit.name,
@@ -85,12 +98,16 @@ fn limit(held: &Held) -> Value {
             cost,
             misquoted,
             fresh,
+            ..
         } => {
             limit["applies"] = true.into();
             limit["key"] = key.as_str().into();
             limit["cost"] = (*cost).into();
             limit["misquoted"] = misquoted.map(|one| one.as_str()).into();
             limit["outlook"] = held.outlook(fresh).into();
+            if let Some(left) = &held.left {
+                limit["now"] = now(left);
+            }
         }
     }
     limit

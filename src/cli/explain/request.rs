@@ -1,5 +1,6 @@
 //! What the gateway would make of a request, worked out with its own parts: nothing is sent, counted or asked.
 
+use super::live::Left;
 use super::near::{self, Near};
 use crate::clock;
 use crate::config::{Compiled, describe};
@@ -73,6 +74,8 @@ pub(super) struct Held {
     pub(super) place: Option<String>,
     pub(super) means: String,
     pub(super) key: Key,
+    /// What the running gateway says of it, if it was asked.
+    pub(super) left: Option<Left>,
 }
 
 /// What a limit counts the request by.
@@ -81,6 +84,8 @@ pub(super) enum Key {
     /// This, and what the request takes.
     Counted {
         key: String,
+        /// The same as the store has it.
+        raw: Vec<u8>,
         cost: u32,
         misquoted: Option<Misquoted>,
         /// What a counter says that nobody has used.
@@ -228,6 +233,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
             };
             Key::Counted {
                 key: String::from_utf8_lossy(&key).into_owned(),
+                raw: key,
                 cost,
                 misquoted,
                 fresh: fresh(limit, Cost::new(cost)),
@@ -239,6 +245,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         means: describe::limit(limit),
         limit: Arc::clone(limit),
         key,
+        left: None,
     }
 }
 

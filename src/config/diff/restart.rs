@@ -47,13 +47,8 @@ pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
         push("admin.listen", Some(still));
     }
     let (a, b) = (&running.store, &new.store);
-    if a.source != b.source {
-        let subject = if same_place(&a.source, &b.source) {
-            "store.password"
-        } else {
-            "store.url"
-        };
-        push(subject, None);
+    if a.source != b.source && !same_place(&a.source, &b.source) {
+        push("store.url", None);
     }
     if a.on_down != b.on_down {
         push(
@@ -98,9 +93,17 @@ fn level(level: Level) -> &'static str {
 /// Is it the same Redis and user, with another password?
 fn same_place(a: &Source, b: &Source) -> bool {
     match (a, b) {
-        (Source::Redis(a), Source::Redis(b)) => {
-            a.to_string() == b.to_string() && a.username == b.username
-        }
+        (Source::Redis(a), Source::Redis(b)) => a.is_same_place(b),
         _ => false,
     }
+}
+
+/// A password that is to be another: taken over without a restart.
+pub(super) fn password(running: &Boot, new: &Boot) -> Option<Change> {
+    let (a, b) = (&running.store.source, &new.store.source);
+    (a != b && same_place(a, b)).then(|| Change {
+        subject: "store.password".into(),
+        what: "changed; connections made from now on present it".into(),
+        restart: false,
+    })
 }

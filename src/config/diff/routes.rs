@@ -70,6 +70,9 @@ impl Fact {
             ("add", names(&changes.add)),
             ("remove", changes.remove.clone()),
         ];
+        // Their own form hides the sensitive ones.
+        let lines = changes.set.iter().chain(&changes.add);
+        let values: Vec<&[u8]> = lines.map(|(_, value)| value.as_bytes()).collect();
         let said = all.iter().filter(|(_, names)| !names.is_empty());
         let said: Vec<String> = said
             .map(|(what, names)| format!("{what} {}", list(names)))
@@ -77,7 +80,7 @@ impl Fact {
         Self {
             key,
             shown: said.join(" and "),
-            whole: format!("{changes:?}"),
+            whole: format!("{changes:?}{values:?}"),
         }
     }
 }

@@ -98,9 +98,10 @@ fn lines(
     let mut lines: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
     let mut good = true;
     for (name, value) in table {
-        let name = fields.take(changed_field(side, name.get_ref()), name.span());
+        let written = name.get_ref().as_ref();
+        let name = fields.take(changed_field(side, written), name.span());
         let value = match value.get_ref() {
-            DeValue::String(text) => fields.take(changed_value(text), value.span()),
+            DeValue::String(text) => fields.take(changed_value(side, written, text), value.span()),
             _ => {
                 let wrong = Diagnostic::error(
                     Code::WrongType,

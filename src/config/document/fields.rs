@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
 use super::super::value::{Wrong, address, duration, in_list, quoted, rate};
-use super::super::vocabulary::{Default, Shape, TABLES, Table};
+use super::super::vocabulary::{Default, INCLUDE, Shape, TABLES, Table};
 use super::{Given, List};
 use std::time::Duration;
 use toml::Spanned;
@@ -363,6 +363,9 @@ impl<'a> Fields<'a> {
         let owner = TABLES.iter().find(|table| table.key(name).is_some());
         let help = match (near, owner) {
             (Some(key), _) => format!("did you mean `{}`? {}", key.name, key.about),
+            (None, None) if name == INCLUDE.name => {
+                "`include` stands at the top of the file, before the first table".to_owned()
+            }
             (None, Some(owner)) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
             (None, None) => format!("{noun} has {}", all_of(&names)),
         };

@@ -1,10 +1,12 @@
 //! `[store]` as written. Secrets are only pointed at here; [`super::super::boot`] fetches them.
 
 use super::super::diagnostic::{Code, Diagnostic};
+use super::super::secret::Place;
 use super::super::source::At;
 use super::super::value::store;
 use super::Given;
-use super::fields::{Fields, Zero, describe};
+use super::fields::{Fields, Zero};
+use super::secrets;
 use crate::store::{OnDown, Secret, Source};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -25,10 +27,8 @@ pub(in crate::config) struct Store {
 pub(in crate::config) enum Password {
     /// In the file itself.
     Literal(Secret),
-    /// In a file of its own; a newline at its end does not count.
-    File(String),
-    /// In a variable of the environment.
-    Env(String),
+    /// Somewhere else.
+    Elsewhere(Place),
 }
 
 pub(super) fn read(mut fields: Fields<'_>) -> Store {
@@ -61,44 +61,13 @@ fn password(fields: &mut Fields<'_>) -> Given<Password> {
         DeValue::Table(table) => table,
         other => return fields.wrong_type("password", other, &span),
     };
-    let mut entries = table.iter();
-    let (Some((key, value)), None) = (entries.next(), entries.next()) else {
-        fields.note(
-            Diagnostic::error(Code::WrongType, "a password is in one place")
-                .at(&span, "`file` or `env`, one of them")
-                .help("write `{ file = \"...\" }` or `{ env = \"...\" }`"),
-        );
-        return Given::Bad;
-    };
-    let place = match (key.get_ref().as_ref(), value.get_ref()) {
-        ("file", DeValue::String(path)) => Password::File(path.to_string()),
-        ("env", DeValue::String(name)) => Password::Env(name.to_string()),
-        (name @ ("file" | "env"), other) => {
-            fields.note(
-                Diagnostic::error(
-                    Code::WrongType,
-                    format!(
-                        "`{name}` of `password` takes a text, not {}",
-                        describe(other)
-                    ),
-                )
-                .at(&value.span(), ""),
-            );
-            return Given::Bad;
+    match Place::of(table) {
+        Ok(place) => Given::Yes(At::new(Password::Elsewhere(place), span)),
+        Err(slip) => {
+            fields.note(secrets::told(slip, "password", &span));
+            Given::Bad
         }
-        (name, _) => {
-            fields.note(
-                Diagnostic::error(
-                    Code::UnknownKey,
-                    format!("unknown key `{name}` in `password`"),
-                )
-                .at(&key.span(), "")
-                .help("write `{ file = \"...\" }` or `{ env = \"...\" }`"),
-            );
-            return Given::Bad;
-        }
-    };
-    Given::Yes(At::new(place, span))
+    }
 }
 
 /// The prefix stands in front of a `:` in every key.

@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::quoted;
-use super::super::vocabulary::{Default, TABLES, Table};
+use super::super::vocabulary::{Default, INCLUDE, TABLES, Table};
 use super::fields;
 use toml::de::{DeTable, DeValue};
 
@@ -39,7 +39,7 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
 }
 
 /// Known by name, and not taken in this version.
-const LATER: [&str; 3] = ["groups", "include", "defaults"];
+const LATER: [&str; 2] = ["groups", "defaults"];
 
 /// A table or key at the top level that does not exist; `meant` is the one it probably stands for.
 pub(super) fn table(
@@ -63,7 +63,9 @@ pub(super) fn table(
     let owner = TABLES
         .iter()
         .find(|table| what == "key" && table.key(name).is_some());
+    let near_include = || nearest(name, [INCLUDE.name]).is_some();
     let help = match (owner, meant) {
+        (None, _) if near_include() => format!("did you mean `{}`?", INCLUDE.name),
         (Some(owner), _) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
         (_, Some(meant)) => format!("did you mean `{}`?", meant.name),
         _ => {

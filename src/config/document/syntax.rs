@@ -1,14 +1,14 @@
 //! What is not TOML: the parser's findings, without the echoes that one slip makes.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::source::{Source, Span};
+use super::super::source::Span;
 use super::super::value::quoted;
 use toml::de::{DeTable, DeValue, Error};
 
 /// Notes what the parser found: of neighbouring errors the first, duplicates with both places. Returns the
 /// stretches of the file that could not be read as what they were meant to be.
 pub(super) fn report(
-    source: &Source,
+    text: &str,
     root: &DeTable<'_>,
     errors: &[Error],
     found: &mut Vec<Diagnostic>,
@@ -29,13 +29,13 @@ pub(super) fn report(
             break;
         }
         if message == "duplicate key" {
-            let (diagnostic, end) = duplicate(source, root, &span);
+            let (diagnostic, end) = duplicate(text, root, &span);
             found.push(diagnostic);
             quiet = end;
         } else {
-            found.push(broken(source, &span, message));
-            quiet = end_of_tear(source.text(), &span);
-            torn.push(line_at(source.text(), span.start).0..quiet);
+            found.push(broken(text, &span, message));
+            quiet = end_of_tear(text, &span);
+            torn.push(line_at(text, span.start).0..quiet);
         }
     }
     torn
@@ -79,8 +79,8 @@ pub(super) fn next_table(text: &str, from: usize) -> usize {
     }
 }
 
-fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
-    let (_, line) = line_at(source.text(), span.start);
+fn broken(text: &str, span: &Span, message: &str) -> Diagnostic {
+    let (_, line) = line_at(text, span.start);
     let help = written_otherwise(line);
     let (what, expected) = match help {
         Some(UNQUOTED) => ("a text without quotes", ""),
@@ -106,7 +106,7 @@ fn broken(source: &Source, span: &Span, message: &str) -> Diagnostic {
         }
         _ => None,
     };
-    let end = span.end.min(source.text().len());
+    let end = span.end.min(text.len());
     Diagnostic::error(Code::Syntax, format!("this is not TOML: {what}"))
         .at(&(span.start.min(end)..end), label)
         .help_if(help.map(str::to_owned))
@@ -154,10 +154,9 @@ fn written_otherwise(line: &str) -> Option<&'static str> {
 }
 
 /// A key or table that is written twice, and up to where the parser repeats itself about it.
-fn duplicate(source: &Source, root: &DeTable<'_>, span: &Span) -> (Diagnostic, usize) {
-    let text = source.text();
+fn duplicate(text: &str, root: &DeTable<'_>, span: &Span) -> (Diagnostic, usize) {
     let name = text.get(span.clone()).unwrap_or_default();
-    let line_start = text[..source.floor(span.start)]
+    let line_start = text[..text.floor_char_boundary(span.start)]
         .rfind('\n')
         .map_or(0, |at| at + 1);
     let line = text[line_start..].lines().next().unwrap_or_default();

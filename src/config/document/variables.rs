@@ -114,6 +114,11 @@ impl Variables {
         }
     }
 
+    /// Has the text there a variable that could not be filled in?
+    pub(super) fn has_failed(&self, span: &Span) -> bool {
+        self.failed.contains(span)
+    }
+
     fn keep(&mut self, source: &Source, span: &Span, used: Vec<Used>) {
         if used.is_empty() {
             return;
@@ -229,6 +234,9 @@ impl Filled {
             None => written,
         };
         let mut rest = part.trim_matches(['"', '\'']);
+        for scheme in ["Bearer ", "Basic "] {
+            rest = rest.strip_prefix(scheme).unwrap_or(rest);
+        }
         while let Some(behind) = rest.strip_prefix("${") {
             rest = behind.split_once('}').map_or("", |(_, behind)| behind);
         }

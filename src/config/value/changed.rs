@@ -1,6 +1,7 @@
 //! Fields that a route may change, and the values they may get.
 
 use super::{Code, Wrong, mended, quoted};
+use crate::key::is_secret;
 use crate::proxy::hop;
 use http::{HeaderName, HeaderValue, header};
 
@@ -73,7 +74,18 @@ fn why_not(side: Side, name: &HeaderName) -> Option<&'static str> {
 }
 
 /// A value to set or to add.
-pub(in crate::config) fn changed_value(text: &str) -> Result<HeaderValue, Wrong> {
+pub(in crate::config) fn changed_value(
+    side: Side,
+    name: &str,
+    text: &str,
+) -> Result<HeaderValue, Wrong> {
+    let mut value = value(text)?;
+    // No compression of fields remembers it, and no dump shows it.
+    value.set_sensitive(side == Side::Request || is_secret(name));
+    Ok(value)
+}
+
+fn value(text: &str) -> Result<HeaderValue, Wrong> {
     mended(text, |text| {
         let wrong = |label: &str| Wrong::new(Code::BadField, "no field can have this value", label);
         if text.contains("${") {

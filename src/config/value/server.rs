@@ -3,7 +3,7 @@
 //! What is written here may hold a password, so messages never repeat it.
 
 use super::{Code, Wrong, mended};
-use crate::store::{RedisTarget, Secret, Source};
+use crate::store::{RedisTarget, Rotated, Secret, Source};
 use crate::upstream::Server;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -133,6 +133,7 @@ fn read_store(text: &str) -> Result<Source, Wrong> {
         password: password
             .filter(|word| !word.is_empty())
             .map(|word| Secret::new(&word)),
+        rotated: Rotated::default(),
     }))
 }
 

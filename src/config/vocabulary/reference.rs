@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::Code;
 use super::super::suggest::one_of;
-use super::{Default, Key, Shape, TABLES, Table};
+use super::{Default, INCLUDE, Key, Shape, TABLES, Table};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -25,6 +25,12 @@ mistake, unless it has a default: `${NAME:-default}`, which also stands in for a
 missing. `$$` is a `$`. What a variable gives is a text, so `burst = \"${BURST}\"` is not a number, and it is not looked at
 for further variables. Mistakes in a result say what the variables gave, unless it looks like a secret.
 
+A secret need not stand in the file: the store's `password`, and every value under `set` and `add` of `request_headers` and
+`response_headers`, may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\" }` instead of a text. A newline at the end
+of the file does not count. Such a file is watched: a changed value is taken over as any other change, a changed password by
+the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars; one that is written
+into the file is a warning.
+
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
 agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
 SIGHUP asks for a reading at once. New numbers keep a limit's counters. Another algorithm, window or `by` has counters of
@@ -32,10 +38,26 @@ its own: they start afresh, or go on where they are still held from when the lim
 Keys marked *restart* are read once, at start; a reload says which of them have changed.
 ";
 
+const INCLUDED: &str = "
+## Several files
+
+`include` stands at the top, before the first table. A team can own a file: an included one has limits, upstreams and routes
+and nothing else, and includes no others. A name is one thing in all of them; written in two files it is an error that shows
+both places. A pattern that finds nothing is a warning, a path that leads nowhere an error. Included files are watched as the
+file itself is, and a new one that a pattern finds is taken in; at most 1,000 of them, of 1 MiB each and 16 MiB together.
+Names that begin with a dot are found only by patterns that do.
+
+";
+
+const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n";
+
 /// The text of docs/configuration.md.
 #[must_use]
 pub fn reference() -> String {
     let mut out = HEAD.to_owned();
+    out.push_str(INCLUDED);
+    out.push_str(COLUMNS);
+    row(&INCLUDE, &mut out);
     for table in TABLES {
         section(table, &mut out);
     }
@@ -55,19 +77,23 @@ pub fn reference() -> String {
 
 fn section(table: &Table, out: &mut String) {
     let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.title("NAME"), table.about);
-    out.push_str("| key | takes | default | meaning |\n|---|---|---|---|\n");
+    out.push_str(COLUMNS);
     for key in table.keys {
-        let restart = if key.live { "" } else { " *restart*" };
-        let _ = writeln!(
-            out,
-            "| `{}` | {} | {} | {} For example `{}`.{restart} |",
-            key.name,
-            takes(key.shape),
-            default(key),
-            key.about,
-            key.example,
-        );
+        row(key, out);
     }
+}
+
+fn row(key: &Key, out: &mut String) {
+    let restart = if key.live { "" } else { " *restart*" };
+    let _ = writeln!(
+        out,
+        "| `{}` | {} | {} | {} For example `{}`.{restart} |",
+        key.name,
+        takes(key.shape),
+        default(key),
+        key.about,
+        key.example,
+    );
 }
 
 fn takes(shape: Shape) -> String {

@@ -1,6 +1,6 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
-use super::{Default, Key, Shape, TABLES, Table};
+use super::{Default, INCLUDE, Key, Shape, TABLES, Table};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
@@ -10,16 +10,16 @@ const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 /// The text of gateway.schema.json.
 #[must_use]
 pub fn schema() -> String {
-    let properties: Map<String, Value> = TABLES
-        .iter()
-        .map(|table| (table.name.to_owned(), section(table)))
-        .collect();
+    let tables = TABLES.iter();
+    let tables = tables.map(|table| (table.name.to_owned(), section(table)));
+    let include = (INCLUDE.name.to_owned(), property(&INCLUDE));
+    let properties: Map<String, Value> = std::iter::once(include).chain(tables).collect();
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gateway.toml",
         "description": "Configuration of the Tollgate gateway.",
         "type": "object",
-        "required": ["routes"],
+        "anyOf": [{ "required": ["routes"] }, { "required": ["include"] }],
         "additionalProperties": false,
         "properties": properties,
     });
@@ -150,7 +150,8 @@ fn shape(shape: Shape) -> Value {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
         }
         Shape::Changes => {
-            let lines = self::shape(Shape::Lines);
+            let lines =
+                json!({ "type": "object", "additionalProperties": self::shape(Shape::Secret) });
             json!({
                 "type": "object", "minProperties": 1, "additionalProperties": false,
                 "properties": { "set": lines, "add": lines, "remove": self::shape(Shape::Texts) },

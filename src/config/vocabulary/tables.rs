@@ -14,6 +14,16 @@ pub static TABLES: [&Table; 9] = [
     &SERVER, &LOG, &ADMIN, &STORE, &RESPONSE, &DEFAULTS, &LIMITS, &UPSTREAMS, &ROUTES,
 ];
 
+/// The one key that stands in no table.
+pub static INCLUDE: Key = Key {
+    name: "include",
+    shape: Shape::Texts,
+    default: Words("none"),
+    about: "Files with further `[limits.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood in this one; relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names.",
+    example: "[\"routes.d/*.toml\"]",
+    live: true,
+};
+
 const WHOLE: u64 = u32::MAX as u64;
 
 /// `[server]`.
@@ -176,7 +186,7 @@ pub static STORE: Table = Table {
             default: Words("none"),
             about: "Password of the Redis user, best kept in a file or in the environment.",
             example: "{ file = \"/run/secrets/redis\" }",
-            live: false,
+            live: true,
         },
         Key {
             name: "timeout",

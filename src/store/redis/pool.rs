@@ -103,21 +103,36 @@ impl Signals {
 /// Makes connections for bb8.
 #[derive(Debug)]
 pub(super) struct Manager {
-    host: Arc<str>,
-    port: u16,
-    login: RedisConnectionInfo,
+    target: RedisTarget,
     signals: Arc<Signals>,
 }
 
 impl Manager {
-    async fn open(&self) -> Result<Connection, StoreError> {
-        let stream = TcpStream::connect((&*self.host, self.port))
+    pub(super) fn new(target: RedisTarget, signals: Arc<Signals>) -> Self {
+        Self { target, signals }
+    }
+
+    fn login(&self) -> RedisConnectionInfo {
+        let mut login = RedisConnectionInfo::default()
+            .set_db(self.target.database.into())
+            .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
+        if let Some(name) = &self.target.username {
+            login = login.set_username(name);
+        }
+        if let Some(password) = self.target.present() {
+            login = login.set_password(password.expose());
+        }
+        login
+    }
+
+    pub(super) async fn open(&self) -> Result<Connection, StoreError> {
+        let stream = TcpStream::connect((&*self.target.host, self.target.port))
             .await
             .and_then(|stream| tune(&stream).map(|()| stream))
             .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) = MultiplexedConnection::new_with_config(&self.login, stream, config)
+        let (line, driver) = MultiplexedConnection::new_with_config(&self.login(), stream, config)
             .await
             .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
         let dead = Arc::new(AtomicBool::new(false));
@@ -187,21 +202,7 @@ impl Connections {
     /// Starts connecting at once and waits for nothing: the gateway starts without Redis.
     pub(super) fn new(target: &RedisTarget) -> Self {
         let signals = Arc::new(Signals::default());
-        let mut login = RedisConnectionInfo::default()
-            .set_db(target.database.into())
-            .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
-        if let Some(name) = &target.username {
-            login = login.set_username(name);
-        }
-        if let Some(password) = &target.password {
-            login = login.set_password(password.expose());
-        }
-        let manager = Manager {
-            host: target.host.clone(),
-            port: target.port,
-            login,
-            signals: signals.clone(),
-        };
+        let manager = Manager::new(target.clone(), signals.clone());
         // bb8 neither tests on the way out (that is a round trip), nor retries by itself (`health` does, and knows when
         // to stop), nor closes what is old or idle: the flag says what is of no use.
         let pool = Pool::builder()

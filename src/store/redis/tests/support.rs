@@ -192,6 +192,7 @@ impl Server {
             database: 0,
             username: None,
             password: None,
+            rotated: crate::store::Rotated::default(),
         }
     }
 

@@ -1,0 +1,8 @@
+//! Any bytes as the head of a request that keys are made of.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = tollgate::key::fuzzed::request(bytes);
+});

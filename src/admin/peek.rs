@@ -1,0 +1,185 @@
+//! `POST /v1/peek`: what is left on counters that the asker names. Nothing is charged, and the keys stand in the body, since
+//! addresses of requests end up in logs.
+
+use super::answer::{Answer, json, problem};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Limited};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Where it is asked.
+pub const PATH: &str = "/v1/peek";
+/// The longest body.
+const MOST_BYTES: usize = 64 * 1024;
+/// Counters asked for at once.
+const MOST: usize = 64;
+/// Longest that the body may take, and the answer.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// Counters to look at, and where the answer goes.
+#[derive(Debug)]
+pub struct Question {
+    counters: Vec<Counter>,
+    answer: oneshot::Sender<Value>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    limit: String,
+    window: Option<String>,
+    key: Vec<u8>,
+}
+
+/// A way for questions to somebody who has a store.
+pub type Questions = mpsc::Sender<Question>;
+
+/// Questions on their way.
+#[must_use]
+pub fn questions() -> (Questions, mpsc::Receiver<Question>) {
+    mpsc::channel(4)
+}
+
+/// Answers questions, one after another, from `store` under the file in force.
+pub async fn answering(
+    store: Store,
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    mut questions: mpsc::Receiver<Question>,
+) {
+    while let Some(Question { counters, answer }) = questions.recv().await {
+        let snapshot = snapshots.load_full();
+        let mut seen = Vec::with_capacity(counters.len());
+        for counter in &counters {
+            if answer.is_closed() {
+                break;
+            }
+            seen.push(look(&store, &snapshot, counter).await);
+        }
+        // Whoever asked may have gone.
+        let _ = answer.send(json!({ "generation": snapshot.generation, "counters": seen }));
+    }
+}
+
+async fn look(store: &Store, snapshot: &Snapshot, counter: &Counter) -> Value {
+    let mut all = snapshot.services.iter().flat_map(|service| &service.limits);
+    let found = all.find(|limit| {
+        *limit.name == *counter.limit && limit.window.as_deref() == counter.window.as_deref()
+    });
+    let mut seen =
+        json!({ "limit": counter.limit, "window": counter.window, "known": found.is_some() });
+    let Some(limit) = found else {
+        return seen;
+    };
+    match store.peek(limit, &counter.key).await {
+        Ok(decided) => {
+            let verdict = decided.decision.verdicts.first();
+            seen["remaining"] = verdict.map(|verdict| verdict.remaining).into();
+            seen["of"] = limit.rule.most().into();
+            seen["reset_us"] = verdict.map(|verdict| verdict.reset).into();
+        }
+        Err(error) => seen["error"] = error.to_string().into(),
+    }
+    seen
+}
+
+/// Answers one request.
+pub(super) async fn answer<B>(questions: Option<&Questions>, request: Request<B>) -> Answer
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if *request.method() != Method::POST {
+        return problem(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here");
+    }
+    // A page of another site cannot send this without asking first.
+    let kind = request.headers().get(CONTENT_TYPE);
+    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if !is_json {
+        return problem(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body is application/json",
+        );
+    }
+    let Some(questions) = questions else {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "nobody can be asked");
+    };
+    let body = Limited::new(request.into_body(), MOST_BYTES).collect();
+    let Ok(Ok(body)) = timeout(WITHIN, body).await else {
+        return problem(StatusCode::BAD_REQUEST, "the body is too long, or late");
+    };
+    let counters = match read(&body.to_bytes()) {
+        Ok(counters) => counters,
+        Err(wrong) => return problem(StatusCode::BAD_REQUEST, wrong),
+    };
+    let (answer, answered) = oneshot::channel();
+    let asked = async {
+        let question = Question { counters, answer };
+        questions.send(question).await.ok()?;
+        answered.await.ok()
+    };
+    match timeout(WITHIN, asked).await {
+        Ok(Some(seen)) => json(&seen),
+        _ => problem(StatusCode::SERVICE_UNAVAILABLE, "no answer in time"),
+    }
+}
+
+/// `{ "counters": [{ "limit": "per-ip", "window": null, "key": "3132" }] }`, the key's bytes in hexadecimal digits.
+fn read(body: &[u8]) -> Result<Vec<Counter>, &'static str> {
+    const SHAPE: &str =
+        "write {\"counters\": [{\"limit\": NAME, \"window\": null, \"key\": HEXADECIMAL}]}";
+    let body: Value = serde_json::from_slice(body).map_err(|_| "the body is no JSON")?;
+    let counters = body["counters"].as_array().ok_or(SHAPE)?;
+    if counters.len() > MOST {
+        return Err("at most 64 counters at once");
+    }
+    let counter = |one: &Value| {
+        Some(Counter {
+            limit: one["limit"].as_str()?.to_owned(),
+            window: one["window"].as_str().map(str::to_owned),
+            key: bytes(one["key"].as_str()?)?,
+        })
+    };
+    counters
+        .iter()
+        .map(counter)
+        .collect::<Option<_>>()
+        .ok_or(SHAPE)
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => u8::try_from(digit(high)? * 16 + digit(low)?).ok(),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_read_whole_or_not() {
+        let one = |key: &str| {
+            let body = json!({ "counters": [{ "limit": "l", "key": key }] });
+            read(body.to_string().as_bytes()).map(|counters| counters[0].key.clone())
+        };
+        assert_eq!(one("31fF"), Ok(vec![0x31, 0xff]));
+        assert_eq!(one(""), Ok(Vec::new()));
+        assert!(one("3").is_err() && one("zz").is_err() && one("é").is_err());
+        assert!(read(b"{").is_err() && read(b"{}").is_err());
+        let many = json!({ "counters": vec![json!({ "limit": "l", "key": "" }); 65] });
+        assert!(read(many.to_string().as_bytes()).is_err());
+    }
+}

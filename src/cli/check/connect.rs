@@ -1,0 +1,152 @@
+//! `check --connect`: are Redis and the servers there that the file names? Each is asked once, and waited for no longer than
+//! a few seconds.
+
+use super::{Answer, Format};
+use crate::cli::UNREACHABLE;
+use crate::config::Compiled;
+use crate::store::redis::probe;
+use crate::store::{RedisTarget, Source};
+use crate::upstream::Server;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Longest that Redis may take to answer everything it is asked.
+const REDIS_WITHIN: Duration = Duration::from_secs(3);
+/// Servers asked at once.
+const AT_ONCE: usize = 64;
+
+/// What came of asking one of them.
+struct Asked {
+    what: &'static str,
+    name: String,
+    place: String,
+    /// What it said of itself, or why it could not be asked.
+    outcome: Result<String, String>,
+}
+
+/// Asks everybody, and adds what they said.
+pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let asked = match runtime {
+        Ok(runtime) => runtime.block_on(everybody(compiled)),
+        Err(error) => {
+            let _ = writeln!(answer.err, "error: cannot ask anybody: {error}");
+            answer.code = UNREACHABLE;
+            return;
+        }
+    };
+    for one in &asked {
+        told(one, format, &mut answer.out);
+    }
+    if asked.iter().any(|one| one.outcome.is_err()) {
+        answer.code = UNREACHABLE;
+    }
+}
+
+async fn everybody(compiled: &Compiled) -> Vec<Asked> {
+    let mut asked = Vec::new();
+    if let Source::Redis(target) = &compiled.boot.store.source {
+        asked.push(redis(target).await);
+    }
+    let upstreams = compiled.outline.upstreams.iter();
+    let mut servers: Vec<(String, Server, Duration)> = upstreams
+        .flat_map(|upstream| {
+            let one = |server: &Server| {
+                let name = upstream.name.to_string();
+                (name, server.clone(), upstream.connect_timeout)
+            };
+            upstream.servers.iter().map(one).collect::<Vec<_>>()
+        })
+        .rev()
+        .collect();
+    let mut under_way = JoinSet::new();
+    let mut number = 0;
+    let mut answers = Vec::new();
+    loop {
+        while under_way.len() < AT_ONCE
+            && let Some((name, server, within)) = servers.pop()
+        {
+            let mine = number;
+            number += 1;
+            under_way.spawn(async move { (mine, upstream(name, server, within).await) });
+        }
+        match under_way.join_next().await {
+            Some(Ok(answer)) => answers.push(answer),
+            Some(Err(_)) => {}
+            None => break,
+        }
+    }
+    answers.sort_by_key(|(number, _)| *number);
+    asked.extend(answers.into_iter().map(|(_, asked)| asked));
+    asked
+}
+
+async fn redis(target: &RedisTarget) -> Asked {
+    let outcome = match timeout(REDIS_WITHIN, probe(target)).await {
+        Ok(Ok(found)) => Ok(found.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", REDIS_WITHIN.as_secs())),
+    };
+    Asked {
+        what: "redis",
+        name: String::new(),
+        place: target.to_string(),
+        outcome,
+    }
+}
+
+async fn upstream(name: String, server: Server, within: Duration) -> Asked {
+    let place = server.to_string();
+    let outcome = match server {
+        Server::Demo => Ok("answers inside the gateway".to_owned()),
+        Server::Http { host, port } => {
+            let begun = Instant::now();
+            match timeout(within, TcpStream::connect((&*host, port))).await {
+                Ok(Ok(_)) => Ok(format!("connected in {}", milliseconds(begun.elapsed()))),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(format!("no connection within {}", milliseconds(within))),
+            }
+        }
+    };
+    Asked {
+        what: "upstream",
+        name,
+        place,
+        outcome,
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
+}
+
+fn told(one: &Asked, format: Format, out: &mut String) {
+    let said = match &one.outcome {
+        Ok(said) | Err(said) => said,
+    };
+    let good = one.outcome.is_ok();
+    // Writing into a string cannot fail.
+    let _ = match format {
+        Format::Json => writeln!(
+            out,
+            "{}",
+            json!({
+                "asked": one.what, "name": one.name, "place": one.place, "reachable": good, "says": said,
+            })
+        ),
+        _ => {
+            let name = match one.name.is_empty() {
+                true => String::new(),
+                false => format!("{}  ", one.name),
+            };
+            let mark = if good { "" } else { "NOT REACHABLE: " };
+            writeln!(out, "  {}  {name}{}  {mark}{said}", one.what, one.place)
+        }
+    };
+}

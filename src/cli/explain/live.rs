@@ -1,0 +1,115 @@
+//! `explain --live`: asks the running gateway's admin listener what is left on the counters of a request.
+
+use super::request::{Explanation, Held, Key};
+use crate::admin::PEEK;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Longest wait for the connection, and for each piece of the answer.
+const WITHIN: Duration = Duration::from_secs(3);
+/// No answer is longer.
+const MOST: u64 = 1024 * 1024;
+
+/// What the running gateway says of one counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Left {
+    /// So many of so many, and the microseconds until it is as if unused.
+    Units { remaining: u64, of: u64, reset: u64 },
+    /// The gateway runs with a file that has no such limit.
+    Unknown,
+    /// It could not look.
+    Failed(String),
+}
+
+/// Asks the gateway at `address`, and notes what it says beside each limit.
+///
+/// # Errors
+/// Why there is no answer.
+pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Result<()> {
+    let limits = explanation.way.iter_mut().flat_map(|way| &mut way.limits);
+    let mut counted: Vec<(&mut Held, Value)> = limits
+        .filter_map(|held| {
+            let Key::Counted { raw, .. } = &held.key else {
+                return None;
+            };
+            let counter = json!({
+                "limit": &*held.limit.name,
+                "window": held.limit.window.as_deref(),
+                "key": hexadecimal(raw),
+            });
+            Some((held, counter))
+        })
+        .collect();
+    let counters: Vec<&Value> = counted.iter().map(|(_, counter)| counter).collect();
+    let answer = post(reachable(address), &json!({ "counters": counters }))?;
+    let seen = answer["counters"].as_array();
+    let seen = seen.ok_or_else(|| io::Error::other("an answer that is none"))?;
+    for ((held, _), seen) in counted.iter_mut().zip(seen) {
+        held.left = Some(left(seen));
+    }
+    Ok(())
+}
+
+fn left(seen: &Value) -> Left {
+    let number = |name: &str| seen[name].as_u64();
+    match (number("remaining"), number("of"), number("reset_us")) {
+        (Some(remaining), Some(of), Some(reset)) => Left::Units {
+            remaining,
+            of,
+            reset,
+        },
+        _ if seen["known"] == false => Left::Unknown,
+        _ => Left::Failed(seen["error"].as_str().unwrap_or("no word").to_owned()),
+    }
+}
+
+/// Who listens on every address is asked on this machine's own.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+fn post(address: SocketAddr, body: &Value) -> io::Result<Value> {
+    let mut stream = TcpStream::connect_timeout(&address, WITHIN)?;
+    stream.set_read_timeout(Some(WITHIN))?;
+    stream.set_write_timeout(Some(WITHIN))?;
+    let body = body.to_string();
+    let request = format!(
+        "POST {PEEK} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MOST).read_to_end(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .ok_or_else(|| io::Error::other("an answer that is no HTTP"))?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    match status {
+        "200" => Ok(body),
+        status => Err(io::Error::other(format!(
+            "it answered {status}: {}",
+            body["detail"]
+                .as_str()
+                .unwrap_or("is it the admin listener of a gateway?")
+        ))),
+    }
+}

@@ -1,0 +1,354 @@
+//! `include`: other files that limits, upstreams and routes are written in. Their texts stand behind the file's own in the
+//! source, their tables go into its tree.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::files::{Files, glob};
+use super::super::source::{At, Source, Span};
+use super::super::vocabulary::{self, INCLUDE, TABLES};
+use super::super::{MOST_BYTES, suggest};
+use super::{Document, fields, strange, syntax, variables};
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+/// More files than this are not taken in, and not more bytes together.
+const MOST_FILES: usize = 1_000;
+const MOST_TOGETHER: usize = 16 * 1024 * 1024;
+
+/// A key and its value.
+pub(super) type Entry<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
+
+/// Reads the files that `source` includes, and puts their texts behind its own.
+pub(in crate::config) fn gather(
+    source: &mut Source,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) {
+    if !source.file().contains(INCLUDE.name) {
+        return;
+    }
+    let mut gathering = Gathering {
+        seen: vec![real(Path::new(source.name()))],
+        bytes: 0,
+        source,
+        files,
+        found,
+    };
+    for entry in entries(gathering.source) {
+        let before = gathering.found.len();
+        match glob::is_pattern(&entry.value) {
+            true => gathering.pattern(&entry),
+            false => gathering.file(&entry),
+        }
+        let new = &gathering.found[before..];
+        if new.iter().any(|one| one.code == Code::Unreadable) {
+            gathering.source.tear();
+        }
+    }
+}
+
+/// The paths as they are written, as far as they can be read; what is wrong is told when the tree is read as a whole.
+fn entries(source: &Source) -> Vec<At<String>> {
+    let (root, _) = DeTable::parse_recoverable(source.file());
+    let mut only = DeTable::new();
+    if let Some((key, value)) = root.into_inner().remove_entry(INCLUDE.name) {
+        only.insert(key, value);
+    }
+    let variables = variables::fill(source, &mut only, &mut Vec::new());
+    let Some(value) = only.get(INCLUDE.name) else {
+        return Vec::new();
+    };
+    let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+        DeValue::String(text) if !variables.has_failed(&item.span()) => {
+            Some(At::new(text.to_string(), item.span()))
+        }
+        _ => None,
+    };
+    match value.get_ref() {
+        DeValue::Array(items) => items.iter().filter_map(text).collect(),
+        _ => text(value).into_iter().collect(),
+    }
+}
+
+struct Gathering<'g> {
+    source: &'g mut Source,
+    files: &'g mut Files,
+    found: &'g mut Vec<Diagnostic>,
+    /// Where the files are that have been taken in, the including one first.
+    seen: Vec<PathBuf>,
+    bytes: usize,
+}
+
+impl Gathering<'_> {
+    fn pattern(&mut self, entry: &At<String>) {
+        if let Err(why) = glob::check(&entry.value) {
+            return self.wrong(entry, Code::BadPattern, "this is no pattern of files", why);
+        }
+        let path = self.source.beside(entry.span.start, &entry.value);
+        match self.files.matching(&path) {
+            Ok(matched) => {
+                let mut matched = matched;
+                let main = &self.seen[0];
+                matched.retain(|path| real(path) != *main);
+                if matched.is_empty() {
+                    let nothing = Diagnostic::warning(
+                        Code::MatchesNothing,
+                        format!("no file is called `{}`", entry.value),
+                    )
+                    .at(&entry.span, "nothing is included")
+                    .help("a relative path begins in the folder of this file; one that comes to match is taken in by then");
+                    self.found.push(nothing);
+                }
+                for path in matched {
+                    self.take(&path, entry, true);
+                }
+            }
+            Err(error) => {
+                let message = format!("cannot look for `{}`: {error}", entry.value);
+                self.wrong(entry, Code::Unreadable, &message, "");
+            }
+        }
+    }
+
+    fn file(&mut self, entry: &At<String>) {
+        let path = self.source.beside(entry.span.start, &entry.value);
+        if path.is_dir() {
+            // It may become a file.
+            let _ = self.files.read(&path, MOST_BYTES);
+            let folder =
+                Diagnostic::error(Code::Unreadable, format!("`{}` is a folder", entry.value))
+                    .at(&entry.span, "")
+                    .help(format!(
+                        "write `\"{}/*.toml\"` for the files in it",
+                        entry.value.trim_end_matches('/')
+                    ));
+            return self.found.push(folder);
+        }
+        self.take(&path, entry, false);
+    }
+
+    /// Takes one file in. Two patterns may find the same one; a path that is written twice is a slip.
+    fn take(&mut self, path: &Path, entry: &At<String>, by_pattern: bool) {
+        let name = path.display().to_string();
+        let place = real(path);
+        if self.seen.contains(&place) {
+            if !by_pattern {
+                let message = match self.seen[0] == place {
+                    true => "the file includes itself".to_owned(),
+                    false => format!("`{name}` is included twice"),
+                };
+                self.wrong(entry, Code::Duplicate, &message, "");
+            }
+            return;
+        }
+        self.seen.push(place);
+        if self.seen.len() > MOST_FILES + 1 {
+            if self.seen.len() == MOST_FILES + 2 {
+                let message = format!("more than {MOST_FILES} files are included");
+                self.wrong(entry, Code::Unreadable, &message, "one too many");
+            }
+            return;
+        }
+        let text = match self.files.read(path, MOST_BYTES).map(String::from_utf8) {
+            Ok(Ok(text)) if text.contains('\0') => Err("it is not text".to_owned()),
+            Ok(Ok(text)) => Ok(text),
+            Ok(Err(error)) => Err(format!(
+                "it is not UTF-8 text, from byte {} on",
+                error.utf8_error().valid_up_to() + 1
+            )),
+            Err(error) => Err(error.to_string()),
+        };
+        match text {
+            Ok(text) if self.bytes + text.len() > MOST_TOGETHER => {
+                let most = MOST_TOGETHER / 1024 / 1024;
+                let message = format!("included files have more than {most} MiB together");
+                self.wrong(entry, Code::Unreadable, &message, "");
+            }
+            Ok(text) => {
+                self.bytes += text.len();
+                self.source.include(name, &text);
+            }
+            Err(why) => {
+                let message = format!("cannot include `{name}`: {why}");
+                self.wrong(entry, Code::Unreadable, &message, "");
+            }
+        }
+    }
+
+    fn wrong(&mut self, entry: &At<String>, code: Code, message: &str, label: &str) {
+        let wrong = Diagnostic::error(code, message).at(&entry.span, label);
+        self.found.push(wrong);
+    }
+}
+
+/// Where a path leads, through all links.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Puts what the included files say into the tree of the file, and returns what is in none of the known tables.
+pub(super) fn merge<'s>(
+    source: &'s Source,
+    root: &mut DeTable<'s>,
+    document: &mut Document,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Entry<'s>> {
+    if source.is_torn() {
+        let named = TABLES.iter().filter(|table| table.named);
+        document.lost.extend(named.map(|table| (table.name, None)));
+    }
+    let mut strays = Vec::new();
+    for (start, text) in source.included() {
+        let (tree, errors) = DeTable::parse_recoverable(text);
+        let mut slips = Vec::new();
+        let torn = syntax::report(text, tree.get_ref(), &errors, &mut slips);
+        let torn = torn.into_iter().map(|span| moved(span, start));
+        document.torn.extend(torn);
+        found.extend(slips.into_iter().map(|slip| slip.moved(start)));
+        for (key, value) in shifted(tree.into_inner(), start) {
+            let name = key.get_ref().as_ref();
+            let known = TABLES.iter().find(|table| table.name == name);
+            match known {
+                Some(table) if table.named => join(table, root, (key, value), document, found),
+                None if name != INCLUDE.name => strays.push((key, value)),
+                _ => found.push(only_in_main(source, name, &key.span())),
+            }
+        }
+    }
+    strays
+}
+
+/// Puts one table of an included file into the tree.
+fn join<'s>(
+    vocabulary: &'static vocabulary::Table,
+    root: &mut DeTable<'s>,
+    (key, value): Entry<'s>,
+    document: &mut Document,
+    found: &mut Vec<Diagnostic>,
+) {
+    let span = value.span();
+    let entries = match (root.get_mut(vocabulary.name), value.into_inner()) {
+        (None, value) => {
+            root.insert(key, Spanned::new(span, value));
+            return;
+        }
+        (Some(_), value) if !matches!(value, DeValue::Table(_)) => {
+            let name = vocabulary.name;
+            document.lost.insert((name, None));
+            found.push(strange::not_a_table(vocabulary, name, &value, &span));
+            return;
+        }
+        (Some(there), DeValue::Table(entries)) => match there.get_mut() {
+            DeValue::Table(there) => (there, entries),
+            // What is wrong there is told; these names are not known for it.
+            _ => return,
+        },
+        _ => return,
+    };
+    let (there, entries) = entries;
+    for (name, entry) in entries {
+        match there.get_key_value(name.get_ref().as_ref()) {
+            Some((first, _)) => {
+                let title = vocabulary.title(name.get_ref());
+                let twice = Diagnostic::error(
+                    Code::Duplicate,
+                    format!("`{title}` is written in two files"),
+                )
+                .at(&name.span(), "the second time")
+                .and(&first.span(), "the first time")
+                .help("a name is one thing in all files: rename one of them, or take it out");
+                found.push(twice);
+            }
+            None => {
+                there.insert(name, entry);
+            }
+        }
+    }
+}
+
+fn only_in_main(source: &Source, name: &str, span: &Span) -> Diagnostic {
+    let named: Vec<String> = TABLES
+        .iter()
+        .filter(|table| table.named)
+        .map(|table| table.title("NAME"))
+        .collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    Diagnostic::error(
+        Code::OnlyInMain,
+        format!("`{name}` stands in an included file"),
+    )
+    .at(span, "")
+    .help(format!(
+        "it belongs into {}; an included file has {}",
+        source.name(),
+        suggest::all_of(&named)
+    ))
+}
+
+/// `include` itself: what is not a text is told, and it leaves the tree.
+pub(super) fn read(root: &mut DeTable<'_>, found: &mut Vec<Diagnostic>) {
+    let Some(value) = root.remove(INCLUDE.name) else {
+        return;
+    };
+    let whole = value.span();
+    let mut wrong = |value: &DeValue<'_>, span: &Span| {
+        found.push(
+            Diagnostic::error(
+                Code::WrongType,
+                format!(
+                    "`{}` takes {}, not {}",
+                    INCLUDE.name,
+                    INCLUDE.shape.describe(),
+                    fields::describe(value)
+                ),
+            )
+            .at(span, "")
+            .help(format!(
+                "for example `{} = {}`",
+                INCLUDE.name, INCLUDE.example
+            )),
+        );
+    };
+    match value.get_ref() {
+        DeValue::String(_) => {}
+        DeValue::Array(items) => {
+            for item in items.iter() {
+                if !matches!(item.get_ref(), DeValue::String(_)) {
+                    wrong(item.get_ref(), &item.span());
+                }
+            }
+        }
+        other => wrong(other, &whole),
+    }
+}
+
+fn moved(span: Span, by: usize) -> Span {
+    span.start + by..span.end + by
+}
+
+/// A tree whose places are counted from `by`.
+fn shifted(table: DeTable<'_>, by: usize) -> DeTable<'_> {
+    table
+        .into_iter()
+        .map(|(key, value)| {
+            let at = moved(key.span(), by);
+            (Spanned::new(at, key.into_inner()), shifted_value(value, by))
+        })
+        .collect()
+}
+
+fn shifted_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
+    let at = moved(value.span(), by);
+    let inner = match value.into_inner() {
+        DeValue::Table(table) => DeValue::Table(shifted(table, by)),
+        DeValue::Array(mut items) => {
+            for item in items.iter_mut() {
+                let old = std::mem::replace(item, Spanned::new(0..0, DeValue::Boolean(false)));
+                *item = shifted_value(old, by);
+            }
+            DeValue::Array(items)
+        }
+        other => other,
+    };
+    Spanned::new(at, inner)
+}

@@ -1,0 +1,114 @@
+//! Secrets that stand elsewhere, fetched before the tree is read: what a table of `file` or `env` gives takes its place, and
+//! only its place is ever shown.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::files::Files;
+use super::super::redact;
+use super::super::secret::{Place, Slip};
+use super::super::source::{Source, Span};
+use std::borrow::Cow;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Fetches the values of fields that routes set and add; the store's password is fetched with the other settings that are
+/// read at the start.
+pub(super) fn fetch(
+    source: &Source,
+    root: &mut DeTable<'_>,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some(routes) = inner(root, "routes") else {
+        return;
+    };
+    for (_, route) in routes.iter_mut() {
+        let DeValue::Table(route) = route.get_mut() else {
+            continue;
+        };
+        for side in ["request_headers", "response_headers"] {
+            let Some(changes) = inner(route, side) else {
+                continue;
+            };
+            for key in ["set", "add"] {
+                let Some(lines) = inner(changes, key) else {
+                    continue;
+                };
+                for (name, value) in lines.iter_mut() {
+                    let name = name.get_ref().as_ref();
+                    if side == "request_headers" && is_literal(name, value.get_ref()) {
+                        found.push(in_file(name, &value.span()));
+                    }
+                    line(source, name, value, files, found);
+                }
+            }
+        }
+    }
+}
+
+fn inner<'t, 'a>(table: &'t mut DeTable<'a>, name: &str) -> Option<&'t mut DeTable<'a>> {
+    match table.get_mut(name)?.get_mut() {
+        DeValue::Table(inner) => Some(inner),
+        _ => None,
+    }
+}
+
+fn is_literal(name: &str, value: &DeValue<'_>) -> bool {
+    matches!(value, DeValue::String(text) if !text.is_empty()) && redact::is_secret(name)
+}
+
+/// Whoever is to be recognised by this value can be imitated by all who read the file.
+fn in_file(name: &str, span: &Span) -> Diagnostic {
+    Diagnostic::warning(
+        Code::SecretInFile,
+        format!("the value of `{name}` is written into the file"),
+    )
+    .at(span, "whoever reads the file knows it")
+    .help(format!(
+        "write `{name} = {{ file = \"/run/secrets/{name}\" }}` or `{name} = {{ env = \"NAME\" }}`"
+    ))
+}
+
+fn line(
+    source: &Source,
+    name: &str,
+    value: &mut Spanned<DeValue<'_>>,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) {
+    let span = value.span();
+    let DeValue::Table(table) = value.get_ref() else {
+        return;
+    };
+    let fetched = match Place::of(table) {
+        Ok(place) => place.read(source, span.start, files).map_err(|error| {
+            Diagnostic::error(Code::Unreadable, format!("no `{name}` in {place}: {error}"))
+                .at(&span, "its value is to be there")
+        }),
+        Err(slip) => Err(told(slip, name, &span)),
+    };
+    // What stands for a value that could not be fetched is as good as any: the file is not taken.
+    let text = fetched.unwrap_or_else(|wrong| {
+        found.push(wrong);
+        "-".to_owned()
+    });
+    *value.get_mut() = DeValue::String(Cow::Owned(text));
+}
+
+/// A table that names no place for the secret called `name`.
+pub(super) fn told(slip: Slip, name: &str, whole: &Span) -> Diagnostic {
+    const WRITE: &str = "write `{ file = \"...\" }` or `{ env = \"...\" }`";
+    match slip {
+        Slip::NotOne => Diagnostic::error(Code::WrongType, format!("`{name}` is in one place"))
+            .at(whole, "`file` or `env`, one of them")
+            .help(WRITE),
+        Slip::NoText(key, span) => {
+            Diagnostic::error(Code::WrongType, format!("`{key}` of `{name}` takes a text"))
+                .at(&span, "")
+        }
+        Slip::Unknown(key, span) => {
+            Diagnostic::error(Code::UnknownKey, format!("unknown key `{key}` in `{name}`"))
+                .at(&span, "")
+                .help(WRITE)
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The file as it is understood: includes merged, variables filled in, defaults written out, secrets as stars. What comes
+//! out is itself a file.
+
+mod toml;
+
+use super::diagnostic::{Label, Report};
+use super::files::Files;
+use super::source::Source;
+use super::vocabulary::{Default, Shape, TABLES, Table};
+use super::{Compiled, document, read, redact};
+use crate::limit::{Limit, Rule};
+use crate::store;
+use ::toml::de::{DeTable, DeValue};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// One line of the result.
+struct Line {
+    text: String,
+    /// A default that nobody wrote.
+    added: bool,
+}
+
+/// The file at `path`, resolved, with what a check says of it.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
+    let compiled = super::load(path)?;
+    let mut files = Files::default();
+    let (name, text) = read(path, &mut files)?;
+    let mut source = Source::new(name, text);
+    document::gather(&mut source, &mut files, &mut Vec::new());
+    let root = document::tree(&source);
+    let mut writer = Writer {
+        compiled: &compiled,
+        source: &source,
+        lines: Vec::new(),
+        secrets: Vec::new(),
+    };
+    let included = source.included().count();
+    writer.line(format!(
+        "# {} as it is understood{}; what nobody wrote is marked as default",
+        source.name(),
+        match included {
+            0 => String::new(),
+            1 => ", 1 included file merged".to_owned(),
+            many => format!(", {many} included files merged"),
+        }
+    ));
+    for table in TABLES {
+        writer.table(table, &root);
+    }
+    let lines = needed(writer.lines);
+    Ok((text_of(&lines), compiled))
+}
+
+fn text_of(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&line.text);
+        text.push_str(if line.added { " # default\n" } else { "\n" });
+    }
+    text
+}
+
+/// Some defaults hold only beside other values: what the check would object to is taken out again.
+fn needed(mut lines: Vec<Line>) -> Vec<Line> {
+    loop {
+        let text = text_of(&lines);
+        let report = match super::parse("resolved", &text) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        let added = |label: &Label| {
+            let line = report.source.position(label.span.start).line - 1;
+            lines.get(line).filter(|line| line.added).map(|_| line)
+        };
+        let wrong: BTreeSet<usize> = report
+            .diagnostics
+            .iter()
+            .flat_map(|one| match one.primary.as_ref().and_then(added) {
+                Some(line) => vec![line],
+                None => one.others.iter().filter_map(added).collect(),
+            })
+            .collect();
+        if wrong.is_empty() {
+            return lines;
+        }
+        let mut number = 0;
+        lines.retain(|_| {
+            number += 1;
+            !wrong.contains(&(number - 1))
+        });
+    }
+}
+
+struct Writer<'w> {
+    compiled: &'w Compiled,
+    source: &'w Source,
+    lines: Vec<Line>,
+    /// Secrets seen so far: two that differ stay different.
+    secrets: Vec<String>,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, text: String) {
+        self.lines.push(Line { text, added: false });
+    }
+
+    fn table(&mut self, vocabulary: &'static Table, root: &DeTable<'_>) {
+        let written = match root.get(vocabulary.name).map(|value| value.get_ref()) {
+            Some(DeValue::Table(table)) => Some(table),
+            _ => None,
+        };
+        if vocabulary.named {
+            for (name, entry) in written.into_iter().flatten() {
+                if let DeValue::Table(fields) = entry.get_ref() {
+                    let title = format!("[{}.{}]", vocabulary.name, toml::key(name.get_ref()));
+                    self.section(vocabulary, &title, name.get_ref(), Some(fields));
+                }
+            }
+            return;
+        }
+        // Without its table there is no admin listener.
+        if written.is_some() || vocabulary.name != "admin" {
+            let title = format!("[{}]", vocabulary.name);
+            self.section(vocabulary, &title, vocabulary.name, written);
+        }
+    }
+
+    fn section(
+        &mut self,
+        vocabulary: &'static Table,
+        title: &str,
+        name: &str,
+        fields: Option<&DeTable<'_>>,
+    ) {
+        let before = self.lines.len();
+        self.line(String::new());
+        self.line(title.to_owned());
+        for (key, value) in fields.into_iter().flatten() {
+            let (key, span) = (key.get_ref().as_ref(), value.span());
+            let value = self.shown(vocabulary, key, value.get_ref(), span.start);
+            self.line(format!("{} = {value}", toml::key(key)));
+        }
+        let absent = |key: &str| fields.is_none_or(|fields| !fields.contains_key(key));
+        for key in vocabulary.keys.iter().filter(|key| absent(key.name)) {
+            let value = match key.default {
+                Default::Value(value) => Some(value.to_owned()),
+                _ => self.computed(vocabulary, name, key.name),
+            };
+            if let Some(value) = value {
+                let text = format!("{} = {value}", key.name);
+                self.lines.push(Line { text, added: true });
+            }
+        }
+        if self.lines.len() == before + 2 && fields.is_none() {
+            self.lines.truncate(before);
+        }
+    }
+
+    /// Defaults that follow from other values.
+    fn computed(&self, vocabulary: &Table, name: &str, key: &str) -> Option<String> {
+        if vocabulary.name != "limits" {
+            return None;
+        }
+        let mut of_it = self.compiled.outline.limits.iter();
+        let limit: &Limit = of_it.find(|limit| &*limit.name == name)?;
+        let number = match (key, &limit.rule) {
+            ("burst", Rule::TokenBucket(rule)) => u64::from(rule.burst.get()),
+            ("burst", Rule::LeakyBucket(rule)) => u64::from(rule.burst.get()),
+            ("queue", Rule::LeakyBucket(rule)) if rule.queue > 0 => u64::from(rule.queue),
+            ("over", Rule::LeakyBucket(rule)) if rule.queue > 0 => return Some("\"delay\"".into()),
+            ("over", _) => return Some("\"refuse\"".into()),
+            _ => return None,
+        };
+        Some(number.to_string())
+    }
+
+    /// A value as it may be shown.
+    fn shown(
+        &mut self,
+        vocabulary: &Table,
+        key: &str,
+        value: &DeValue<'_>,
+        offset: usize,
+    ) -> String {
+        let shape = vocabulary.key(key).map(|key| key.shape);
+        match (shape, value) {
+            (Some(Shape::Secret), value) => self.starred(value),
+            (Some(Shape::Changes | Shape::Conditions), DeValue::Table(table)) => {
+                self.lines_of(table, 2)
+            }
+            (_, DeValue::String(text)) if key == "file" => {
+                let path = self.source.beside(offset, text);
+                let path = std::path::absolute(&path).unwrap_or(path);
+                toml::text(&path.display().to_string())
+            }
+            (_, DeValue::String(text)) if key == "url" => toml::text(&without_password(text)),
+            (_, value) => toml::value(value),
+        }
+    }
+
+    /// Names with values, some of which are secrets.
+    fn lines_of(&mut self, table: &DeTable<'_>, depth: usize) -> String {
+        let mut out = String::from("{");
+        for (index, (name, value)) in table.iter().enumerate() {
+            let name = name.get_ref().as_ref();
+            let value = match value.get_ref() {
+                DeValue::Table(table) if is_place(table) => self.starred(value.get_ref()),
+                DeValue::Table(inner) if depth > 0 => self.lines_of(inner, depth - 1),
+                value @ DeValue::String(_) if redact::is_secret(name) => self.starred(value),
+                value => toml::value(value),
+            };
+            let comma = if index > 0 { "," } else { "" };
+            // Writing into a string cannot fail.
+            let _ = write!(out, "{comma} {} = {value}", toml::key(name));
+        }
+        out.push_str(" }");
+        out
+    }
+
+    fn starred(&mut self, value: &DeValue<'_>) -> String {
+        let secret = toml::value(value);
+        let at = self.secrets.iter().position(|known| *known == secret);
+        let at = at.unwrap_or_else(|| {
+            self.secrets.push(secret);
+            self.secrets.len() - 1
+        });
+        match at {
+            0 => toml::text("***"),
+            at => toml::text(&format!("***{}", at + 1)),
+        }
+    }
+}
+
+/// `{ file = "..." }` or `{ env = "..." }`.
+fn is_place(table: &DeTable<'_>) -> bool {
+    table.len() == 1 && (table.contains_key("file") || table.contains_key("env"))
+}
+
+/// The address of a store with stars for its password.
+fn without_password(url: &str) -> String {
+    let secret = match super::value::store(url) {
+        Ok(store::Source::Redis(target)) => target.password,
+        _ => None,
+    };
+    match (secret, url.split_once("://"), url.rfind('@')) {
+        (Some(_), Some((scheme, rest)), Some(at)) => {
+            let user = &rest[..at - scheme.len() - "://".len()];
+            let name = user.split_once(':').map_or("", |(name, _)| name);
+            format!("{scheme}://{name}:***{}", &url[at..])
+        }
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::diff::diff;
+    use super::super::{load, parse};
+    use super::*;
+    use std::fs;
+
+    fn printed(path: &Path) -> (String, Compiled) {
+        resolved(path)
+            .unwrap_or_else(|report| panic!("{}", report.human(super::super::render::Colour::Off)))
+    }
+
+    #[test]
+    fn it_means_the_same() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let valid = fs::read_dir(root.join("tests/config/valid")).unwrap();
+        let valid = valid.map(|entry| entry.unwrap().path());
+        let files = valid.filter(|path| path.extension().is_some_and(|end| end == "toml"));
+        for path in files.chain([root.join("gateway.toml")]) {
+            let (text, compiled) = printed(&path);
+            let again = parse("resolved", &text).unwrap_or_else(|report| {
+                panic!("{text}{}", report.human(super::super::render::Colour::Off))
+            });
+            let mut changes = diff(&compiled.outline, &again.outline, &compiled.boot);
+            changes.retain(|change| {
+                // Secrets are not in it.
+                change.subject != "store.password" && !change.what.contains("_headers changed")
+            });
+            assert!(
+                changes.is_empty(),
+                "{}: {changes:?}\n{text}",
+                path.display()
+            );
+        }
+    }
+
+    #[test]
+    fn everything_is_in_it_and_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("routes.d")).unwrap();
+        fs::write(at("routes.d/key"), "s3cret").unwrap();
+        fs::write(
+            at("gateway.toml"),
+            "include = \"routes.d/*.toml\"\n[store]\nurl = \"redis://user:hunter2@cache\"\n\
+             [limits.per-client]\nby = \"ip\"\nrate = \"${RATE_NOT_SET:-7/s}\"\n\
+             [upstreams.u]\nservers = \"a:1\"\n",
+        )
+        .unwrap();
+        fs::write(
+            at("routes.d/a.toml"),
+            "[routes.a]\nupstream = \"u\"\nlimits = \"per-client\"\n\
+             request_headers.set = { x-api-key = { file = \"key\" }, x-token = \"other\", x-a = \"b\" }\n\
+             [routes.\"b\"]\npath = \"/b\"\nheaders = { x-token = \"t1\" }\nupstream = \"u\"\n\
+             [routes.c]\npath = \"/b\"\nheaders = { x-token = \"t2\" }\nupstream = \"u\"\n",
+        )
+        .unwrap();
+        let (text, _) = printed(&at("gateway.toml"));
+        for expected in [
+            "1 included file merged",
+            "[server]\nlisten = \":8080\" # default\n",
+            "url = \"redis://user:***@cache\"\n",
+            "rate = \"7/s\"\n",
+            "burst = 7 # default\n",
+            "algorithm = \"token-bucket\" # default\n",
+            "request_headers = { set = { x-api-key = \"***\", x-token = \"***2\", x-a = \"b\" } }\n",
+            "timeout = \"30s\" # default\n",
+            "[routes.c]\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+        for secret in [
+            "s3cret",
+            "hunter2",
+            "other",
+            "\"t1\"",
+            "\"t2\"",
+            "include =",
+        ] {
+            assert!(!text.contains(secret), "{secret}\n{text}");
+        }
+        assert!(!text.contains("buckets"), "another algorithm's\n{text}");
+        fs::write(at("printed.toml"), &text).unwrap();
+        assert!(load(&at("printed.toml")).is_ok(), "{text}");
+    }
+}

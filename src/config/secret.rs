@@ -1,0 +1,89 @@
+//! Secrets that stand elsewhere: `{ file = "..." }` and `{ env = "..." }` in place of a text.
+
+use super::files::Files;
+use super::source::{Source, Span};
+use std::fmt;
+use std::io;
+use toml::de::{DeTable, DeValue};
+
+/// No secret is longer.
+const MOST: u64 = 64 * 1024;
+
+/// Where a secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a file of its own; a newline at its end does not count.
+    File(String),
+    /// In a variable of the environment.
+    Env(String),
+}
+
+/// Why a table names no place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Slip {
+    /// It has none, or more than one.
+    NotOne,
+    /// What stands under `file` or `env` is no text.
+    NoText(&'static str, Span),
+    /// A key of another name.
+    Unknown(String, Span),
+}
+
+impl Place {
+    /// What such a table says.
+    pub(super) fn of(table: &DeTable<'_>) -> Result<Self, Slip> {
+        let mut entries = table.iter();
+        let (Some((key, value)), None) = (entries.next(), entries.next()) else {
+            return Err(Slip::NotOne);
+        };
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("file", DeValue::String(path)) => Ok(Self::File(path.to_string())),
+            ("env", DeValue::String(name)) => Ok(Self::Env(name.to_string())),
+            ("file", _) => Err(Slip::NoText("file", value.span())),
+            ("env", _) => Err(Slip::NoText("env", value.span())),
+            (name, _) => Err(Slip::Unknown(name.to_owned(), key.span())),
+        }
+    }
+
+    /// What is there; the place was written at this byte of `source`.
+    pub(super) fn read(
+        &self,
+        source: &Source,
+        offset: usize,
+        files: &mut Files,
+    ) -> io::Result<String> {
+        let text = match self {
+            Self::File(path) => {
+                let bytes = files.read(&source.beside(offset, path), MOST)?;
+                let text = String::from_utf8(bytes);
+                let text = text.map_err(|_| io::Error::other("it is not UTF-8"))?;
+                text.trim_end_matches(['\n', '\r']).to_owned()
+            }
+            Self::Env(name) => from_environment(name)?,
+        };
+        match text.is_empty() {
+            true => Err(io::Error::other("it is empty")),
+            false => Ok(text),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "the file `{path}`"),
+            Self::Env(name) => write!(f, "the variable `{name}`"),
+        }
+    }
+}
+
+fn from_environment(name: &str) -> io::Result<String> {
+    // A name with `=` or a zero byte cannot be asked for.
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(io::Error::other("no variable has such a name"));
+    }
+    std::env::var(name).map_err(|error| match error {
+        std::env::VarError::NotPresent => io::Error::other("it is not set"),
+        std::env::VarError::NotUnicode(_) => io::Error::other("it is not UTF-8"),
+    })
+}

@@ -1,0 +1,244 @@
+//! What is allowed and hardly meant: each of these files would run, and somebody would wonder one day.
+
+use super::super::boot::admin_address;
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::{Algorithm, Document, Limit, Over, Route};
+use super::super::source::{At, Span};
+use super::super::value::{quoted, show_span};
+use crate::key::Part;
+use crate::route::Condition;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// What a route has where nothing is written.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// What a leaky bucket has.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// Notes all of them.
+pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
+    open_admin(document, found);
+    one_for_all(document, found);
+    let waits: HashMap<&str, &Limit> = document
+        .limits
+        .iter()
+        .filter(|limit| delays(limit))
+        .map(|limit| (limit.name.value.as_str(), limit))
+        .collect();
+    for route in &document.routes {
+        unreachable_by_https(document, route, found);
+        if !waits.is_empty() {
+            waits_longer(document, route, &waits, found);
+        }
+    }
+    both_schemes(document, found);
+}
+
+/// The admin listener asks nobody who they are.
+fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
+    let Some(address) = admin_address(document).filter(|at| !at.ip().is_loopback()) else {
+        return;
+    };
+    let Some(at) = document.admin.as_ref().and_then(|admin| admin.listen.at()) else {
+        return;
+    };
+    let who = match address.ip().is_unspecified() {
+        true => "on every address of this machine",
+        false => "beyond this machine",
+    };
+    found.push(
+        Diagnostic::warning(
+            Code::OpenAdmin,
+            format!("the admin listener can be reached {who}"),
+        )
+        .at(&at.span, "whoever reaches it may read everything it shows")
+        .help(format!(
+            "write `\"127.0.0.1:{}\"`, or see to it that nobody else gets there",
+            address.port()
+        )),
+    );
+}
+
+/// Behind a proxy that is not trusted every client has the proxy's address.
+fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
+    if !document.server.trust.is_absent() {
+        return;
+    }
+    let Some(sign) = document.routes.iter().find_map(sign_of_a_proxy) else {
+        return;
+    };
+    for limit in &document.limits {
+        let mut parts = limit.by.entries().iter();
+        let Some(by) = parts.find(|at| matches!(at.value, Some(Part::Ip(_)))) else {
+            continue;
+        };
+        found.push(
+            Diagnostic::warning(
+                Code::OneForAll,
+                format!(
+                    "limit {} may count every client as one",
+                    quoted(&limit.name.value)
+                ),
+            )
+            .at(
+                &by.span,
+                "the address of whoever connects: the proxy's, behind one",
+            )
+            .and(sign, "what a proxy in front writes")
+            .help("name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`"),
+        );
+    }
+}
+
+/// A route that asks for what only a proxy in front of the gateway writes.
+fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
+    let all = route.conditions.iter().flat_map(|list| list.entries());
+    let written_by_proxies = |at: &&At<Condition>| match &at.value {
+        Condition::Field(name, _) => {
+            let name = name.as_str();
+            name.starts_with("x-forwarded-")
+                || [
+                    "forwarded",
+                    "x-real-ip",
+                    "true-client-ip",
+                    "cf-connecting-ip",
+                ]
+                .contains(&name)
+        }
+        Condition::Https(https) => *https,
+        Condition::Query(..) => false,
+    };
+    all.into_iter().find(written_by_proxies).map(|at| &at.span)
+}
+
+/// That a request came by `https` is only believed of a trusted proxy.
+fn unreachable_by_https(document: &Document, route: &Route, found: &mut Vec<Diagnostic>) {
+    let mut all = route.conditions.iter().flat_map(|list| list.entries());
+    let https = all.find(|at| at.value == Condition::Https(true));
+    let (Some(https), true) = (https, document.server.trust.is_absent()) else {
+        return;
+    };
+    found.push(
+        Diagnostic::warning(
+            Code::UnreachableRoute,
+            format!("no request reaches route {}", quoted(&route.name.value)),
+        )
+        .at(
+            &https.span,
+            "nobody is trusted to say that it came by `https`",
+        )
+        .help("name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`"),
+    );
+}
+
+/// `http` and `https` together are every request: nothing is left for the route that asks for neither.
+fn both_schemes(document: &Document, found: &mut Vec<Diagnostic>) {
+    let asks = |route: &Route| {
+        let mut all = route.conditions.iter().flat_map(|list| list.entries());
+        all.any(|at| matches!(at.value, Condition::Https(_)))
+    };
+    if !document.routes.iter().any(asks) {
+        return;
+    }
+    let mut alike: HashMap<String, [Vec<&Route>; 3]> = HashMap::new();
+    for route in &document.routes {
+        let mut all = route.conditions.iter().flat_map(|list| list.entries());
+        let scheme = all.find_map(|at| match at.value {
+            Condition::Https(https) => Some(usize::from(https)),
+            _ => None,
+        });
+        alike.entry(apart_from_scheme(route)).or_default()[scheme.unwrap_or(2)].push(route);
+    }
+    for [http, https, neither] in alike.into_values() {
+        let (Some(http), Some(https)) = (http.first(), https.first()) else {
+            continue;
+        };
+        for route in neither {
+            found.push(
+                Diagnostic::warning(
+                    Code::UnreachableRoute,
+                    format!("no request reaches route {}", quoted(&route.name.value)),
+                )
+                .at(
+                    &route.name.span,
+                    "every request came by `http` or by `https`",
+                )
+                .and(&http.name.span, "takes those by `http`")
+                .and(&https.name.span, "takes those by `https`")
+                .help("take it out, or give it a path, a host or conditions of its own"),
+            );
+        }
+    }
+}
+
+/// What a route asks for, but for the scheme.
+fn apart_from_scheme(route: &Route) -> String {
+    let hosts = route
+        .host
+        .entries()
+        .iter()
+        .map(|at| format!("{:?}", at.value));
+    let methods = route
+        .methods
+        .entries()
+        .iter()
+        .map(|at| at.value.to_string());
+    let all = route.conditions.iter().flat_map(|list| list.entries());
+    let others = all.filter(|at| !matches!(at.value, Condition::Https(_)));
+    let others = others.map(|at| format!("{:?}", at.value));
+    let mut lists = [
+        hosts.collect(),
+        methods.collect(),
+        others.collect::<Vec<String>>(),
+    ];
+    for list in &mut lists {
+        list.sort();
+    }
+    let segments = route.path.get().map(|path| &path.segments);
+    format!("{segments:?} {lists:?}")
+}
+
+fn delays(limit: &Limit) -> bool {
+    limit.algorithm.or(Algorithm::TokenBucket) == Algorithm::LeakyBucket
+        && limit.over.or(Over::Delay) == Over::Delay
+}
+
+/// Who waits longer than the upstream may take has usually gone by then.
+fn waits_longer(
+    document: &Document,
+    route: &Route,
+    waits: &HashMap<&str, &Limit>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let timeout = route.timeout.or(TIMEOUT);
+    for name in document.limits_of(route) {
+        let Some(limit) = waits.get(name.value.as_str()) else {
+            continue;
+        };
+        let wait = limit.max_wait.or(MAX_WAIT);
+        let written = route.timeout.at().or(limit.max_wait.at());
+        let Some(at) = written.filter(|_| wait > timeout) else {
+            continue;
+        };
+        let show = |time: Duration| show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        let beside = limit.max_wait.at().map_or(&limit.name.span, |at| &at.span);
+        let mut diagnostic = Diagnostic::warning(
+            Code::WaitsLonger,
+            format!(
+                "limit {} may hold a request for {}, and route {} gives its upstream {}",
+                quoted(&limit.name.value),
+                show(wait),
+                quoted(&route.name.value),
+                show(timeout)
+            ),
+        )
+        .at(&at.span, "")
+        .help(
+            "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`",
+        );
+        if beside != &at.span {
+            diagnostic = diagnostic.and(beside, "waits that long");
+        }
+        found.push(diagnostic);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a fuzzer calls: any bytes as the head of a request that keys are made of. `fuzz/` has the target, `tests/fuzzing` the
+//! same with mutations of its own.
+
+use super::client_ip::Trust;
+use super::{Caller, Found, KeyTemplate, Location, Mask, Missing, Part};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Where a made-up request goes: the first line of the bytes.
+#[derive(Debug)]
+struct Somewhere<'a> {
+    host: &'a str,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+impl Location for Somewhere<'_> {
+    fn host(&self) -> Cow<'_, str> {
+        self.host.into()
+    }
+
+    fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
+        (name == "id").then(|| self.path.into())
+    }
+
+    fn path(&self) -> Option<Cow<'_, str>> {
+        Some(self.path.into())
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.query
+    }
+}
+
+/// Makes every kind of key of a request whose first line is `HOST PATH?QUERY` and whose others are fields, as far as these
+/// bytes are such a request. How many keys were there?
+///
+/// # Panics
+/// When a key has a byte that none may have, or something was written that is no key.
+pub fn request(bytes: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.split('\n');
+    let first = lines.next().unwrap_or_default();
+    let (host, target) = first.split_once(' ').unwrap_or((first, ""));
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (target, None),
+    };
+    let mut fields = HeaderMap::new();
+    for line in lines.take(64) {
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.trim().as_bytes())) {
+            fields.append(name, value);
+        }
+    }
+    let networks = ["10.0.0.0/8", "fd00::/8"].iter();
+    let trust = Trust::new(networks.filter_map(|text| text.parse().ok()).collect());
+    let peer = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    let walk = trust.explain(peer, &fields);
+    let address = trust.client(peer, &fields);
+    assert_eq!(walk.client, address, "explained otherwise than it is");
+    let caller = Caller {
+        address,
+        route: "r",
+        method: &Method::GET,
+        fields: &fields,
+        location: &Somewhere { host, path, query },
+    };
+    let missing = [Missing::Refuse, Missing::Ip, Missing::Skip, Missing::Shared];
+    let mut keys = 0;
+    for template in templates().flat_map(|parts| missing.map(|missing| (parts.clone(), missing))) {
+        let (parts, missing) = template;
+        keys += usize::from(made(&KeyTemplate { parts, missing }, &caller));
+    }
+    keys
+}
+
+fn made(template: &KeyTemplate, caller: &Caller<'_>) -> bool {
+    let mut key = b"before".to_vec();
+    let found = template.write(caller, &mut key);
+    let found = matches!(found, Found::Key);
+    let written = key.strip_prefix(b"before").unwrap_or_default();
+    assert!(
+        found || written.is_empty(),
+        "something was written that is no key"
+    );
+    assert!(
+        written.iter().all(u8::is_ascii_graphic),
+        "a byte that no key may have: {written:?}"
+    );
+    found
+}
+
+/// Every part alone, and all of them together.
+fn templates() -> impl Iterator<Item = Vec<Part>> {
+    let header = |secret| Part::Header {
+        name: HeaderName::from_static("x-a"),
+        secret,
+    };
+    let query = |secret| Part::Query {
+        name: "q".into(),
+        secret,
+    };
+    let all = vec![
+        Part::Ip(Mask::DEFAULT),
+        header(false),
+        header(true),
+        Part::Cookie("c".into()),
+        query(false),
+        query(true),
+        Part::Path("id".into()),
+        Part::Method,
+        Part::Host,
+        Part::Route,
+    ];
+    let alone: Vec<Vec<Part>> = all.iter().map(|part| vec![part.clone()]).collect();
+    alone.into_iter().chain([all])
+}

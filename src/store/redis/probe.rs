@@ -1,0 +1,70 @@
+//! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
+
+use super::pool::{Manager, Signals};
+use crate::store::error::StoreError;
+use crate::store::settings::RedisTarget;
+use bb8_redis::redis::{Cmd, Value};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a Redis is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its name and version: `redis 7.0.15`.
+    pub version: String,
+    /// How long one question took.
+    pub took: Duration,
+    /// What it does when its memory is full, if it has a bound.
+    pub evicts: Option<String>,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let took = self.took.as_secs_f64() * 1_000.0;
+        write!(f, "{}, takes the scripts, {took:.1} ms", self.version)?;
+        match &self.evicts {
+            Some(policy) => write!(
+                f,
+                "; when its memory is full it forgets counters ({policy}): set maxmemory-policy noeviction"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Connects to `target`, loads the scripts, asks what it is. Whoever waits bounds the time.
+///
+/// # Errors
+/// When it cannot be reached, or refuses the login or the scripts.
+pub async fn probe(target: &RedisTarget) -> Result<Found, StoreError> {
+    let manager = Manager::new(target.clone(), Arc::<Signals>::default());
+    let mut connection = manager.open().await?;
+    let mut info = Cmd::new();
+    info.arg("INFO");
+    let begun = Instant::now();
+    let answer = connection.send(&info).await;
+    let took = begun.elapsed();
+    // A user who may call scripts and not ask for this is good enough.
+    let text = match answer {
+        Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+        Ok(Value::VerbatimString { text, .. }) => text,
+        _ => String::new(),
+    };
+    let fact = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
+    let version = match (fact("valkey_version"), fact("redis_version")) {
+        (Some(version), _) => format!("valkey {version}"),
+        (None, Some(version)) => format!("redis {version}"),
+        (None, None) => "it does not tell its version".to_owned(),
+    };
+    let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
+    Ok(Found {
+        version,
+        took,
+        evicts: policy.map(str::to_owned),
+    })
+}

@@ -1,0 +1,165 @@
+//! Files and requests nobody meant, made of those that somebody did: whatever they are, there is an answer.
+//!
+//! `FUZZ_SECONDS=600` for a long run; `FUZZ_SEED=N` repeats one.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Rounds in an ordinary run.
+const ROUNDS: u64 = 300;
+/// No mutated text is longer.
+const MOST: usize = 16 * 1024;
+
+/// What a slip or a knowing hand would put in.
+const PIECES: [&str; 36] = [
+    "[",
+    "]",
+    "[[",
+    "{",
+    "}",
+    "=",
+    "\"",
+    "'",
+    "\"\"\"",
+    ",",
+    ".",
+    "\n",
+    "\r\n",
+    "#",
+    "\\u0000",
+    "${",
+    "${A:-b}",
+    "$$",
+    "é",
+    "\u{feff}",
+    "0",
+    "-1",
+    "18446744073709551616",
+    "1e400",
+    "true",
+    "10/s",
+    "1/us",
+    "{*rest}",
+    "{id}",
+    "%2f",
+    ";a=b",
+    "[limits.l]",
+    "limits = [\"l\"]",
+    "{ file = \"x\" }",
+    "rate = ",
+    "::1",
+];
+
+const HEADS: [&str; 4] = [
+    "api.example.com /v1/orders/42?q=a&q=b\nx-a: 1\ncookie: c=d; c=e\nx-forwarded-for: 1.2.3.4, 10.0.0.2",
+    "[::1]:80 /%2f/../a;b=c?q=%zz\nforwarded: for=\"[2001:db8::1]:80\";proto=https, for=10.0.0.3\nx-a:",
+    "h /\nx-a: one\nx-a: two\ncookie: c\ncookie: =;;c=\"x\"\nforwarded: for=_hidden, by=unknown",
+    "\nx-forwarded-for: ::ffff:10.0.0.1,,fd00::1, 256.1.1.1\nforwarded: for=\"",
+];
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Mutates `seeds` and hands each to `entry`, until enough has been tried. Returns how many there were.
+fn drive(seeds: &[Vec<u8>], entry: impl Fn(&[u8])) -> u64 {
+    let seed = number("FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let until = number("FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut corpus = seeds.to_vec();
+    let mut rounds = 0;
+    while until.map_or(rounds < ROUNDS, |until| Instant::now() < until) {
+        let mut bytes = corpus[random.usize(..corpus.len())].clone();
+        for _ in 0..random.usize(1..6) {
+            mutate(&mut bytes, &corpus, &mut random);
+        }
+        bytes.truncate(MOST);
+        let begun = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| entry(&bytes)));
+        let shown = || bytes.escape_ascii();
+        assert!(outcome.is_ok(), "FUZZ_SEED={seed}: b\"{}\"", shown());
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?}: b\"{}\"", shown());
+        // What is mutated again goes further than what is not.
+        if corpus.len() < 2_000 {
+            corpus.push(bytes);
+        } else {
+            let at = random.usize(seeds.len()..corpus.len());
+            corpus[at] = bytes;
+        }
+        rounds += 1;
+    }
+    println!("{rounds} rounds with FUZZ_SEED={seed}");
+    rounds
+}
+
+fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut fastrand::Rng) {
+    let at = random.usize(..=bytes.len());
+    let end = (at + random.usize(..40)).min(bytes.len());
+    match random.u8(..8) {
+        0 => {
+            bytes.drain(at..end);
+        }
+        1 => {
+            let piece = PIECES[random.usize(..PIECES.len())].bytes();
+            bytes.splice(at..at, piece);
+        }
+        2 => {
+            let piece = PIECES[random.usize(..PIECES.len())].bytes();
+            bytes.splice(at..end, piece);
+        }
+        3 => {
+            let copied = bytes[at..end].to_vec();
+            let to = random.usize(..=bytes.len());
+            bytes.splice(to..to, copied);
+        }
+        4 if at < bytes.len() => bytes[at] = random.u8(..),
+        5 if at < bytes.len() => bytes[at] ^= 1 << random.u8(..8),
+        6 => {
+            // A line of another.
+            let other = &corpus[random.usize(..corpus.len())];
+            let lines: Vec<&[u8]> = other.split(|byte| *byte == b'\n').collect();
+            let line = lines[random.usize(..lines.len())];
+            let line: Vec<u8> = line.iter().copied().chain([b'\n']).collect();
+            let start = bytes[..at].iter().rposition(|byte| *byte == b'\n');
+            let start = start.map_or(0, |before| before + 1);
+            bytes.splice(start..start, line);
+        }
+        _ => bytes.truncate(at),
+    }
+}
+
+#[test]
+fn any_bytes_are_a_file_that_is_answered() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/config/valid", "tests/config/invalid", "deploy", "."];
+    let files = folders.iter().flat_map(|folder| {
+        let entries = fs::read_dir(root.join(folder)).unwrap();
+        entries
+            .map(|entry| entry.unwrap().path())
+            .collect::<Vec<_>>()
+    });
+    let mut seeds: Vec<Vec<u8>> = files
+        .filter(|path| {
+            path.extension().is_some_and(|end| end == "toml") && !path.ends_with("Cargo.toml")
+        })
+        .map(|path| fs::read(path).unwrap())
+        .collect();
+    seeds.sort();
+    drive(&seeds, |bytes| {
+        tollgate::config::fuzzed::file(bytes);
+    });
+}
+
+#[test]
+fn any_bytes_are_a_request_that_keys_are_made_of() {
+    let seeds: Vec<Vec<u8>> = HEADS.iter().map(|head| head.as_bytes().to_vec()).collect();
+    for seed in &seeds {
+        assert!(tollgate::key::fuzzed::request(seed) > 11);
+    }
+    drive(&seeds, |bytes| {
+        tollgate::key::fuzzed::request(bytes);
+    });
+}

@@ -1,0 +1,167 @@
+//! `tollgate check` with its options: the file as it is understood, what a reload would change, who can be reached.
+
+use crate::support::{Finished, Redis, Upstream, free_port, tollgate};
+use std::path::Path;
+
+/// `tollgate check` in `folder`.
+async fn check(folder: &Path, arguments: &[&str]) -> Finished {
+    let mut all = vec!["check"];
+    all.extend(arguments);
+    tollgate(folder, &all).await
+}
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+const MAIN: &str = "include = [\"routes.d/*.toml\"]\n[store]\npassword = { file = \"secret\" }\nurl = \"redis://cache\"\n\
+    [limits.per-client]\nby = \"ip\"\nrate = \"10/s\"\n[upstreams.api]\nservers = \"127.0.0.1:3000\"\n";
+const ORDERS: &str =
+    "[routes.orders]\npath = \"/orders\"\nupstream = \"api\"\nlimits = \"per-client\"\n";
+
+#[tokio::test]
+async fn what_is_printed_is_itself_good() {
+    let folder = folder(&[
+        ("gateway.toml", MAIN),
+        ("routes.d/orders.toml", ORDERS),
+        ("secret", "correct horse"),
+    ]);
+    let printed = check(folder.path(), &["--print"]).await;
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    assert!(
+        printed.stdout.contains("password = \"***\""),
+        "{}",
+        printed.stdout
+    );
+    assert!(!printed.stdout.contains("correct horse"));
+    assert!(printed.stdout.contains("burst = 10 # default"));
+    std::fs::write(folder.path().join("printed.toml"), &printed.stdout).unwrap();
+    let again = check(folder.path(), &["printed.toml"]).await;
+    assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
+    let nothing = check(folder.path(), &["--diff", "gateway.toml", "printed.toml"]).await;
+    assert_eq!(
+        (nothing.code, nothing.stdout.lines().count()),
+        (Some(0), 2),
+        "{}",
+        nothing.stdout
+    );
+    assert!(nothing.stdout.contains("store.password: changed"));
+}
+
+#[tokio::test]
+async fn a_difference_is_told_in_the_words_of_a_reload() {
+    let folder = folder(&[
+        ("gateway.toml", MAIN),
+        ("routes.d/orders.toml", ORDERS),
+        ("secret", "x"),
+        (
+            "new/gateway.toml",
+            &MAIN.replace("10/s", "20/s").replace("secret", "../secret"),
+        ),
+        (
+            "new/routes.d/orders.toml",
+            &ORDERS.replace("/orders", "/orders/{*rest}"),
+        ),
+        ("bad.toml", "[limits.l]\nby = \"ip\"\n"),
+    ]);
+    let told = check(
+        folder.path(),
+        &["--diff", "gateway.toml", "new/gateway.toml"],
+    )
+    .await;
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert_eq!(
+        told.stdout,
+        "a reload from gateway.toml to new/gateway.toml would make 2 changes\n  \
+         limits.per-client: rate 10/s to 20/s, burst 10 to 20, counters kept\n  \
+         routes.orders: path /orders to /orders/{*rest}\n"
+    );
+    let json = check(
+        folder.path(),
+        &["--json", "--diff", "gateway.toml", "new/gateway.toml"],
+    )
+    .await;
+    let first: serde_json::Value =
+        serde_json::from_str(json.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(first["subject"], "limits.per-client");
+    let same = check(folder.path(), &["--diff", "gateway.toml"]).await;
+    assert!(
+        same.stdout.contains("would change nothing"),
+        "{}",
+        same.stdout
+    );
+    let bad = check(folder.path(), &["--diff", "bad.toml"]).await;
+    assert!(
+        bad.code == Some(1) && bad.stderr.contains("bad.toml:1:"),
+        "{}",
+        bad.stderr
+    );
+}
+
+#[tokio::test]
+async fn mistakes_in_included_files_are_shown_there_in_every_form() {
+    let folder = folder(&[
+        ("gateway.toml", MAIN),
+        (
+            "routes.d/orders.toml",
+            "\n[routes.orders]\nupstream = \"apo\"\nlimits = \"per-client\"\n",
+        ),
+        ("secret", "x"),
+    ]);
+    for (format, expected) in [
+        ("human", " --> routes.d/orders.toml:3:12"),
+        ("json", "\"file\":\"routes.d/orders.toml\""),
+        ("github", "file=routes.d/orders.toml,line=3"),
+        ("sarif", "\"uri\": \"routes.d/orders.toml\""),
+    ] {
+        let told = check(folder.path(), &["--format", format]).await;
+        let all = format!("{}{}", told.stdout, told.stderr);
+        assert!(
+            told.code == Some(1) && all.contains(expected),
+            "{format}: {all}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn whoever_cannot_be_reached_is_named() {
+    let (redis, upstream) = (Redis::start().await, Upstream::echo().await);
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let file = format!(
+        "[store]\nurl = \"{}\"\n[upstreams.api]\nservers = [\"{}\"]\n[upstreams.gone]\nservers = \"{nobody}\"\n\
+         [routes.api]\nupstream = \"api\"\n[routes.gone]\npath = \"/gone\"\nupstream = \"gone\"\n",
+        redis.url(),
+        upstream.url(),
+    );
+    let folder = folder(&[("gateway.toml", &file)]);
+    let told = check(folder.path(), &["--connect"]).await;
+    assert_eq!(told.code, Some(3), "{}{}", told.stdout, told.stderr);
+    let line = |start: &str| {
+        let mut lines = told.stdout.lines().map(str::trim);
+        lines
+            .find(|line| line.starts_with(start))
+            .unwrap_or_else(|| panic!("{}", told.stdout))
+    };
+    assert!(line("redis ").contains("takes the scripts"));
+    assert!(line("upstream  api").contains("connected in"));
+    assert!(line("upstream  gone").contains("NOT REACHABLE"));
+    let good = file.replace(&nobody, &upstream.url());
+    std::fs::write(folder.path().join("gateway.toml"), good).unwrap();
+    assert_eq!(check(folder.path(), &["--connect"]).await.code, Some(0));
+    let away = format!("redis://127.0.0.1:{}", free_port());
+    let text = format!(
+        "[store]\nurl = \"{away}\"\n[upstreams.api]\nservers = \"demo:\"\n[routes.api]\nupstream = \"api\"\n"
+    );
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    let told = check(folder.path(), &["--connect", "--json"]).await;
+    assert_eq!(told.code, Some(3));
+    assert!(
+        told.stdout.contains("\"asked\":\"redis\"") && told.stdout.contains("\"reachable\":false")
+    );
+}
