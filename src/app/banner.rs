@@ -2,7 +2,7 @@
 
 use crate::config::Boot;
 use crate::config::describe;
-use crate::limit::{Limit, Rule, Scope};
+use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::{Own, Service, Snapshot};
 use crate::store::Source;
 use std::collections::BTreeMap;
@@ -59,7 +59,9 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
             .into_iter()
             .flat_map(|upstream| upstream.servers.iter().map(ToString::to_string))
             .collect();
-        let mut limits: Vec<&str> = service.limits.iter().map(|limit| &*limit.name).collect();
+        let own = service.limits.iter();
+        let own = own.filter(|limit| limit.mode != Mode::Candidate);
+        let mut limits: Vec<&str> = own.map(|limit| &*limit.name).collect();
         limits.dedup();
         let limits = if limits.is_empty() {
             "no limit".to_owned()
@@ -90,6 +92,7 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
         .services
         .iter()
         .flat_map(|service| service.limits.iter())
+        .filter(|limit| limit.mode != Mode::Candidate)
         .map(|limit| ((&*limit.name, limit.window.as_deref()), &**limit))
         .collect();
     for ((name, _), limit) in used.iter().take(MOST_LINES) {
@@ -97,7 +100,11 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
             Scope::Gateway => ", this gateway alone",
             Scope::Cluster => "",
         };
-        let _ = writeln!(text, "  limit      {name}  {}{alone}", meaning(limit));
+        let only = match limit.mode {
+            Mode::Shadow => ", shadow: only counted",
+            Mode::Enforce | Mode::Candidate => "",
+        };
+        let _ = writeln!(text, "  limit      {name}  {}{alone}{only}", meaning(limit));
     }
     more(text, used.len());
 }

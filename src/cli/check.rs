@@ -5,7 +5,7 @@ mod connect;
 use crate::config::diff::diff;
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Report, describe};
-use crate::limit::Scope;
+use crate::limit::{Mode, Scope};
 use crate::store::{OnDown, Source};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -178,12 +178,14 @@ impl Answer {
 /// What the file means, in numbers.
 fn meaning(compiled: &Compiled) -> String {
     let outline = &compiled.outline;
+    let all = outline.limits.iter();
+    let limits = all.filter(|limit| limit.mode != Mode::Candidate);
     let mut text = format!(
         "{} is good: {}, {}, {}\n",
         compiled.source.name(),
         count(outline.routes.len(), "route"),
         count(outline.upstreams.len(), "upstream"),
-        count(outline.limits.len(), "limit"),
+        count(limits.count(), "limit"),
     );
     let width = outline.limits.iter().map(|limit| limit.name.len()).max();
     for limit in &outline.limits {
@@ -244,7 +246,7 @@ fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value
             .outline
             .limits
             .iter()
-            .map(|limit| json!({ "name": &*limit.name, "means": describe::limit(limit) }));
+            .map(|limit| json!({ "name": &*limit.name, "mode": limit.mode.as_str(), "means": describe::limit(limit) }));
         summary["routes"] = compiled.outline.routes.len().into();
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();

@@ -87,7 +87,8 @@ pub(super) fn compile(
         .zip(document.routes.iter())
         .map(|((rule, service), route)| {
             let upstream = route.upstream.get().map_or("none", String::as_str);
-            outline(rule, service, route, upstream.into())
+            let limits = names(document.limits_of(route));
+            outline((rule, limits), service, route, upstream.into())
         });
     let outline = Outline {
         boot: boot.clone(),
@@ -171,7 +172,7 @@ fn upstream(written: &Upstream) -> upstream::Upstream {
     }
 }
 
-/// The limits of these names, each once, in their order; of a list of rates all.
+/// The limits of these names, each once, in their order; of a list of rates all. Those that do not decide come last.
 fn chosen<'a>(
     names: impl Iterator<Item = &'a At<String>>,
     limits: &HashMap<&str, Vec<&Arc<Limit>>>,
@@ -185,6 +186,7 @@ fn chosen<'a>(
             chosen.extend(named.iter().map(|limit| Arc::clone(limit)));
         }
     }
+    chosen.sort_by_key(|limit| !limit.mode.decides());
     chosen
 }
 
@@ -223,8 +225,19 @@ fn own(route: &document::Route) -> Option<Own> {
     })
 }
 
+/// Each once, in their order.
+fn names<'a>(named: impl Iterator<Item = &'a At<String>>) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for at in named {
+        if !names.iter().any(|name| **name == *at.value) {
+            names.push(at.value.as_str().into());
+        }
+    }
+    names
+}
+
 fn outline(
-    rule: Rule,
+    (rule, limits): (Rule, Vec<Arc<str>>),
     service: &Service,
     route: &document::Route,
     upstream: Arc<str>,
@@ -235,12 +248,6 @@ fn outline(
         true => (None, made),
         false => (made, None),
     };
-    let mut limits: Vec<Arc<str>> = service
-        .limits
-        .iter()
-        .map(|limit| Arc::clone(&limit.name))
-        .collect();
-    limits.dedup();
     RouteOutline {
         rule,
         upstream,

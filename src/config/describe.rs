@@ -5,12 +5,16 @@ use crate::key::{KeyTemplate, Mask, Missing, Part};
 use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
-use crate::limit::{Answers, GivesBack, Limit, Rule, Scope, Unit};
+use crate::limit::{Answers, GivesBack, Limit, Mode, Rule, Scope, Unit};
 use std::borrow::Cow;
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
 #[must_use]
 pub fn limit(limit: &Limit) -> String {
+    if limit.mode == Mode::Candidate {
+        let amount = amount(limit);
+        return format!("candidate: {amount}; counted beside it and reported, never refuses");
+    }
     let mut text = format!("{}, {}", amount(limit), per(&limit.by));
     if limit.cost.units() > 1 || limit.price.is_some() {
         text.push_str(&format!("; a request counts {}", cost(limit)));
@@ -37,10 +41,15 @@ pub fn limit(limit: &Limit) -> String {
     if limit.answers.refusal != Answers::default().refusal {
         text.push_str(&format!("; {} beyond", limit.answers.refusal));
     }
+    if limit.mode == Mode::Shadow {
+        text.push_str("; shadow: counts and reports, never refuses");
+    }
     text
 }
 
-fn amount(limit: &Limit) -> String {
+/// `at most 20 at once, then 100 a minute`
+#[must_use]
+pub fn amount(limit: &Limit) -> String {
     let then = pace(limit.rate);
     match &limit.rule {
         Rule::TokenBucket(rule) => format!("at most {} at once, then {then}", rule.burst),
@@ -353,6 +362,10 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"\nstrict = true",
                 "at most 50 in any minute, seen in one part and the one before it whole, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\nmode = \"shadow\"",
+                "at most 7 at once, then 7 in 3s, per client address; shadow: counts and reports, never refuses",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nalgorithm = \"sliding-log\"",

@@ -13,7 +13,7 @@ use super::value::show_quota;
 use crate::key::{Exempt, IdField, KeyTemplate, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, Answers, GivesBack, Rule, Scope};
+use crate::limit::{self, Answers, GivesBack, Mode, Rule, Scope};
 use std::sync::Arc;
 
 /// How long a leaky bucket holds a request when the file does not say.
@@ -23,8 +23,23 @@ const MAX_WAIT: u64 = 5 * super::value::MICROS;
 const REMEMBERED: u64 = 600 * super::value::MICROS;
 const REPEATS: u32 = 3;
 
-/// Compiles one limit; nothing when something about it is wrong, which then has been noted.
+/// Compiles one limit, and behind it its candidate; nothing when something about it is wrong, which then has been noted.
 pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<limit::Limit>> {
+    let mut limits = numbers(written, found);
+    if let Some(other) = written.with_candidate() {
+        // What is wrong with both is told once.
+        let mut more = Vec::new();
+        let beside = numbers(&other, &mut more);
+        more.retain(|one| !found.contains(one));
+        found.extend(more);
+        let beside = beside.into_iter();
+        limits.extend(beside.map(|limit| limit.in_mode(Mode::Candidate)));
+    }
+    limits.into_iter().map(Arc::new).collect()
+}
+
+/// The limit with one set of numbers.
+fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
     let before = found.len();
     let by = template(written, found);
     if written.algorithm.is_bad() {
@@ -57,6 +72,7 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
         let limit = limit.telling(answers(written));
+        let limit = limit.in_mode(written.mode.or(Mode::Enforce));
         let limit = match &exempt {
             Some(exempt) => limit.but_not_for(Arc::clone(exempt)),
             None => limit,
@@ -86,7 +102,7 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         );
         let name = written.name.value.as_str().into();
         let limit = limit::Limit::new(name, by, rate, rule, cost);
-        return vec![Arc::new(whole(limit))];
+        return vec![whole(limit)];
     }
     warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
@@ -95,10 +111,10 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
         let quota = entry.value.quota.value;
         let limit = limit::Limit::new(Arc::clone(&name), by.clone(), quota.rate, rule, cost);
         let limit = whole(limit);
-        Arc::new(match listed {
+        match listed {
             true => limit.listed(&show_quota(quota)),
             false => limit,
-        })
+        }
     });
     limits.collect()
 }

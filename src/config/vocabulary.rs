@@ -8,9 +8,9 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, INCLUDE, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG,
-    RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, TABLES,
-    UPSTREAMS,
+    ADMIN, DEFAULTS, INCLUDE, LIMIT_CANDIDATE, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
+    LIMITS, LOG, RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE,
+    TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -90,6 +90,8 @@ pub enum Shape {
     Dedupe,
     /// Whom a limit does not hold for.
     Exempt,
+    /// Numbers to be counted beside a limit's own.
+    Candidate,
     /// A text, or where to find it.
     Secret,
     /// Names, each with a text or `true`.
@@ -163,6 +165,7 @@ impl Shape {
                 "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"] }`"
                     .into()
             }
+            Self::Candidate => "`{ rate = \"8/s\", burst = 16 }`".into(),
             Self::Lines => {
                 "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
             }

@@ -19,6 +19,12 @@ impl LimitId {
         hasher.write_u8(u8::from(scope == Scope::Gateway));
         Self(hasher.finish())
     }
+
+    /// The identity of the counters of the candidate beside such a limit.
+    #[must_use]
+    pub const fn of_candidate(self) -> Self {
+        Self(self.0.rotate_left(29) ^ 0x5bd1_e995_9e37_79b9)
+    }
 }
 
 /// Who counts together.

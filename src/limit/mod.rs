@@ -13,6 +13,7 @@ pub mod dedupe;
 pub mod fixed_window;
 mod kind;
 pub mod leaky_bucket;
+mod mode;
 pub mod rate;
 pub mod sliding_log;
 pub mod sliding_window;
@@ -23,6 +24,7 @@ pub mod wire;
 
 pub use answers::{Answers, Preflights};
 pub use kind::{Kind, LimitId, Scope, Unit};
+pub use mode::Mode;
 pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
@@ -45,6 +47,8 @@ use verdict::{Measured, Verdict, Wait};
 pub struct Limit {
     /// Its name: its identity across reloads, and what the wire shows.
     pub name: Arc<str>,
+    /// The same as logs and reports name it: a candidate is another than its limit.
+    shown: Arc<str>,
     /// Which of the rates of a list this is, as written: `100/min`. Limits of one list share their name, differ in
     /// their counters and stand on the same requests.
     pub window: Option<Arc<str>>,
@@ -52,6 +56,8 @@ pub struct Limit {
     pub kind: Kind,
     /// Who counts together.
     pub scope: Scope,
+    /// Whether it decides.
+    pub mode: Mode,
     /// Name and kind as a number: where its counters are filed in memory.
     pub id: LimitId,
     /// By whom it counts.
@@ -86,10 +92,12 @@ impl Limit {
         let id = LimitId::of(&name, kind, Scope::Cluster);
         let block = wire::block(&rule, cost);
         Self {
+            shown: Arc::clone(&name),
             name,
             window: None,
             kind,
             scope: Scope::Cluster,
+            mode: Mode::Enforce,
             id,
             by,
             rate,
@@ -169,11 +177,50 @@ impl Limit {
     /// The same, counted by all gateways together or by each.
     #[must_use]
     pub fn counted_by(self, scope: Scope) -> Self {
+        Self { scope, ..self }.identified()
+    }
+
+    /// The same, deciding or only counted beside those that do.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> Self {
+        let shown = match mode {
+            Mode::Candidate => format!("{}:candidate", self.name).into(),
+            Mode::Enforce | Mode::Shadow => Arc::clone(&self.name),
+        };
         Self {
-            scope,
-            id: LimitId::of(&self.name, self.kind, scope),
+            mode,
+            shown,
             ..self
         }
+        .identified()
+    }
+
+    /// Its name in logs and reports: `per-key`, or `per-key:candidate` where that is meant.
+    #[must_use]
+    pub fn shown(&self) -> &Arc<str> {
+        &self.shown
+    }
+
+    /// Gives it the counters that are its own: a shadow's are those of the limit that it is or will be.
+    fn identified(mut self) -> Self {
+        let id = LimitId::of(&self.name, self.kind, self.scope);
+        self.id = match self.mode {
+            Mode::Candidate => id.of_candidate(),
+            Mode::Enforce | Mode::Shadow => id,
+        };
+        self
+    }
+
+    /// Is it another rate of the same limit, charged with it or not at all?
+    #[must_use]
+    pub fn is_rate_beside(&self, other: &Self) -> bool {
+        self.window.is_some() && self.name == other.name && self.mode == other.mode
+    }
+
+    /// Does admitting mean that the request waits in a queue?
+    #[must_use]
+    pub fn holds_back(&self) -> bool {
+        self.mode.decides() && self.rule.queues()
     }
 
     /// The same, charging a repeated request once.
@@ -207,12 +254,13 @@ impl Limit {
     #[must_use]
     pub fn listed(self, window: &str) -> Self {
         let kind = self.kind.over(self.rate.period.get());
+        let window = Some(window.into());
         Self {
-            window: Some(window.into()),
+            window,
             kind,
-            id: LimitId::of(&self.name, kind, self.scope),
             ..self
         }
+        .identified()
     }
 }
 

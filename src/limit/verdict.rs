@@ -27,6 +27,8 @@ pub struct Measured {
     pub granted: Option<Cost>,
     /// What its id meant.
     pub repeat: Repeat,
+    /// Its counter cannot be read, which is told of limits alone that do not decide.
+    pub spoilt: bool,
 }
 
 /// What the id of a request meant to a limit that charges each once.
@@ -44,6 +46,12 @@ impl Measured {
     /// Of what nobody counted.
     pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
 
+    /// Of a counter that cannot be read: nothing is charged there.
+    pub const SPOILT: Self = Self {
+        spoilt: true,
+        ..Self::refused(Wait::Never, Span { whole: 0, part: 0 })
+    };
+
     /// Admitted, leaving `span`.
     #[must_use]
     pub const fn admitted(span: Span) -> Self {
@@ -52,6 +60,7 @@ impl Measured {
             span,
             granted: None,
             repeat: Repeat::No,
+            spoilt: false,
         }
     }
 
@@ -72,6 +81,7 @@ impl Measured {
             span,
             granted: None,
             repeat: Repeat::No,
+            spoilt: false,
         }
     }
 

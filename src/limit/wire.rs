@@ -41,6 +41,7 @@ const CONCURRENCY: u8 = 8;
 const PARTIAL: u8 = 9;
 const DEDUPE: u8 = 10;
 const REFUSED: u8 = 11;
+const BESIDE: u8 = 12;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -242,6 +243,12 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
 #[must_use]
 pub fn refused() -> Block {
     Block::from_slice(&[REFUSED])
+}
+
+/// What stands in front of the block of a limit that does not decide: it is charged with the others of its group.
+#[must_use]
+pub fn beside(group: u8) -> [u8; 2] {
+    [BESIDE, group]
 }
 
 /// `own`, the block of a limit at `cost`, where its id may have been charged; `none` is the same at no cost.

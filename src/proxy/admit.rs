@@ -27,6 +27,8 @@ static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 pub struct Plan {
     keys: Vec<u8>,
     limits: SmallVec<[Planned; INLINE_LIMITS]>,
+    /// Positions of limits that do not decide, and would refuse the request for want of their key.
+    keyless: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +58,7 @@ impl Plan {
     pub fn of(service: &Service, caller: &Caller<'_>) -> Result<Self, ProxyError> {
         let mut plan = Self {
             keys: Vec::with_capacity(64 * service.limits.len()),
-            limits: SmallVec::new(),
+            ..Self::default()
         };
         plan.refill(service, caller, |_| None, |_, _| false)?;
         Ok(plan)
@@ -77,6 +79,7 @@ impl Plan {
         self.keys.clear();
         self.limits.clear();
         let is_preflight = caller.is_preflight();
+        self.keyless.clear();
         for (index, limit) in service.limits.iter().enumerate() {
             if is_preflight && limit.answers.preflights == Preflights::Free {
                 continue;
@@ -105,6 +108,9 @@ impl Plan {
                     });
                 }
                 Found::Skip => {}
+                Found::Refuse(_) | Found::Ambiguous(_) if !limit.mode.decides() => {
+                    self.keyless.push(index);
+                }
                 Found::Ambiguous(part) => {
                     return Err(ProxyError::AmbiguousKey {
                         limit: Arc::clone(&limit.name),
@@ -125,10 +131,19 @@ impl Plan {
         self.limits.is_empty()
     }
 
-    /// Do all limits of the service apply?
+    /// Do all limits of the service apply that decide?
     #[must_use]
     pub fn is_whole(&self, service: &Service) -> bool {
+        let decides = |position: usize| service.limits[position].mode.decides();
         self.limits.len() == service.limits.len()
+            || self.positions().filter(|at| decides(*at)).count()
+                == (0..service.limits.len()).filter(|at| decides(*at)).count()
+    }
+
+    /// Positions in the service of limits that do not decide, and would refuse the request for want of their key.
+    #[must_use]
+    pub fn keyless(&self) -> &[usize] {
+        &self.keyless
     }
 
     /// What to ask of the store.
@@ -148,7 +163,7 @@ impl Plan {
             .collect()
     }
 
-    /// The limits that apply, in order.
+    /// The limits that apply, in order: those that decide, then the others.
     #[must_use]
     pub fn limits<'a>(&self, service: &'a Service) -> SmallVec<[&'a Arc<Limit>; INLINE_LIMITS]> {
         self.limits
@@ -259,6 +274,14 @@ impl Admission {
         }
     }
 
+    /// What was said by `index` of the plan, a limit that does not decide. Nothing where nobody has counted.
+    #[must_use]
+    pub fn aside(&self, index: usize) -> Option<Outcome> {
+        let mut aside = self.decided.as_ref()?.aside.iter();
+        let aside = aside.find(|aside| aside.index == index)?;
+        Some(aside.verdict?.outcome)
+    }
+
     /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it.
     #[must_use]
     pub fn outcome(&self, index: usize, limit: &Limit) -> Outcome {
@@ -323,7 +346,7 @@ impl Admission {
         };
         let checks = plan.checks(service);
         let given = checks.iter().enumerate().filter(|(_, check)| {
-            check.limit.gives_back.ever() && (delay == 0 || !check.limit.rule.queues())
+            check.limit.gives_back.ever() && (delay == 0 || !check.limit.holds_back())
         });
         let charges = given.filter_map(|(index, check)| Charge::of(decided, index, check));
         Some(Returns::keep(store, self.by, charges.collect()))
@@ -342,7 +365,7 @@ impl Admission {
         let queued = checks
             .iter()
             .enumerate()
-            .filter(|(_, check)| check.limit.rule.queues());
+            .filter(|(_, check)| check.limit.holds_back());
         queued
             .filter_map(|(index, check)| Charge::of(decided, index, check))
             .collect()
@@ -371,10 +394,8 @@ impl Admission {
         let admitted = |decided: &&Decided| matches!(decided.decision.ruling, Ruling::Admit { .. });
         let measured = self.decided.iter().filter(admitted);
         measured.flat_map(|decided| {
-            decided
-                .measured
-                .iter()
-                .map(|one| one.repeat == Repeat::Free)
+            let those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
+            those_that_decide.map(|(one, _)| one.repeat == Repeat::Free)
         })
     }
 
@@ -400,7 +421,8 @@ impl Admission {
     #[must_use]
     pub fn granted(&self, plan: &Plan, service: &Service) -> Option<u32> {
         let mut limits = plan.limits.iter();
-        let index = limits.position(|planned| service.limits[planned.limit].partial)?;
+        let partial = |limit: &Limit| limit.partial && limit.mode.decides();
+        let index = limits.position(|planned| partial(&service.limits[planned.limit]))?;
         let granted = self.granted_by(index).unwrap_or(plan.limits[index].cost);
         (granted != Cost::ZERO).then_some(granted.units())
     }

@@ -174,6 +174,12 @@ impl Exchange {
         self.count_decisions();
     }
 
+    /// No limit that applies decides anything, and some that do not would refuse it for want of their key.
+    pub fn lacks_keys(&mut self, plan: Plan) {
+        self.plan = plan;
+        self.count_keyless();
+    }
+
     /// It is held back for `micros`, by the limit at that position in the plan.
     pub fn delayed(&mut self, micros: u64) {
         self.delayed = micros;
@@ -311,7 +317,7 @@ impl Exchange {
         let Some(decided) = &admission.decided else {
             return;
         };
-        if style == FieldStyle::None || self.plan.is_empty() {
+        if style == FieldStyle::None || decided.decision.verdicts.is_empty() {
             return;
         }
         let service = self.local.service(route);
@@ -323,7 +329,8 @@ impl Exchange {
         if self.plan.is_whole(service) {
             fields::stamp(fields, style, &limits, &decided.decision, prepared.as_ref());
         } else {
-            let policy = fields::policy(limits.iter().copied());
+            let deciding = limits.iter().filter(|limit| limit.mode.decides());
+            let policy = fields::policy(deciding.copied());
             fields::stamp(fields, style, &limits, &decided.decision, policy.as_ref());
         }
     }
@@ -382,6 +389,9 @@ impl Drop for Exchange {
             return;
         }
         let service = self.service();
+        let would_refuse = service
+            .map(|service| self.would_refuse(service))
+            .unwrap_or_default();
         let charges = service
             .map(|service| self.charges(service))
             .unwrap_or_default();
@@ -403,6 +413,7 @@ impl Drop for Exchange {
             route: service.and_then(Service::route),
             limit: self.limit.as_deref(),
             window: self.window(),
+            would_refuse: &would_refuse,
             charges: &charges,
             delay: Duration::from_micros(self.delayed),
             duration: took,

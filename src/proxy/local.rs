@@ -2,9 +2,10 @@
 
 use super::body::RequestBody;
 use super::fields;
+use crate::limit::{Limit, Mode};
 use crate::snapshot::{Service, Snapshot};
 use crate::telemetry::metrics::{
-    LimitMetrics, NO_ROUTE, RouteMetrics, UpstreamMetrics, WorkerMetrics,
+    self, LimitMetrics, NO_ROUTE, RouteMetrics, UpstreamMetrics, WorkerMetrics,
 };
 use crate::upstream::pool::{Pool, Pools};
 use http::HeaderValue;
@@ -34,6 +35,20 @@ pub struct LocalRoute {
     pub limits: Vec<LimitMetrics>,
     /// `RateLimit-Policy` when all limits apply.
     pub policy: Option<HeaderValue>,
+}
+
+/// As the metrics call it.
+fn mode(mode: Mode) -> metrics::Mode {
+    match mode {
+        Mode::Enforce => metrics::Mode::Enforce,
+        Mode::Shadow => metrics::Mode::Shadow,
+        Mode::Candidate => metrics::Mode::Candidate,
+    }
+}
+
+/// Those of them that decide.
+fn deciding(limits: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limit>> {
+    limits.iter().filter(|limit| limit.mode.decides())
 }
 
 /// The servers of an upstream, each with this worker's pool.
@@ -78,9 +93,9 @@ impl Local {
                 limits: service
                     .limits
                     .iter()
-                    .map(|limit| metrics.limit(&limit.name, label))
+                    .map(|limit| metrics.limit_in(mode(limit.mode), &limit.name, label))
                     .collect(),
-                policy: fields::policy(service.limits.iter()),
+                policy: fields::policy(deciding(&service.limits)),
             }
         })
     }

@@ -294,6 +294,9 @@ impl Worker {
         };
         let plan = Plan::of(service, &caller)?;
         if plan.is_empty() {
+            if !plan.keyless().is_empty() {
+                exchange.lacks_keys(plan);
+            }
             return Ok(None);
         }
         let admission = admit::ask(&self.store, &plan, service).await?;

@@ -43,6 +43,7 @@ pub(super) fn note(worker: &Worker, head: &RefusedHead<'_>, peer: &Peer) {
         route: None,
         limit: None,
         window: None,
+        would_refuse: &[],
         charges: &[],
         delay: Duration::ZERO,
         duration: Duration::ZERO,

@@ -50,23 +50,54 @@ pub(super) fn write(
         listed(out, limit.and_then(|limit| limit.window.as_deref()))?;
         out.write_all(br#","key":"#)?;
         text(out, Some(key))?;
-        let (admitted, wait, again) = match verdict.outcome {
-            verdict::Outcome::Admit { delay } => (true, delay, None),
-            verdict::Outcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
-            verdict::Outcome::Refuse(Wait::Never) => (false, 0, None),
-        };
-        write!(
-            out,
-            r#","admitted":{admitted},"wait_us":{wait},"retry_after_us":"#
-        )?;
-        number_or_null(out, again)?;
+        said(out, verdict.outcome)?;
         write!(
             out,
             r#","remaining":{},"reset_us":{}}}"#,
             verdict.remaining, verdict.reset
         )?;
     }
-    out.write_all(b"]}\n")
+    out.write_all(b"]")?;
+    asides(out, side)?;
+    out.write_all(b"}\n")
+}
+
+/// What limits said that do not decide; a request that has none has no such member.
+fn asides(out: &mut dyn Write, side: &Side) -> io::Result<()> {
+    let mut some = false;
+    for aside in side.asides() {
+        out.write_all(if some {
+            br#",{"limit":"#
+        } else {
+            br#","shadow":[{"limit":"#
+        })?;
+        some = true;
+        text(out, Some(&aside.limit.name))?;
+        listed(out, aside.limit.window.as_deref())?;
+        write!(out, r#","mode":"{}","key":"#, aside.limit.mode.as_str())?;
+        text(out, aside.key)?;
+        said(out, aside.outcome)?;
+        out.write_all(br#","remaining":"#)?;
+        number_or_null(out, aside.verdict.map(|verdict| verdict.remaining))?;
+        out.write_all(br#","reset_us":"#)?;
+        number_or_null(out, aside.verdict.map(|verdict| verdict.reset))?;
+        out.write_all(b"}")?;
+    }
+    out.write_all(if some { b"]" } else { b"" })
+}
+
+/// Whether a limit admits, after which wait, or when to come back.
+fn said(out: &mut dyn Write, outcome: verdict::Outcome) -> io::Result<()> {
+    let (admitted, wait, again) = match outcome {
+        verdict::Outcome::Admit { delay } => (true, delay, None),
+        verdict::Outcome::Refuse(Wait::Micros(again)) => (false, 0, Some(again)),
+        verdict::Outcome::Refuse(Wait::Never) => (false, 0, None),
+    };
+    write!(
+        out,
+        r#","admitted":{admitted},"wait_us":{wait},"retry_after_us":"#
+    )?;
+    number_or_null(out, again)
 }
 
 /// How many units the request was granted.

@@ -130,7 +130,7 @@ impl Replay {
             sides.push(other);
         }
         Ok(Self {
-            tallies: vec![Tally::default(); sides.len()],
+            tallies: sides.iter().map(Tally::of_side).collect(),
             sides,
             server,
             head: Head::default(),
@@ -240,6 +240,7 @@ impl Replay {
                 .map_err(Failure::Store)?;
             refused[index] = matches!(outcome, Outcome::Refuse { .. } | Outcome::TooManyHeld);
             stretches[index] = self.tallies[index].add(self.now.micros(), &outcome);
+            self.tallies[index].add_asides(side);
             if index == last
                 && let Some(out) = decisions
             {

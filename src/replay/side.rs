@@ -1,5 +1,9 @@
 //! One file's answer to each request: route, keys, one question, one decision, as the gateway goes about it.
 
+mod aside;
+
+pub(super) use aside::Aside;
+
 use super::counters::Counters;
 use super::held::Held;
 use super::line::{Fault, Request};
@@ -117,7 +121,7 @@ impl Side {
             .map(|limit| Arc::clone(&limit.name))
             .collect();
         let holds = limits(&snapshot).iter().any(|limit| {
-            limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.ever()
+            limit.rule.holds().is_some() || limit.holds_back() || limit.gives_back.ever()
         });
         Self {
             snapshot,
@@ -241,7 +245,7 @@ impl Side {
                 for (index, check) in checks.iter().enumerate() {
                     let limit = check.limit;
                     let back = limit.gives_back.cancels
-                        || limit.rule.queues()
+                        || limit.holds_back()
                         || limit.rule.holds().is_some();
                     if let Some(charge) = Charge::of(decided, index, check).filter(|_| back) {
                         self.counters.give_back(&charge, now)?;
@@ -253,7 +257,7 @@ impl Side {
         if let Some(slots) = &mut self.slots {
             for (index, check) in checks.iter().enumerate() {
                 let (gives, rule) = (check.limit.gives_back, &check.limit.rule);
-                let is_queued = wait > 0 && rule.queues();
+                let is_queued = wait > 0 && check.limit.holds_back();
                 // A place in a queue comes back with who leaves it.
                 let left = has_left && (gives.cancels || is_queued && wait > request.duration);
                 let failed = request.failed() && gives.errors;
@@ -292,7 +296,9 @@ impl Side {
         let (Some(decided), Some(service)) = (&self.decided, self.service()) else {
             return 1;
         };
-        let asked = || self.plan.keys().zip(&decided.measured);
+        let of_those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
+        let measured = of_those_that_decide.map(|(measured, _)| measured);
+        let asked = || self.plan.keys().zip(measured.clone());
         let partial = asked().find(|((at, ..), _)| service.limits[*at].partial);
         let least = partial.map(|((.., cost), measured)| measured.granted.unwrap_or(cost).units());
         let greatest = || asked().map(|((.., cost), _)| cost.units()).max();

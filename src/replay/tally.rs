@@ -1,8 +1,9 @@
 //! What one file did to the requests of a trace, in numbers.
 
 use super::course::Stretch;
-use super::side::Outcome;
+use super::side::{Aside, Outcome, Side};
 use super::waits::Waits;
+use crate::limit::verdict;
 use std::sync::Arc;
 
 /// Microseconds in a minute.
@@ -21,20 +22,22 @@ pub struct Tally {
     pub too_many_held: u64,
     /// What each limit refused and delayed, in the order in which they first did.
     pub limits: Vec<ByLimit>,
+    /// What limits would have done that do not decide, in the order in which they first would have.
+    pub asides: Vec<ByLimit>,
     waits: Waits,
     minute: u64,
     in_minute: u64,
     worst: Option<Minute>,
 }
 
-/// One limit's part in it.
+/// One limit's part in it, or what it would have been.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByLimit {
     /// Its name.
     pub limit: Arc<str>,
-    /// Requests it was named for refusing.
+    /// Requests it was named for refusing, or would have refused.
     pub refused: u64,
-    /// Requests it held.
+    /// Requests it held, or would have held.
     pub delayed: u64,
 }
 
@@ -59,6 +62,15 @@ pub struct Held {
 }
 
 impl Tally {
+    /// Of nothing yet. What does not decide is told from the start: that it would have refused nobody is an answer too.
+    pub(super) fn of_side(side: &Side) -> Self {
+        let mut tally = Self::default();
+        for limit in side.limits().filter(|limit| !limit.mode.decides()) {
+            named(&mut tally.asides, limit.shown());
+        }
+        tally
+    }
+
     /// Adds a request at `at`.
     pub(super) fn add(&mut self, at: u64, outcome: &Outcome) -> Stretch {
         match outcome {
@@ -126,18 +138,46 @@ impl Tally {
         })
     }
 
-    fn of(&mut self, limit: &Arc<str>) -> &mut ByLimit {
-        let at = self.limits.iter().position(|by| by.limit == *limit);
-        let at = at.unwrap_or_else(|| {
-            self.limits.push(ByLimit {
-                limit: Arc::clone(limit),
-                refused: 0,
-                delayed: 0,
-            });
-            self.limits.len() - 1
-        });
-        &mut self.limits[at]
+    /// Adds what limits said to the request just judged that do not decide. Of several rates of one limit the worst counts.
+    pub(super) fn add_asides(&mut self, side: &Side) {
+        let mut asides = side.asides().peekable();
+        while let Some(Aside {
+            limit, mut outcome, ..
+        }) = asides.next()
+        {
+            while let Some(other) = asides.next_if(|other| limit.is_rate_beside(other.limit)) {
+                outcome = outcome.max(other.outcome);
+            }
+            self.add_aside(limit.shown(), outcome);
+        }
     }
+
+    fn add_aside(&mut self, limit: &Arc<str>, outcome: verdict::Outcome) {
+        let by = named(&mut self.asides, limit);
+        match outcome {
+            verdict::Outcome::Admit { delay: 0 } => {}
+            verdict::Outcome::Admit { .. } => by.delayed += 1,
+            verdict::Outcome::Refuse(_) => by.refused += 1,
+        }
+    }
+
+    fn of(&mut self, limit: &Arc<str>) -> &mut ByLimit {
+        named(&mut self.limits, limit)
+    }
+}
+
+/// The one of that name, which is new if there was none.
+fn named<'a>(all: &'a mut Vec<ByLimit>, limit: &Arc<str>) -> &'a mut ByLimit {
+    let at = all.iter().position(|by| by.limit == *limit);
+    let at = at.unwrap_or_else(|| {
+        all.push(ByLimit {
+            limit: Arc::clone(limit),
+            refused: 0,
+            delayed: 0,
+        });
+        all.len() - 1
+    });
+    &mut all[at]
 }
 
 #[cfg(test)]

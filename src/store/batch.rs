@@ -1,10 +1,12 @@
-//! What a store is asked and what it answers: the limits of one request, checked together, charged all or none.
+//! What a store is asked and what it answers: the limits of one request, checked together, charged all or none. Limits
+//! that do not decide stand behind those that do.
 
+use super::beside::{Aside, Charges};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling, Wait};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling};
 use crate::limit::{Limit, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -74,11 +76,6 @@ pub struct Refund<'a> {
 /// What a store measured for each limit of a request.
 pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
 
-/// Does every limit admit?
-pub(super) fn measures_admit(measured: &[Measured]) -> bool {
-    measured.iter().all(|one| one.wait == Wait::Micros(0))
-}
-
 /// What was measured for some of a request's limits, and when by the clock of who measured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Half {
@@ -95,6 +92,8 @@ pub struct Decided {
     pub decision: Decision,
     /// One for each limit, in order.
     pub measured: Measurements,
+    /// What was said by limits that do not decide: the decision's verdicts are of the others.
+    pub aside: Vec<Aside>,
     /// When this gateway's own limits were decided, by its own clock, if others were decided elsewhere.
     pub own: Option<Timestamp>,
     /// Only this gateway's own limits were decided: nobody could say anything of the others.
@@ -105,18 +104,25 @@ impl Decided {
     /// Gives the measurements of `checks` their meaning: charged only when every limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], at: Timestamp, measured: Measurements) -> Self {
-        let charged = measures_admit(&measured);
-        let verdicts = checks
-            .iter()
-            .zip(&measured)
-            .map(|(check, measured)| {
-                let rule = &check.limit.rule;
-                rule.verdict(*measured, at, measured.charged(check.cost), charged)
-            })
-            .collect();
+        let charges = Charges::of(checks, &measured, false);
+        let (mut verdicts, mut aside) = (SmallVec::new(), Vec::new());
+        for (index, (check, measured)) in checks.iter().zip(&measured).enumerate() {
+            let (rule, charged) = (&check.limit.rule, charges.has(index));
+            let verdict = rule.verdict(*measured, at, measured.charged(check.cost), charged);
+            if check.limit.mode.decides() {
+                verdicts.push(verdict);
+                continue;
+            }
+            aside.push(Aside {
+                index,
+                verdict: (!measured.spoilt).then_some(verdict),
+                charged,
+            });
+        }
         Self {
             decision: Decision::of(at, verdicts),
             measured,
+            aside,
             own: None,
             partly: false,
         }
@@ -133,7 +139,14 @@ impl Decided {
         let partly = shared.is_none();
         let shared = shared.unwrap_or_else(|| Half {
             at: own_at,
-            measured: checks.iter().map(|_| Measured::UNKNOWN).collect(),
+            measured: checks
+                .iter()
+                .filter(|check| !check.is_own())
+                .map(|check| match check.limit.mode.decides() {
+                    true => Measured::UNKNOWN,
+                    false => Measured::SPOILT,
+                })
+                .collect(),
         });
         let (mut own, mut others) = (own.iter(), shared.measured.iter());
         let measured: Measurements = checks
@@ -157,15 +170,19 @@ impl Decided {
         !self.partly || limit.scope == Scope::Gateway
     }
 
+    /// Has an admitted request been charged by `check`, number `index` of it?
+    fn has_charged(&self, index: usize, check: &Check<'_>) -> bool {
+        let mut aside = self.aside.iter();
+        check.limit.mode.decides() || aside.any(|aside| aside.index == index && aside.charged)
+    }
+
     /// The ticket with which the charge of `check`, number `index` of the request, can be taken back. A request that
     /// was refused, or took nothing, has none.
     #[must_use]
     pub fn ticket(&self, index: usize, check: &Check<'_>) -> Option<Ticket> {
         let admitted = matches!(self.decision.ruling, Ruling::Admit { .. });
-        let measured = self
-            .measured
-            .get(index)
-            .filter(|_| admitted && self.is_known(check.limit))?;
+        let is_charged = admitted && self.is_known(check.limit) && self.has_charged(index, check);
+        let measured = self.measured.get(index).filter(|_| is_charged)?;
         let at = match self.own {
             Some(own) if check.is_own() => own,
             _ => self.decision.at,

@@ -5,7 +5,8 @@
 //! charged: the answer names the longest wait of all, and says where every limit stands.
 
 use super::Store;
-use super::batch::{Check, Decided, DecidedBy, Half, Measurements, measures_admit};
+use super::batch::{Check, Decided, DecidedBy, Half, Measurements};
+use super::beside::Charges;
 use super::error::StoreError;
 use super::memory::MemoryStore;
 use crate::clock::Timestamp;
@@ -32,7 +33,7 @@ pub(super) async fn decide(
         return Ok((Some(memory.decide(checks)), DecidedBy::Memory));
     }
     let mut held = Held::take(memory, own);
-    let refused = !held.charged;
+    let refused = !held.charges.admitted;
     let (half, by) = match store.decide_shared(&shared, refused).await {
         Ok(answer) => answer,
         // What refuses here is known, whatever the others would say.
@@ -40,9 +41,7 @@ pub(super) async fn decide(
         Err(error) => return Err(error),
     };
     let decided = Decided::of_halves(checks, (held.at, &held.measured), half);
-    if matches!(decided.decision.ruling, Ruling::Admit { .. }) {
-        held.charged = false;
-    }
+    held.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
     Ok((Some(decided), by))
 }
 
@@ -52,30 +51,34 @@ struct Held<'a> {
     checks: Checks<'a>,
     at: Timestamp,
     measured: Measurements,
-    /// There is something to give back.
-    charged: bool,
+    charges: Charges,
+    /// Nothing is to be given back.
+    stays: bool,
 }
 
 impl<'a> Held<'a> {
     fn take(memory: &'a MemoryStore, checks: Checks<'a>) -> Self {
         let Half { at, measured } = memory.measure(&checks, None, false);
-        let charged = measures_admit(&measured);
+        let charges = Charges::of(&checks, &measured, false);
         Self {
             memory,
             checks,
             at,
             measured,
-            charged,
+            charges,
+            stays: false,
         }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if self.charged {
-            for (check, measured) in self.checks.iter().zip(&self.measured) {
-                self.memory.undo(check, self.at, *measured);
-            }
+        if self.stays {
+            return;
+        }
+        let asked = self.checks.iter().zip(&self.measured).enumerate();
+        for (_, (check, measured)) in asked.filter(|(index, _)| self.charges.has(*index)) {
+            self.memory.undo(check, self.at, *measured);
         }
     }
 }

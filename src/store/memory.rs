@@ -6,6 +6,7 @@
 mod returns;
 
 use super::batch::{Check, Decided, Half, Measurements};
+use super::beside::Charges;
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::concurrency::FOREVER;
@@ -170,7 +171,6 @@ impl MemoryStore {
             step.found = table.find_bucket_index(place.hash, |entry| place.is(entry));
         }
         let mut measured = Measurements::new();
-        let mut charged = !refused;
         let mut remembered: Vec<(usize, Place<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
@@ -198,12 +198,15 @@ impl MemoryStore {
                     check.limit.check(state, now, check.cost)
                 }
             };
-            charged &= outcome.wait == Wait::Micros(0);
             measured.push(outcome);
             step.change = change;
         }
-        self.write(steps, &measured, charged, &mut guards);
-        for (index, place, record) in remembered.into_iter().filter(|_| charged) {
+        let charges = Charges::of(checks, &measured, refused);
+        self.write(steps, &measured, &charges, &mut guards);
+        for (index, place, record) in remembered {
+            if !charges.has(index) {
+                continue;
+            }
             let table = table(&mut guards, place.shard);
             if self.is_full() && !place.is_in(table) && !self.has_room(table, now) {
                 // Its repeats will be charged.
@@ -222,13 +225,13 @@ impl MemoryStore {
         &self,
         steps: &mut Steps<'_>,
         measured: &Measurements,
-        charged: bool,
+        charges: &Charges,
         guards: &mut Guards<'_>,
     ) {
         let mut new = false;
-        for (step, measured) in steps.iter_mut().zip(measured) {
+        for (index, (step, measured)) in steps.iter_mut().zip(measured).enumerate() {
             // A change beside a refusal only mends an impossible state; it is stored whatever the others say.
-            let stays = charged || measured.wait != Wait::Micros(0);
+            let stays = charges.has(index) || measured.wait != Wait::Micros(0);
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
             };

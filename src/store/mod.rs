@@ -1,6 +1,7 @@
 //! Where counters live: in this process, or in Redis, with one meaning.
 
 pub mod batch;
+mod beside;
 pub mod error;
 mod halves;
 pub mod memory;
@@ -8,6 +9,7 @@ pub mod redis;
 pub mod settings;
 
 pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
+pub use beside::Aside;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use settings::{OnDown, RedisTarget, Rotated, Secret, Settings, Source};
@@ -85,8 +87,12 @@ impl Store {
         let asked = Instant::now();
         let answer = shared.measure(checks, refused).await;
         metrics.called(Operation::Decide, outcome(&answer), asked.elapsed());
-        let Err(error) = answer else {
-            return answer.map(|half| (Some(half), DecidedBy::Redis));
+        let error = match answer {
+            Ok(half) => {
+                warn_of_spoilt(checks, &half);
+                return Ok((Some(half), DecidedBy::Redis));
+            }
+            Err(error) => error,
         };
         let remedy = match error {
             StoreError::Answer { .. } => "delete that key in Redis",
@@ -105,6 +111,11 @@ impl Store {
                 Ok((Some(half), DecidedBy::Local))
             }
             OnDown::Open => {
+                metrics.fallback(metrics::DecidedBy::Open);
+                Ok((None, DecidedBy::Open))
+            }
+            // Who decides nothing keeps nobody out.
+            OnDown::Closed if !checks.iter().any(|check| check.limit.mode.decides()) => {
                 metrics.fallback(metrics::DecidedBy::Open);
                 Ok((None, DecidedBy::Open))
             }
@@ -127,11 +138,22 @@ impl Store {
             cost,
             id: None,
         }];
-        match self {
-            Self::Memory(memory) => Ok(memory.decide(&checks)),
-            Self::Redis { local, .. } if limit.scope == Scope::Gateway => Ok(local.decide(&checks)),
-            Self::Redis { shared, .. } => shared.decide(&checks).await,
+        let mut decided = match self {
+            Self::Memory(memory) => memory.decide(&checks),
+            Self::Redis { local, .. } if limit.scope == Scope::Gateway => local.decide(&checks),
+            Self::Redis { shared, .. } => shared.decide(&checks).await?,
+        };
+        // Asked alone, what does not decide is told as if it did.
+        let aside = decided.aside.pop();
+        if let Some(verdict) = aside.and_then(|aside| aside.verdict) {
+            decided.decision.verdicts.push(verdict);
+        } else if aside.is_some() {
+            return Err(StoreError::Answer {
+                limit: limit.name.clone(),
+                reason: "it cannot be read".into(),
+            });
         }
+        Ok(decided)
     }
 
     /// Forgets one counter, wherever it is held. Was there anything? Ids that it has charged stay remembered: their
@@ -204,6 +226,19 @@ impl Store {
             }
             (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open | DecidedBy::Closed) => {}
         }
+    }
+}
+
+/// Tells of counters that cannot be read and decide nothing: nobody else would notice.
+fn warn_of_spoilt(checks: &[Check<'_>], half: &Half) {
+    let spoilt = half.measured.iter().position(|one| one.spoilt);
+    if let Some(check) = spoilt.and_then(|index| checks.get(index))
+        && let Some(more) = SPOILT.pass()
+    {
+        let (mode, name) = (check.limit.mode.as_str(), &check.limit.name);
+        tracing::warn!(
+            "{mode} of limit {name} is not counted: its key in Redis is not its own or cannot be written; delete that key{more}"
+        );
     }
 }
 

@@ -20,6 +20,7 @@ pub use probe::{Found, probe};
 pub use stats::{Counter, SIZES, Stats};
 
 use super::batch::{Check, Decided, Half, Refund};
+use super::beside;
 use super::error::StoreError;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
@@ -284,7 +285,9 @@ impl RedisStore {
             return Err(StoreError::Overloaded);
         }
         let mut question = Question::default();
-        for check in checks {
+        let groups = beside::groups(checks);
+        for (check, group) in checks.iter().zip(groups) {
+            question.beside(group);
             question.check(&shared.prefix_of(check.limit), check, clock);
         }
         if let Some(first) = checks.first().filter(|_| refused) {

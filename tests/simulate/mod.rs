@@ -6,6 +6,7 @@ mod guarantees;
 mod logged;
 mod pictures;
 mod reading;
+mod shadows;
 mod stores;
 mod telling;
 mod walks;

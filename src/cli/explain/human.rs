@@ -129,7 +129,7 @@ fn limit(held: &Held, title: &str, out: &mut String) {
     let limit = &held.limit;
     let window = limit.window.as_ref();
     let window = window.map_or(String::new(), |window| format!(" {window}"));
-    let name = format!("{}{window}{}", limit.name, at(held.place.as_deref()));
+    let name = format!("{}{window}{}", limit.shown(), at(held.place.as_deref()));
     line(out, title, &format!("{name}: {}", held.means));
     let by = describe::key(&limit.by);
     match &held.key {
@@ -139,12 +139,24 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             &format!("  does not apply: the request has no {by}"),
         ),
         Key::Exempt => line(out, "", "  does not apply: it exempts such requests"),
-        Key::Ambiguous(part) => line(
-            out,
-            "",
-            &format!("  refuses with 400: {part} came several times and differs"),
-        ),
-        Key::Absent(part) => line(out, "", &format!("  refuses: the request has no {part}")),
+        Key::Ambiguous(part) => {
+            let refuses = match limit.mode.decides() {
+                true => "refuses with 400",
+                false => "would refuse, and refuses nobody",
+            };
+            line(
+                out,
+                "",
+                &format!("  {refuses}: {part} came several times and differs"),
+            );
+        }
+        Key::Absent(part) => {
+            let refuses = match limit.mode.decides() {
+                true => "refuses",
+                false => "would refuse, and refuses nobody",
+            };
+            line(out, "", &format!("  {refuses}: the request has no {part}"));
+        }
         Key::Counted {
             key,
             cost,

@@ -75,6 +75,7 @@ fn now(left: &Left) -> Value {
 fn limit(held: &Held) -> Value {
     let mut limit = json!({
         "name": &*held.limit.name,
+        "mode": held.limit.mode.as_str(),
         "window": held.limit.window.as_deref(),
         "at": held.place,
         "means": held.means,

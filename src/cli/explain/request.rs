@@ -259,13 +259,14 @@ fn fresh(limit: &Limit, cost: Cost) -> Verdict {
 }
 
 fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
-    let plan = match Plan::of(service, caller) {
-        Ok(plan) => plan,
-        Err(error) => return refused(&error),
-    };
+    if let Err(error) = Plan::of(service, caller) {
+        return refused(&error);
+    }
     let counted = limits.iter().filter_map(|held| match &held.key {
-        Key::Counted { fresh, .. } => Some((held, *fresh)),
-        Key::Skipped | Key::Exempt | Key::Absent(_) | Key::Ambiguous(_) => None,
+        Key::Counted { fresh, .. } if held.limit.mode.decides() => Some((held, *fresh)),
+        Key::Counted { .. } | Key::Skipped | Key::Exempt | Key::Absent(_) | Key::Ambiguous(_) => {
+            None
+        }
     });
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
@@ -275,7 +276,7 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
     }
     match service.upstream {
         Some(_) => Answer::Upstream {
-            limited: !plan.is_empty(),
+            limited: !held.is_empty(),
         },
         None => match &service.own {
             Some(Own::Redirect { status, .. }) => {
@@ -298,6 +299,15 @@ impl Held {
     pub(super) fn outlook(&self, fresh: &Verdict) -> String {
         let limited = ProxyError::limited(&self.limit, Wait::Micros(1));
         let status = limited.status().as_u16();
+        if !self.limit.mode.decides() {
+            return match fresh.outcome {
+                Outcome::Refuse(_) => "would refuse it even unused; it is only counted".into(),
+                Outcome::Admit { .. } => format!(
+                    "unused it would admit this and have {} left; used up, it is only counted, and refuses nobody",
+                    fresh.remaining
+                ),
+            };
+        }
         match fresh.outcome {
             Outcome::Refuse(Wait::Micros(_)) => {
                 format!("refuses it even while nobody has been counted: {status}")

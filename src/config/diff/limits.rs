@@ -1,12 +1,12 @@
 //! What has changed about limits, and what becomes of their counters.
 
 use super::super::describe::{
-    cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written,
+    amount, cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written,
 };
 use super::{Change, Outline, named};
 use crate::limit::Preflights;
 use crate::limit::clock_window::Anchor;
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Mode, Rule};
 use std::sync::Arc;
 
 /// Another kind or another key counts elsewhere in the store. Where that has been the limit's before, and not long ago,
@@ -34,6 +34,7 @@ fn by_name(limits: &[Arc<Limit>]) -> Vec<Rates<'_>> {
 }
 
 fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
+    let ((old, before), (new, after)) = (without_candidate(old), without_candidate(new));
     let mut parts = Vec::new();
     let mut push = |what: &str, a: String, b: String| {
         if a != b {
@@ -58,6 +59,8 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("dedupe", dedupe(a), dedupe(b));
     push("exempt", exempt(a), exempt(b));
     push("scope", scope(a.scope).into(), scope(b.scope).into());
+    push("mode", a.mode.as_str().into(), b.mode.as_str().into());
+    push("candidate", candidate(before), candidate(after));
     push(
         "refund",
         refund(a.gives_back).into(),
@@ -91,6 +94,23 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     }
     parts.push(counters(old, new).into());
     Some(parts.join(", "))
+}
+
+/// A limit's own rates, and those of its candidate, which stand behind them.
+fn without_candidate(rates: Rates<'_>) -> (Rates<'_>, Rates<'_>) {
+    let own = rates.iter().take_while(|one| one.mode != Mode::Candidate);
+    rates.split_at(own.count())
+}
+
+/// `at most 8 at once, then 8 a second`, `nothing`.
+fn candidate(rates: Rates<'_>) -> String {
+    match rates {
+        [] => "nothing".into(),
+        some => {
+            let shown: Vec<String> = some.iter().map(|limit| amount(limit)).collect();
+            shown.join(" and ")
+        }
+    }
 }
 
 /// What becomes of the counters: those of a kind go on.

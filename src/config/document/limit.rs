@@ -3,12 +3,14 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
-use super::super::vocabulary::{LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
+use super::super::vocabulary::{
+    LIMIT_CANDIDATE, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
+};
 use super::fields::{Fields, Zero};
 use super::told::{self, Told};
 use super::{Given, List};
 use crate::key::{Missing, Part};
-use crate::limit::Scope;
+use crate::limit::{Mode, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
@@ -16,7 +18,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 /// `[limits.NAME]`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::config) struct Limit {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
@@ -43,6 +45,45 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) exempt: Given<Exempt>,
     pub(in crate::config) scope: Given<Scope>,
     pub(in crate::config) told: Told,
+    pub(in crate::config) mode: Given<Mode>,
+    pub(in crate::config) candidate: Given<Candidate>,
+}
+
+/// Numbers that are counted beside a limit's own; those that it does not say are the limit's.
+#[derive(Debug, Clone)]
+pub(in crate::config) struct Candidate {
+    pub(in crate::config) rates: List<Entry>,
+    pub(in crate::config) burst: Given<u32>,
+    pub(in crate::config) max: Given<u32>,
+    pub(in crate::config) queue: Given<u32>,
+    pub(in crate::config) max_wait: Given<Duration>,
+}
+
+impl Limit {
+    /// The limit with the numbers of its candidate, if it has one.
+    pub(in crate::config) fn with_candidate(&self) -> Option<Self> {
+        let candidate = self.candidate.get()?.clone();
+        let mut limit = self.clone();
+        if !candidate.rates.is_absent() {
+            if candidate.rates.entries().len() > 1 {
+                // Each of them has its own.
+                limit.burst = Given::No;
+            }
+            limit.rates = candidate.rates;
+        }
+        let number = |given: Given<u32>, own: &mut Given<u32>| {
+            if !given.is_absent() {
+                *own = given;
+            }
+        };
+        number(candidate.burst, &mut limit.burst);
+        number(candidate.max, &mut limit.max);
+        number(candidate.queue, &mut limit.queue);
+        if !candidate.max_wait.is_absent() {
+            limit.max_wait = candidate.max_wait;
+        }
+        Some(limit)
+    }
 }
 
 /// Whom a limit does not hold for.
@@ -209,6 +250,12 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         told: told::read(&mut fields),
+        mode: fields.choice(
+            "mode",
+            &[("enforce", Mode::Enforce), ("shadow", Mode::Shadow)],
+            &[],
+        ),
+        candidate: candidate(&limit, &mut fields),
     }
 }
 
@@ -316,6 +363,46 @@ fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
     };
     match fields.inner(&LIMIT_DEDUPE, &name, (table, whole.clone()), read) {
         Some(dedupe) => Given::Yes(At::new(dedupe, whole)),
+        None => Given::Bad,
+    }
+}
+
+/// Numbers to be counted beside the limit's own.
+fn candidate(name: &str, fields: &mut Fields<'_>) -> Given<Candidate> {
+    let Some((value, whole)) = fields.value("candidate") else {
+        return Given::No;
+    };
+    let DeValue::Table(table) = value else {
+        return fields.wrong_type("candidate", value, &whole);
+    };
+    if table.is_empty() {
+        fields.note(
+            Diagnostic::error(
+                Code::EmptyList,
+                format!("`candidate` in `{}` changes nothing", fields.title()),
+            )
+            .at(&whole, "at least one number")
+            .help("leave it out, or write `candidate = { rate = \"8/s\" }`"),
+        );
+        return Given::Bad;
+    }
+    let name = format!("{name}.candidate");
+    let read = |mut inner: Fields<'_>| {
+        let candidate = Candidate {
+            rates: rates(&name, &mut inner),
+            burst: inner.whole("burst"),
+            max: inner.whole("max"),
+            queue: inner.whole("queue"),
+            max_wait: inner.time("max_wait", Zero::Allowed),
+        };
+        let numbers = [&candidate.burst, &candidate.max, &candidate.queue];
+        let bad = candidate.rates.is_bad()
+            || candidate.max_wait.is_bad()
+            || numbers.iter().any(|number| number.is_bad());
+        (!bad).then_some(candidate)
+    };
+    match fields.inner(&LIMIT_CANDIDATE, &name, (table, whole.clone()), read) {
+        Some(candidate) => Given::Yes(At::new(candidate, whole)),
         None => Given::Bad,
     }
 }

@@ -6,6 +6,7 @@ use super::super::source::{At, Source, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
 use crate::key::Part;
+use crate::limit::Mode;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};
 
@@ -292,7 +293,7 @@ pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
     let partial: HashSet<&str> = document
         .limits
         .iter()
-        .filter(|limit| limit.partial.or(false))
+        .filter(|limit| limit.partial.or(false) && limit.mode.or(Mode::Enforce).decides())
         .map(|limit| limit.name.value.as_str())
         .collect();
     for route in &document.routes {

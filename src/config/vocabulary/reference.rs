@@ -115,9 +115,12 @@ fn takes(shape: Shape) -> String {
         Shape::Redirect => "`{ to = .., status = .. }`".into(),
         Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),
         Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
-        Shape::Whole { .. } | Shape::Cost | Shape::Dedupe | Shape::Exempt | Shape::Secret => {
-            shape.describe()
-        }
+        Shape::Whole { .. }
+        | Shape::Cost
+        | Shape::Dedupe
+        | Shape::Exempt
+        | Shape::Candidate
+        | Shape::Secret => shape.describe(),
     }
 }
 

@@ -142,6 +142,17 @@ fn shape(shape: Shape) -> Value {
                 "properties": { "ip": texts, "methods": texts, "paths": texts },
             })
         }
+        Shape::Candidate => {
+            let whole = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+            json!({
+                "type": "object", "minProperties": 1, "additionalProperties": false,
+                "properties": {
+                    "rate": self::shape(Shape::Rate), "burst": whole, "queue": whole,
+                    "max": { "type": "integer", "minimum": 1, "maximum": 10_000 },
+                    "max_wait": self::shape(Shape::Duration),
+                },
+            })
+        }
         Shape::Conditions => json!({
             "type": "object", "minProperties": 1,
             "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },

@@ -1,11 +1,12 @@
 //! What its limits made of a request: for its answer, the metrics and the log.
 
 use super::Exchange;
+use crate::limit::Mode;
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::proxy::reply::Violated;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::{Charge, Reason};
-use crate::telemetry::metrics::Decision;
+use crate::telemetry::metrics::{DecidedBy, Decision};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,9 @@ impl Exchange {
             })
             .peekable();
         while let Some((position, mut outcome, mut repeat)) = asked.next() {
+            if !limits[position].mode.decides() {
+                break;
+            }
             // Several rates of one limit are one question.
             while let Some((_, other, free)) =
                 asked.next_if(|(next, ..)| self.is_same(position, *next))
@@ -78,13 +82,73 @@ impl Exchange {
             };
             handles[position].decided(decision, by);
         }
+        for (position, decision) in self.asides() {
+            handles[position].decided(decision, admission.decider_of(&limits[position]));
+        }
+    }
+
+    /// Counts limits that do not decide, of a request that no other was asked about.
+    pub(super) fn count_keyless(&self) {
+        let Some(route) = self.route else { return };
+        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        for (position, decision) in self.asides() {
+            handles[position].decided(decision, DecidedBy::Store);
+        }
+    }
+
+    /// What each limit said that does not decide, by its position among the service's limits.
+    fn asides(&self) -> Vec<(usize, Decision)> {
+        let Some(service) = self.service() else {
+            return Vec::new();
+        };
+        let mut all: Vec<(usize, Decision)> = Vec::new();
+        for (index, position) in self.plan.positions().enumerate() {
+            if service.limits[position].mode.decides() {
+                continue;
+            }
+            let admission = self.admission.as_ref();
+            let decision = match admission.and_then(|admission| admission.aside(index)) {
+                None => Decision::Uncounted,
+                Some(Outcome::Refuse(_)) => Decision::WouldRefuse,
+                Some(Outcome::Admit { delay: 0 }) => Decision::WouldAllow,
+                Some(Outcome::Admit { .. }) => Decision::WouldDelay,
+            };
+            match all.last_mut() {
+                // Several rates of one limit are one question; the worst stands for all.
+                Some((last, worst)) if self.is_same(*last, position) => {
+                    *worst = [*worst, decision]
+                        .into_iter()
+                        .max_by_key(|one| *one as u8)
+                        .unwrap_or(decision);
+                }
+                _ => all.push((position, decision)),
+            }
+        }
+        let keyless = self.plan.keyless().iter();
+        all.extend(keyless.map(|position| (*position, Decision::WouldRefuse)));
+        all
+    }
+
+    /// The limits that would have refused it if they decided; for the log.
+    pub(super) fn would_refuse<'a>(&self, service: &'a Service) -> Vec<&'a str> {
+        let beside = service.limits.last();
+        if beside.is_none_or(|limit| limit.mode.decides()) {
+            return Vec::new();
+        }
+        let all = self.asides().into_iter();
+        let mut names: Vec<&str> = all
+            .filter(|(_, decision)| *decision == Decision::WouldRefuse)
+            .map(|(position, _)| &**service.limits[position].shown())
+            .collect();
+        names.dedup();
+        names
     }
 
     /// Are these two positions among the service's limits rates of one limit?
     fn is_same(&self, one: usize, other: usize) -> bool {
         self.service().is_some_and(|service| {
             let [one, other] = [&service.limits[one], &service.limits[other]];
-            one.window.is_some() && Arc::ptr_eq(&one.name, &other.name)
+            one.is_rate_beside(other)
         })
     }
 
@@ -106,6 +170,7 @@ impl Exchange {
         };
         let keys = self.plan.keys().enumerate();
         let mut charges: Vec<_> = keys
+            .filter(|(_, (at, ..))| service.limits[*at].mode != Mode::Candidate)
             .map(|(index, (at, key, cost))| Charge {
                 limit: &service.limits[at].name,
                 key: key.as_bytes(),

@@ -103,6 +103,7 @@ fn table(out: &mut String, report: &Report, sets: &[String]) {
         rows.add("no route", tallies.iter().map(|tally| part(tally.no_route)));
     }
     by_limit(&mut rows, tallies);
+    asides(&mut rows, report);
     if tallies.iter().any(|tally| tally.too_many_held > 0) {
         let held = |tally: &Tally| format!("{} refused", grouped(tally.too_many_held));
         rows.add("  too many held", tallies.iter().map(held));
@@ -171,6 +172,33 @@ fn by_limit(rows: &mut Rows, tallies: &[Tally]) {
             }
         });
         rows.add(&format!("  by {name}"), cells);
+    }
+}
+
+/// What limits would have done that do not decide.
+fn asides(rows: &mut Rows, report: &Report) {
+    let tallies = &report.tallies;
+    let mut names: Vec<_> = Vec::new();
+    for by in tallies.iter().flat_map(|tally| &tally.asides) {
+        if !names.contains(&&by.limit) {
+            names.push(&by.limit);
+        }
+    }
+    for name in names {
+        let cells = tallies.iter().map(|tally| {
+            let by = tally.asides.iter().find(|by| by.limit == *name);
+            let (refused, delayed) = by.map_or((0, 0), |by| (by.refused, by.delayed));
+            let refused = format!(
+                "{} ({}) would be refused",
+                grouped(refused),
+                percent(refused, report.requests)
+            );
+            match delayed {
+                0 => refused,
+                delayed => format!("{refused}, {} delayed", grouped(delayed)),
+            }
+        });
+        rows.add(&format!("  shadow {name}"), cells);
     }
 }
 

@@ -32,6 +32,11 @@ pub fn program(report: &Report, sets: &[String], took: Duration) -> Value {
                 "refused": by.refused,
                 "delayed": by.delayed,
             }))).collect::<serde_json::Map<_, _>>(),
+            "shadow": tally.asides.iter().map(|by| (by.limit.to_string(), json!({
+                "would_refuse": by.refused,
+                "would_refuse_share": fraction(by.refused, report.requests),
+                "would_delay": by.delayed,
+            }))).collect::<serde_json::Map<_, _>>(),
             "course": course(report, index),
         })
     };

@@ -2,10 +2,10 @@
 //!
 //! The name is the identity, so that edited numbers keep the counters. The braces make the key alone choose the cluster
 //! slot: what counts the same client lives together. What is remembered of an id stands behind them:
-//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`.
+//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. A limit's candidate has `candidate-KIND`.
 
 use crate::key::RepeatId;
-use crate::limit::Limit;
+use crate::limit::{Limit, Mode};
 use smallvec::SmallVec;
 use std::fmt::Write;
 
@@ -48,7 +48,11 @@ pub(super) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
             other => text.push(other),
         }
     }
-    let _ = write!(text, ":{}:{{", limit.kind);
+    let candidate = match limit.mode {
+        Mode::Candidate => "candidate-",
+        Mode::Enforce | Mode::Shadow => "",
+    };
+    let _ = write!(text, ":{candidate}{}:{{", limit.kind);
     text.into_bytes().into()
 }
 

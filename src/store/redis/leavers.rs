@@ -8,7 +8,8 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::store::batch::{Check, Refund, measures_admit};
+use crate::store::batch::{Check, Refund};
+use crate::store::beside::{Charges, Groups, groups};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -26,6 +27,8 @@ pub(super) struct Waiting<'a> {
 /// What a request that has left may have been charged.
 pub(super) struct Left {
     clock: Option<Timestamp>,
+    /// Of all limits of the question.
+    groups: Groups,
     charges: Vec<Owned>,
 }
 
@@ -61,6 +64,7 @@ impl Drop for Waiting<'_> {
         }
         let left = Left {
             clock: self.clock,
+            groups: groups(self.checks),
             charges,
         };
         let shared = &self.store.shared;
@@ -95,9 +99,7 @@ impl Shared {
         let Ok((at, measured)) = told else {
             return;
         };
-        if !measures_admit(&measured) {
-            return;
-        }
+        let charged = Charges::by(&left.groups, &measured, false);
         for Owned {
             index,
             limit,
@@ -113,7 +115,7 @@ impl Shared {
                 cost,
                 id,
             };
-            let measured = measured.get(*index);
+            let measured = measured.get(*index).filter(|_| charged.has(*index));
             if let Some(ticket) = measured.and_then(|measured| check.ticket(at, *measured)) {
                 self.give_back(left.clock, [Refund { limit, key, ticket }]);
             }

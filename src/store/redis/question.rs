@@ -1,7 +1,7 @@
 //! What the scripts are asked, as bytes: keys, parameter blocks, and the shape of the batch.
 
 use super::layout;
-use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, REFUND};
+use super::script::{DECIDE, DECIDE_ANY, DECIDE_BESIDE, DECIDE_ONCE, REFUND};
 use crate::clock::{self, Timestamp};
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
@@ -44,6 +44,8 @@ enum Reach {
     Any,
     /// And ids that are charged once.
     Once,
+    /// And limits that do not decide.
+    Beside,
 }
 
 impl Question {
@@ -52,6 +54,14 @@ impl Question {
         layout::counter(&mut self.keys, prefix, key);
         self.ends.push(self.keys.len());
         self.blocks.extend_from_slice(block);
+    }
+
+    /// The limit that is added next belongs to this group; 0 for those that decide.
+    pub(super) fn beside(&mut self, group: u8) {
+        if group > 0 {
+            self.reach = Reach::Beside;
+            self.blocks.extend_from_slice(&wire::beside(group));
+        }
     }
 
     /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
@@ -63,7 +73,7 @@ impl Question {
             self.reach = self.reach.max(Reach::Any);
         }
         if let Some((dedupe, id)) = check.repeats() {
-            self.reach = Reach::Once;
+            self.reach = self.reach.max(Reach::Once);
             self.records.push(layout::record(prefix, key, id));
             let own = block(limit, *cost, clock);
             let none = block(limit, Cost::ZERO, clock);
@@ -133,6 +143,7 @@ pub(super) fn decide<'q>(
         Reach::Plain => &DECIDE,
         Reach::Any => &DECIDE_ANY,
         Reach::Once => &DECIDE_ONCE,
+        Reach::Beside => &DECIDE_BESIDE,
     };
     let mut command = call(script, clock, questions);
     command.arg(&shape[..]);

@@ -7,6 +7,9 @@ use crate::store::batch::Measurements;
 use crate::store::error::StoreError;
 use std::sync::Arc;
 
+/// The wait that says that a counter cannot be read which decides nothing.
+const SPOILT: f64 = -0.5;
+
 /// What one request of a batch was told.
 pub(super) type Told = Result<(Timestamp, Measurements), Wrong>;
 
@@ -89,7 +92,9 @@ impl Reader<'_> {
     fn measurements(&mut self, limits: usize) -> Result<Measurements, StoreError> {
         (0..limits)
             .map(|_| {
-                let (wait, granted, repeat) = match self.double()? {
+                let told = self.double()?;
+                let (wait, granted, repeat) = match told {
+                    SPOILT => (Wait::Never, None, Repeat::No),
                     -1.0 => (Wait::Never, None, Repeat::No),
                     less if less < -1.0 => {
                         let (granted, repeat) = granted(-1.0 - less)?;
@@ -105,6 +110,7 @@ impl Reader<'_> {
                     span,
                     granted,
                     repeat,
+                    spoilt: told == SPOILT,
                 })
             })
             .collect()
@@ -197,7 +203,6 @@ mod tests {
             -1.5,
             -1.25,
             -2.75,
-            -0.5,
             -1e12,
             0.5,
             f64::INFINITY,

@@ -24,20 +24,25 @@ macro_rules! every_algorithm {
 /// what it does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text!(
-        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "decide"
+        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "decide"
     ))
 });
 
 /// Decides a batch of requests by any algorithm.
 pub(super) static DECIDE_ANY: LazyLock<Script> =
-    LazyLock::new(|| Script::new(every_algorithm!("partial" "decide")));
+    LazyLock::new(|| Script::new(every_algorithm!("partial" "check" "decide")));
 
 /// Decides a batch in which some requests have ids that are charged once.
 pub(super) static DECIDE_ONCE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(every_algorithm!("partial" "dedupe" "decide")));
+    LazyLock::new(|| Script::new(every_algorithm!("partial" "dedupe" "check" "decide")));
+
+/// Decides a batch in which some limits do not decide, and are counted beside those that do.
+pub(super) static DECIDE_BESIDE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(every_algorithm!("partial" "dedupe" "check" "shadow")));
 
 /// Every script: what a connection loads.
-pub(super) static ALL: [&LazyLock<Script>; 4] = [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &REFUND];
+pub(super) static ALL: [&LazyLock<Script>; 5] =
+    [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_BESIDE, &REFUND];
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> =

@@ -51,6 +51,14 @@ fn limits(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     text(out, record.limit.map(str::as_bytes));
     out.extend(br#","window":"#);
     text(out, record.window.map(str::as_bytes));
+    out.extend(br#","shadow":["#);
+    for (index, limit) in record.would_refuse.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        text(out, Some(limit.as_bytes()));
+    }
+    out.push(b']');
     out.extend(br#","delay_ms":"#);
     millis(out, record.delay);
     out.extend(br#","duration_ms":"#);
@@ -128,7 +136,7 @@ mod tests {
         let expected = json!({
             "ts": "2026-11-20T17:48:50.123456Z", "client": "203.0.113.9", "method": "GET",
             "host": "api.example.com", "path": "/v1/orders/42", "request_id": "01930b7e",
-            "status": 200, "reason": "ok", "route": "orders", "limit": "per-key", "window": null, "delay_ms": 0,
+            "status": 200, "reason": "ok", "route": "orders", "limit": "per-key", "window": null, "shadow": [], "delay_ms": 0,
             "duration_ms": 3.15, "keys": {"per-key": "abc"}, "costs": {"per-key": 2},
             "remaining": 19, "retry_after_ms": null, "decided_by": "store",
             "upstream": "10.1.0.5:3000", "upstream_ms": 2.9, "bytes_in": 0, "bytes_out": 212,
@@ -147,6 +155,14 @@ mod tests {
             let row = format!("| `{}` |", reason.as_str());
             assert!(documented.contains(&row), "{row}");
         }
+    }
+
+    #[test]
+    fn limits_that_only_count_are_listed() {
+        let mut record = AccessRecord::sample();
+        record.would_refuse = &["tight", "per-key:candidate"];
+        let expected = json!(["tight", "per-key:candidate"]);
+        assert_eq!(parsed(&record)["shadow"], expected);
     }
 
     #[test]
@@ -174,7 +190,7 @@ mod tests {
             (record.path, record.host, record.user_agent) = (Some(&long[..]), short, short);
             (record.request_id, record.method, record.charges) = (&bytes, Some(name.as_str()), &charges);
             let line = parsed(&record);
-            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(25));
+            prop_assert_eq!(line.as_object().map(|line| line.len()), Some(26));
             if more == 0 && bytes.len() <= super::super::escape::LONGEST {
                 let expected = String::from_utf8_lossy(&bytes);
                 prop_assert_eq!(line["path"].as_str(), Some(&*expected));

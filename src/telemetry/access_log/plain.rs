@@ -26,6 +26,17 @@ pub(super) fn short(
     millis(out, record.duration);
     out.extend(b"ms");
     why(out, record);
+    for (index, limit) in record.would_refuse.iter().enumerate() {
+        out.extend(if index == 0 {
+            &b" (in shadow over "[..]
+        } else {
+            b", "
+        });
+        terminal(out, limit.as_bytes());
+    }
+    if !record.would_refuse.is_empty() {
+        out.push(b')');
+    }
 }
 
 fn client(out: &mut Vec<u8>, record: &AccessRecord<'_>) {

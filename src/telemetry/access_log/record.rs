@@ -33,6 +33,8 @@ pub struct AccessRecord<'a> {
     pub limit: Option<&'a str>,
     /// Which of the limit's rates did, where it has several.
     pub window: Option<&'a str>,
+    /// What limits that do not decide would have refused it.
+    pub would_refuse: &'a [&'a str],
     /// What each limit counted it under and took for it.
     pub charges: &'a [Charge<'a>],
     /// How long it was held back.
@@ -228,6 +230,7 @@ impl AccessRecord<'_> {
             route: Some("orders"),
             limit: Some("per-key"),
             window: None,
+            would_refuse: &[],
             charges: &[Charge {
                 limit: "per-key",
                 key: b"abc",

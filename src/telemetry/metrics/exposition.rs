@@ -3,7 +3,7 @@
 use super::cell::{Cell, Overhead, Reading, RoundTrip, Waiting};
 use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms};
 use super::label::{
-    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Operation, Outcome, pairs,
+    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, pairs,
 };
 use super::shard::{Shard, copy};
 use super::{Metrics, process};
@@ -121,22 +121,33 @@ fn decisions(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
         for (decision, by) in pairs(Decision::ALL, DecidedBy::ALL) {
             let count = cells.count(decision, by).get();
             // The ordinary ones start at 0 so that their first increase is seen; the rest show up when they happen.
-            if count > 0 || by == DecidedBy::Store {
+            if decision.is_of(cells.mode) && (count > 0 || by == DecidedBy::Store) {
                 let (limit, route) = (cells.limit.clone(), cells.route.clone());
-                let row = (limit, route, decision.word(), by.word());
+                let row = (
+                    limit,
+                    route,
+                    cells.mode.as_str(),
+                    decision.word(),
+                    by.word(),
+                );
                 *rows.entry(row).or_default() += count;
             }
         }
     }
-    let rows = rows.iter().map(|((limit, route, decision, by), count)| {
-        let labels = [
-            ("limit", &**limit),
-            ("route", &**route),
-            ("decision", decision),
-            ("decided_by", by),
-        ];
-        (labels, *count)
-    });
+    let rows = rows
+        .iter()
+        .map(|((limit, route, mode, decision, by), count)| {
+            let mut labels = vec![
+                ("limit", &**limit),
+                ("route", &**route),
+                ("decision", decision),
+                ("decided_by", by),
+            ];
+            if *mode != Mode::Enforce.as_str() {
+                labels.push(("mode", mode));
+            }
+            (labels, *count)
+        });
     let help = "What each limit said to each request it was asked about, and whose word that was.";
     counters(e, "tollgate_limit_decisions", help, rows)
 }

@@ -31,6 +31,33 @@ pub enum Decision {
     Refuse,
     /// Go on, free of charge: it has been charged before.
     Repeat,
+    /// It does not decide, and would have said to go on.
+    WouldAllow,
+    /// It does not decide, and would have held the request back.
+    WouldDelay,
+    /// It does not decide, and would have refused.
+    WouldRefuse,
+    /// It does not decide, and could not be counted.
+    Uncounted,
+}
+
+impl Decision {
+    /// Can a limit in this mode say so?
+    pub(super) fn is_of(self, mode: Mode) -> bool {
+        let of_others = [Self::WouldAllow, Self::WouldDelay, Self::WouldRefuse];
+        (mode == Mode::Enforce) != (of_others.contains(&self) || self == Self::Uncounted)
+    }
+}
+
+/// What a limit's word is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// It decides.
+    Enforce,
+    /// It only counts.
+    Shadow,
+    /// It counts other numbers beside those of a limit.
+    Candidate,
 }
 
 /// Whose word a decision is.
@@ -135,6 +162,15 @@ label!(Decision {
     Delay = "delay",
     Refuse = "refuse",
     Repeat = "repeat",
+    WouldAllow = "would_allow",
+    WouldDelay = "would_delay",
+    WouldRefuse = "would_refuse",
+    Uncounted = "uncounted",
+});
+label!(Mode {
+    Enforce = "enforce",
+    Shadow = "shadow",
+    Candidate = "candidate",
 });
 label!(DecidedBy {
     Store = "store",

@@ -1,7 +1,7 @@
 //! What one worker has counted, as the scrape sees it.
 
 use super::cell::{Count, Histogram, Level, Overhead, Waiting};
-use super::label::{CLASSES, Combination, DecidedBy, Decision, Failure, Label};
+use super::label::{CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Combinations of method, status and source that one route counts apart; the rest share one status.
@@ -101,14 +101,16 @@ pub(super) struct DecisionCells {
     counts: [[Count; DecidedBy::ALL.len()]; Decision::ALL.len()],
     pub(super) limit: Box<str>,
     pub(super) route: Box<str>,
+    pub(super) mode: Mode,
 }
 
 impl DecisionCells {
-    pub(super) fn new(limit: &str, route: &str) -> Self {
+    pub(super) fn new(limit: &str, route: &str, mode: Mode) -> Self {
         Self {
             counts: Default::default(),
             limit: limit.into(),
             route: route.into(),
+            mode,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
 
 use super::cell::Cell;
-use super::label::{Combination, DecidedBy, Decision, Failure, Source, class_position};
+use super::label::{Combination, DecidedBy, Decision, Failure, Mode, Source, class_position};
 use super::shard::{DecisionCells, LimitCells, RouteCells, Seen, Shard, UpstreamCells, lock};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ struct Worker {
     upstreams: RefCell<HashMap<Box<str>, UpstreamMetrics>>,
 }
 
-type LimitOnRoute = (Box<str>, Box<str>);
+type LimitOnRoute = (Box<str>, Box<str>, Mode);
 
 impl WorkerMetrics {
     pub(super) fn new(shard: Arc<Shard>) -> Self {
@@ -51,18 +51,24 @@ impl WorkerMetrics {
         })
     }
 
-    /// The handle of a limit on a route.
+    /// The handle of a limit that decides, on a route.
     #[must_use]
     pub fn limit(&self, limit: &str, route: &str) -> LimitMetrics {
+        self.limit_in(Mode::Enforce, limit, route)
+    }
+
+    /// The handle of a limit in some mode on a route.
+    #[must_use]
+    pub fn limit_in(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
         let shard = &self.0.shard;
         let cells = resolve(&mut self.0.limits.borrow_mut(), limit, || {
             register(&shard.limits, LimitCells::new(limit))
         });
         let mut known = self.0.decisions.borrow_mut();
         let handle = known
-            .entry((limit.into(), route.into()))
+            .entry((limit.into(), route.into(), mode))
             .or_insert_with(|| {
-                let decisions = register(&shard.decisions, DecisionCells::new(limit, route));
+                let decisions = register(&shard.decisions, DecisionCells::new(limit, route, mode));
                 LimitMetrics(Rc::new(OnRoute { cells, decisions }))
             });
         handle.clone()

@@ -238,8 +238,84 @@ pub static LIMITS: Table = Table {
             example: "\"counted\"",
             live: true,
         },
+        Key {
+            name: "mode",
+            shape: Shape::Choice(&["enforce", "shadow"]),
+            default: Value("\"enforce\""),
+            about: "Whether it decides, or is only counted beside the limits that do: a shadow refuses and delays nobody, stands in no response, and is charged when the request is admitted and it would admit it too. What it would have said is in the access log, the metrics and `simulate`. A change of the mode keeps the counters.",
+            example: "\"shadow\"",
+            live: true,
+        },
+        Key {
+            name: "candidate",
+            shape: Shape::Candidate,
+            default: Words("none"),
+            about: "Other numbers for the same limit, counted beside its own on counters of their own and reported as a shadow's: `rate`, `burst`, `max`, `queue` and `max_wait`. Those that it does not say, and all else, are the limit's.",
+            example: "{ rate = \"8/s\" }",
+            live: true,
+        },
     ],
-    later: &["candidate", "mode", "on_down", "tiers"],
+    later: &["on_down", "tiers"],
+};
+
+/// Numbers to be counted beside a limit's own: not a table of its own in the file.
+pub static LIMIT_CANDIDATE: Table = Table {
+    name: "limits",
+    named: true,
+    noun: "a candidate",
+    about: "Numbers to be counted beside a limit's own.",
+    keys: &[
+        Key {
+            name: "rate",
+            shape: Shape::Rate,
+            default: Words("the limit's"),
+            about: "How much in how long.",
+            example: "\"8/s\"",
+            live: true,
+        },
+        Key {
+            name: "burst",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("the limit's"),
+            about: "How many may arrive at once.",
+            example: "16",
+            live: true,
+        },
+        Key {
+            name: "max",
+            shape: Shape::Whole {
+                least: 1,
+                most: 10_000,
+            },
+            default: Words("the limit's"),
+            about: "How many may be in flight at once.",
+            example: "10",
+            live: true,
+        },
+        Key {
+            name: "queue",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("the limit's"),
+            about: "How many a leaky bucket would hold back.",
+            example: "50",
+            live: true,
+        },
+        Key {
+            name: "max_wait",
+            shape: Shape::Duration,
+            default: Words("the limit's"),
+            about: "Longest that a leaky bucket would hold one back.",
+            example: "\"1s\"",
+            live: true,
+        },
+    ],
+    later: &[],
 };
 
 /// Whom a limit does not hold for: not a table of its own in the file.

@@ -6,7 +6,7 @@ use super::support::{
 };
 use crate::key::IdField;
 use crate::limit::dedupe::Dedupe;
-use crate::limit::{Limit, Rule, Unit};
+use crate::limit::{Limit, Mode, Rule, Unit};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -98,7 +98,39 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         };
         rules.map(charged_once).collect()
     };
+    let beside = |limits: Vec<Arc<Limit>>, mode: Mode| {
+        let limits = limits.into_iter();
+        let one = |limit| Arc::new(Arc::<Limit>::into_inner(limit).unwrap().in_mode(mode));
+        limits.map(one).collect::<Vec<_>>()
+    };
+    let shadow = |limits| beside(limits, Mode::Shadow);
+    // The rates of one limit are charged together, or none is.
+    let list = |rules: &[(_, Rule)]| {
+        let rules = rules.iter().cloned().map(|rule| limit("beside-list", rule));
+        let one = |limit| Arc::new(Arc::<Limit>::into_inner(limit).unwrap().listed("a rate"));
+        shadow(rules.map(one).collect())
+    };
+    // A change of the mode keeps the counters.
+    let flips = [
+        all("flips", &tokens[..3]),
+        shadow(all("flips", &tokens[..3])),
+    ]
+    .concat();
+    let candidate = |limits| beside(limits, Mode::Candidate);
     vec![
+        flips,
+        list(&tokens[..3]),
+        list(&windows[..2]),
+        shadow(all("beside-tokens", &tokens)),
+        shadow(all("beside-smooth", &leaky)),
+        candidate(all("beside-smooth", &leaky)),
+        shadow(less("beside-window", &windows)),
+        shadow(once("beside-once", &tokens, true)),
+        candidate(once("beside-clock", &clocks, false)),
+        shadow(all("beside-calendar", &calendars)),
+        candidate(all("beside-sliding", &sliding)),
+        shadow(all("beside-log", &logs)),
+        shadow(all("beside-flight", &flights)),
         all("tokens", &tokens),
         all("smooth", &leaky),
         all("window", &windows),

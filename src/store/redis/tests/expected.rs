@@ -41,7 +41,13 @@ pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
                 Value::Double(score) => score.to_be_bytes().to_vec(),
                 other => format!("{other:?}").into_bytes(),
             };
-            let is_set = key.starts_with(b"t:1:flight:") || key.starts_with(b"t:1:less-flight:");
+            let is_set = [
+                &b"t:1:flight:"[..],
+                b"t:1:less-flight:",
+                b"t:1:beside-flight:",
+            ]
+            .iter()
+            .any(|name| key.starts_with(name));
             let scores = list.iter().enumerate().map(|(index, value)| match value {
                 Value::BulkString(text) if is_set && index % 2 == 1 => {
                     let score: f64 = String::from_utf8_lossy(text).parse().unwrap();

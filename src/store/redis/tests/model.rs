@@ -3,7 +3,7 @@
 use crate::clock::Timestamp;
 use crate::limit::dedupe::{Checked, RecordState};
 use crate::limit::verdict::{Measured, Wait};
-use crate::limit::{Change, Limit, Refunded, State, Ticket};
+use crate::limit::{Change, Limit, Mode, Refunded, State, Ticket};
 use crate::store::batch::{Check, Measurements};
 use std::collections::HashMap;
 
@@ -60,9 +60,21 @@ impl Model {
             })
             .collect();
         let admitted = |measured: &Measured| measured.wait == Wait::Micros(0);
-        let charged = checked.iter().all(|one| admitted(&one.measured));
+        let all_admit = |of: &dyn Fn(&Limit) -> bool| {
+            let mut all = checks.iter().zip(&checked);
+            all.all(|((.., check), one)| !of(check.limit) || admitted(&one.measured))
+        };
+        let request = all_admit(&|limit| limit.mode == Mode::Enforce);
+        let is_charged = |limit: &Limit| {
+            let is_with = |other: &Limit| other.id == limit.id || other.is_rate_beside(limit);
+            request && (limit.mode == Mode::Enforce || all_admit(&is_with))
+        };
+        let charges: Vec<bool> = checks
+            .iter()
+            .map(|(.., check)| is_charged(check.limit))
+            .collect();
         let mut all = Measurements::new();
-        for ((key, record, check), one) in checks.iter().zip(checked) {
+        for (((key, record, check), one), charged) in checks.iter().zip(checked).zip(charges) {
             let stored = charged || !admitted(&one.measured);
             if let Some(change) = one.change.filter(|_| stored) {
                 self.keep(key, check.limit, now, change);

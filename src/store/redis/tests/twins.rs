@@ -9,8 +9,9 @@ use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Measured, Repeat, Wait};
-use crate::limit::{Limit, Rule, Ticket};
+use crate::limit::{Limit, Mode, Rule, Ticket};
 use crate::store::batch::{Check, Decided};
+use crate::store::beside::groups;
 use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
 use bb8_redis::redis::{Cmd, cmd};
@@ -96,7 +97,13 @@ impl History {
         for _ in 0..self.random.usize(1..4) {
             let mut names: Vec<usize> = (0..self.editions.len()).collect();
             self.random.shuffle(&mut names);
-            names.truncate([1, 1, 2, 3][self.random.usize(..4)]);
+            names.truncate([1, 1, 2, 3, 5][self.random.usize(..5)]);
+            // Those that do not decide come last, the rates of a list side by side.
+            let editions = (&self.editions, &self.current);
+            names.sort_by_key(|name| match editions.0[*name][editions.1[*name]].mode {
+                Mode::Enforce => 0,
+                Mode::Shadow | Mode::Candidate => 1 + name,
+            });
             let mut question = Question::default();
             let mut asked = Vec::new();
             for name in names {
@@ -122,7 +129,6 @@ impl History {
                         cost: *cost,
                         id: *id,
                     };
-                    question.check(prefix, &check, Some(now));
                     let record = check
                         .repeats()
                         .map(|(_, id)| layout::record(prefix, who, id));
@@ -130,8 +136,13 @@ impl History {
                     (key.clone(), record, check)
                 })
                 .collect();
-            let measured = self.model.decide(now, &checks);
             let plain: Vec<_> = checks.iter().map(|(.., check)| *check).collect();
+            for ((check, group), (_, _, prefix, ..)) in plain.iter().zip(groups(&plain)).zip(&asked)
+            {
+                question.beside(group);
+                question.check(prefix, check, Some(now));
+            }
+            let measured = self.model.decide(now, &checks);
             let decided = Decided::of(&plain, now, measured.clone());
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(ticket) = decided.ticket(index, check) {
@@ -314,8 +325,13 @@ impl History {
             let life = stored.as_ref().map(|(_, life)| *life);
             let is_record = key.windows(4).any(|four| four == b"}:d:");
             let of = |names: &[&[u8]]| !is_record && names.iter().any(|name| key.starts_with(name));
-            let is_log = of(&[b"t:1:log:", b"t:1:less-log:", b"t:1:once-log:"]);
-            let is_set = of(&[b"t:1:flight:", b"t:1:less-flight:"]);
+            let is_log = of(&[
+                b"t:1:log:",
+                b"t:1:less-log:",
+                b"t:1:once-log:",
+                b"t:1:beside-log:",
+            ]);
+            let is_set = of(&[b"t:1:flight:", b"t:1:less-flight:", b"t:1:beside-flight:"]);
             let words: &[&str] = match (is_log, is_set) {
                 (true, _) => &["LRANGE", "0", "-1"],
                 (_, true) => &["ZRANGE", "0", "-1", "WITHSCORES"],

@@ -1,0 +1,80 @@
+//! Limits that only count: what they would have done is told, and changes nothing.
+
+use super::{Bench, at, words};
+use serde_json::json;
+
+const LIMITS: &str = "\
+    [limits.calls]\nby = \"ip\"\nrate = \"3/s\"\ncandidate = { rate = \"2/s\" }\n\
+    [limits.tight]\nby = \"ip\"\nrate = \"1/s\"\nalgorithm = \"sliding-log\"\nmode = \"shadow\"\n\
+    [limits.keyed]\nby = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"1/s\"\nmode = \"shadow\"\n";
+
+fn bench() -> Bench {
+    // Five at once, and one when all is there again.
+    let trace = at([0, 0, 0, 0, 0, 10_000_000]);
+    Bench::new(LIMITS, &[("/{*rest}", &["tight", "calls", "keyed"])]).trace(trace)
+}
+
+#[tokio::test]
+async fn each_says_what_it_would_have_done() {
+    let report = bench().report(&[]).await;
+    let file = &report["file"];
+    // The fourth and fifth are refused, and charge nothing.
+    assert_eq!((&file["refused"], &file["delayed"]), (&json!(2), &json!(0)));
+    assert_eq!(
+        file["limits"],
+        json!({ "calls": { "refused": 2, "delayed": 0 } })
+    );
+    let would = |limit: &str| file["shadow"][limit]["would_refuse"].as_u64();
+    assert_eq!(would("tight"), Some(4));
+    assert_eq!(would("calls:candidate"), Some(3));
+    assert_eq!(would("keyed"), Some(6));
+    let done = bench().simulate(&[]).await;
+    assert!(
+        done.stdout
+            .contains("  shadow calls:candidate  3 (50.00 %) would be refused"),
+        "{done:?}"
+    );
+}
+
+#[tokio::test]
+async fn every_decision_names_them() {
+    let decisions = bench().decisions(&[]).await;
+    let admits = ["admit", "admit", "admit", "refuse", "refuse", "admit"];
+    assert_eq!(words(&decisions), admits);
+    for (decision, (tight, candidate)) in decisions.iter().zip([
+        (true, true),
+        (false, true),
+        (false, false),
+        (false, false),
+        (false, false),
+        (true, true),
+    ]) {
+        assert_eq!(decision["verdicts"].as_array().unwrap().len(), 1);
+        let shadow = decision["shadow"].as_array().unwrap();
+        let names: Vec<_> = shadow
+            .iter()
+            .map(|one| (&one["limit"], &one["mode"]))
+            .collect();
+        let [shadowed, other] = [json!("shadow"), json!("candidate")];
+        let [tight_name, calls, keyed] = [json!("tight"), json!("calls"), json!("keyed")];
+        let expected = [
+            (&tight_name, &shadowed),
+            (&calls, &other),
+            (&keyed, &shadowed),
+        ];
+        assert_eq!(names, expected);
+        let admitted = |index: usize| shadow[index]["admitted"].as_bool().unwrap();
+        assert_eq!(
+            (admitted(0), admitted(1), admitted(2)),
+            (tight, candidate, false)
+        );
+        assert_eq!(shadow[2]["key"], json!(null));
+    }
+}
+
+#[tokio::test]
+async fn a_file_without_them_says_nothing_of_them() {
+    let bench = Bench::limit("rate = \"3/s\"").trace(at([0]));
+    assert!(bench.decisions(&[]).await[0].get("shadow").is_none());
+    assert_eq!(bench.report(&[]).await["file"]["shadow"], json!({}));
+}
