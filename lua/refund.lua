@@ -9,6 +9,7 @@
 --                             6                                                                    (anything: forgotten)
 --                             7, life of a lease, the first slot, how many                         (slots: freed)
 --                             8, the same                                                          (slots: renewed)
+--                             10, as 1, for what was charged too much           (both buckets: settled)
 --                             9, the end of its record, the length of the block behind it, which follows
 --                                                                                                  (a charge with an id)
 -- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
@@ -21,21 +22,51 @@ local function drop(key)
   return type(reply) == "table" and "\3" or "\2"
 end
 
+-- When a bucket is empty, if that can be compared: no state, and another rate's fraction, cannot.
+local function instant(state, den)
+  local held, part, under = -1, 0, den
+  if state and #state == 8 then
+    held = unpack(">d", state)
+  elseif state and #state == 16 then
+    held, part, under = unpack(">dI4I4", state)
+    if part == 0 or part >= under then return nil end
+  end
+  if under ~= den or not (held >= 0 and held < 9007199254740992 and held % 1 == 0) then return nil end
+  return held, part
+end
+
+-- What a charge was too much comes back, whoever came after it; but not the time for which the bucket would have been
+-- empty without it.
+local function settle(key, state)
+  local _, was, was_part, less, less_part, den, past = unpack(">Bddddd", blocks, at)
+  at = past
+  local held, part = instant(state, den)
+  if not held then return "\0" end
+  -- Empty then, had it been charged less; and so long ago, as whole and part.
+  local would, would_part = was - less, was_part - less_part
+  if would_part < 0 then would, would_part = would - 1, would_part + den end
+  if would < 0 then return "\0" end
+  local wasted, wasted_part = now - would, -would_part
+  if wasted_part < 0 then wasted, wasted_part = wasted - 1, wasted_part + den end
+  if wasted < 0 then wasted, wasted_part = 0, 0 end
+  local back, back_part = less - wasted, less_part - wasted_part
+  if back_part < 0 then back, back_part = back - 1, back_part + den end
+  if back < 0 or (back == 0 and back_part == 0) then return "\0" end
+  if held < now or (held == now and part == 0) then return "\0" end
+  held, part = held - back, part - back_part
+  if part < 0 then held, part = held - 1, part + den end
+  if held < now or (held == now and part == 0) then return drop(key) end
+  if part == 0 then return put(key, pack(">d", held), held - now) end
+  return put(key, pack(">dI4I4", held, part, den), held - now + 1)
+end
+
 -- A bucket gives back only what nobody was granted after the ticket. In a queue a later request was told a wait that
 -- counts on all in front: only the last place goes back, or a newcomer would be let go before it or beside it.
 local function bucket(key, state)
   local kind, was, was_part, charge, charge_part, den, past = unpack(">Bddddd", blocks, at)
   at = past
-  if not state then return "\0" end
-  local held, part, under = -1, 0, den
-  if #state == 8 then
-    held = unpack(">d", state)
-  elseif #state == 16 then
-    held, part, under = unpack(">dI4I4", state)
-    if part == 0 or part >= under then return "\0" end
-  end
-  -- No state, or another rate's fraction, which cannot be compared.
-  if under ~= den or not (held >= 0 and held < 9007199254740992 and held % 1 == 0) then return "\0" end
+  local held, part = instant(state, den)
+  if not held then return "\0" end
 
   local later, later_part = held - was, part - was_part
   if later_part < 0 then later, later_part = later - 1, later_part + den end
@@ -148,10 +179,10 @@ local function give(key)
   local kind = blocks:byte(at)
   if kind == 5 then return log(key) end
   if kind == 6 then return forget(key) end
-  if kind > 6 then return slots(key) end
+  if kind == 7 or kind == 8 then return slots(key) end
   local state, wrong = call("GET", key), nil
   if state and state.err then state, wrong = false, true end
-  local given = readers[kind](key, state)
+  local given = (readers[kind] or settle)(key, state)
   return wrong and "\3" or given
 end
 

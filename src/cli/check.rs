@@ -299,7 +299,10 @@ mod tests {
 
     #[test]
     fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
-        let manual = include_str!("../../docs/repeats-and-scope.md");
+        let manual = concat!(
+            include_str!("../../docs/repeats-and-scope.md"),
+            include_str!("../../docs/costs-and-shadows.md")
+        );
         let examples = manual.split("```toml\n").skip(1);
         let mut all = String::new();
         for example in examples.map(|rest| rest.split("```").next().unwrap()) {

@@ -16,7 +16,7 @@ pub fn limit(limit: &Limit) -> String {
         return format!("candidate: {amount}; counted beside it and reported, never refuses");
     }
     let mut text = format!("{}, {}", amount(limit), per(&limit.by));
-    if limit.cost.units() > 1 || limit.price.is_some() {
+    if limit.cost.units() > 1 || limit.price.is_some() || limit.meter.is_some() {
         text.push_str(&format!("; a request counts {}", cost(limit)));
     }
     if limit.partial {
@@ -225,6 +225,14 @@ pub fn scope(scope: Scope) -> &'static str {
 /// `5`, `what x-cost says (1 without it, at most 50)`.
 #[must_use]
 pub fn cost(limit: &Limit) -> String {
+    if let Some(meter) = &limit.meter {
+        let (name, estimate) = (meter.name(), limit.cost.units());
+        let most = match meter.max {
+            u32::MAX => String::new(),
+            max => format!(", at most {max}"),
+        };
+        return format!("what {name} of the response says ({estimate} before{most})");
+    }
     match &limit.price {
         None => limit.cost.units().to_string(),
         Some(price) => {
@@ -362,6 +370,10 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"\nstrict = true",
                 "at most 50 in any minute, seen in one part and the one before it whole, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\ncost = { response_header = \"X-Units\", estimate = 2, max = 5 }",
+                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-units of the response says (2 before, at most 5)",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nmode = \"shadow\"",

@@ -10,7 +10,7 @@ use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Algorithm, Given, Limit, Refund};
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{Exempt, IdField, KeyTemplate, Missing, Part, Price};
+use crate::key::{Exempt, IdField, KeyTemplate, Meter, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Mode, Rule, Scope};
@@ -65,7 +65,7 @@ fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
     let Some(by) = by.filter(|_| !wrong(found)) else {
         return Vec::new();
     };
-    let (cost, price) = price(written);
+    let (cost, price, meter) = price(written);
     let (gives_back, dedupe) = (gives_back(written), dedupe(written));
     let exempt = exempt(written, found);
     let whole = |limit: limit::Limit| {
@@ -83,6 +83,10 @@ fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
         };
         let limit = match &price {
             Some(price) => limit.priced(price.clone()),
+            None => limit,
+        };
+        let limit = match &meter {
+            Some(meter) => limit.metered(meter.clone()),
             None => limit,
         };
         match written.partial.or(false) {
@@ -289,11 +293,22 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
     })
 }
 
-/// What a request takes, and where it says so.
-fn price(written: &Limit) -> (Cost, Option<Price>) {
+/// What a request takes, and where it, or its response, says so.
+fn price(written: &Limit) -> (Cost, Option<Price>, Option<Meter>) {
     match written.cost.get() {
-        None => (Cost::ONE, None),
-        Some(document::Cost::Fixed(units)) => (Cost::new(*units), None),
+        None => (Cost::ONE, None, None),
+        Some(document::Cost::Fixed(units)) => (Cost::new(*units), None, None),
+        Some(document::Cost::Later {
+            place,
+            estimate,
+            max,
+        }) => {
+            let meter = Meter {
+                place: place.value.clone(),
+                max: max.or(u32::MAX),
+            };
+            (Cost::new(estimate.or(1)), None, Some(meter))
+        }
         Some(document::Cost::Field {
             header,
             default,
@@ -307,7 +322,7 @@ fn price(written: &Limit) -> (Cost, Option<Price>) {
                 max: max.value,
                 may_peek: min.or(1) == 0,
             };
-            (Cost::new(default), Some(price))
+            (Cost::new(default), Some(price), None)
         }
     }
 }

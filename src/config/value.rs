@@ -16,7 +16,7 @@ mod zone;
 pub(super) use answer::{error_text, percent, public_name};
 pub(super) use changed::{Side, changed_field, changed_value};
 pub(super) use condition::{asked_field, asked_parameter, asked_value};
-pub(super) use key::{field, part};
+pub(super) use key::{field, members, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
 pub(super) use server::{server, store};

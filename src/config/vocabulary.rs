@@ -8,9 +8,9 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, INCLUDE, LIMIT_CANDIDATE, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
-    LIMITS, LOG, RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE,
-    TABLES, UPSTREAMS,
+    ADMIN, DEFAULTS, INCLUDE, LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE,
+    LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND,
+    ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -157,7 +157,7 @@ impl Shape {
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
             Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
-            Self::Cost => "a whole number from 1, or `{ header = \"x-cost\", max = 50 }`".into(),
+            Self::Cost => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),
             Self::Dedupe => {
                 "`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`".into()
             }

@@ -8,11 +8,13 @@ mod extract;
 pub mod forwarded;
 #[doc(hidden)]
 pub mod fuzzed;
+mod meter;
 mod price;
 mod repeat;
 
 pub use exempt::Exempt;
 pub use extract::{Caller, Found, Location};
+pub use meter::{Meter, Place};
 pub use price::{Misquoted, Price};
 pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};
 

@@ -58,7 +58,7 @@ impl Price {
 }
 
 /// Digits and nothing else; what no number holds is the greatest.
-fn digits(text: &[u8]) -> Option<u32> {
+pub(super) fn digits(text: &[u8]) -> Option<u32> {
     if text.is_empty() {
         return None;
     }

@@ -17,16 +17,16 @@ impl Rule {
         (at, now): (Timestamp, Timestamp),
         ticket: Ticket,
     ) -> Refunded {
-        let (interval, capacity) = match self {
-            Self::TokenBucket(rule) => (rule.interval, rule.capacity),
-            Self::LeakyBucket(rule) if !self.queues() => (rule.interval, rule.capacity),
+        let (interval, brim) = match self {
+            Self::TokenBucket(rule) => (rule.interval, rule.brim),
+            Self::LeakyBucket(rule) if !self.queues() => (rule.interval, rule.brim),
             _ => return self.refund(state, now, ticket),
         };
         let Some(state) = state.and_then(State::bucket) else {
             return Refunded::Nothing;
         };
         let charge = interval.times(u64::from(ticket.cost.units()));
-        let level = bucket::level(Some(state), now, interval, capacity).span;
+        let level = bucket::level(Some(state), now, interval, brim).span;
         let left = bucket::undo(level, charge, now.since(at), interval);
         match left {
             left if left == level => Refunded::Nothing,

@@ -101,6 +101,37 @@ pub fn undo(level: Span, charge: Span, elapsed: u64, interval: Interval) -> Span
     interval.sub(level, back).unwrap_or_default()
 }
 
+/// Takes back by how much a charge was too much, whoever was charged since. `ticket` is the state right after it. With the
+/// smaller charge the bucket might have been empty for a while since, and nobody gets that time back. Returns the level
+/// that is left, or nothing when nothing goes back.
+#[must_use]
+pub fn settle(
+    state: BucketState,
+    ticket: BucketState,
+    less: Span,
+    now: Timestamp,
+    interval: Interval,
+) -> Option<Span> {
+    let comparable = |s: BucketState| s.part == 0 || s.den == interval.den.get();
+    if !comparable(state) || !comparable(ticket) {
+        return None;
+    }
+    let instant = |s: BucketState| Span {
+        whole: s.at,
+        part: s.part,
+    };
+    let now = Span {
+        whole: now.micros(),
+        part: 0,
+    };
+    let would = interval.sub(instant(ticket), less)?;
+    let wasted = interval.sub(now, would).unwrap_or_default();
+    let some = |span: &Span| *span > Span::default();
+    let back = interval.sub(less, wasted).filter(some)?;
+    let level = interval.sub(instant(state), now).filter(some)?;
+    Some(interval.sub(level, back).unwrap_or_default())
+}
+
 /// Takes back what `ticket` was granted, less what was granted after it.
 ///
 /// In a queue whoever came later was told a wait that counts on all in front, so that only the last place may go back:

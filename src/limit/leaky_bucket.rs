@@ -19,12 +19,14 @@ pub struct LeakyBucket {
     pub queue: u32,
     /// Longest wait, in microseconds.
     pub max_wait: u64,
-    /// The time queue + B take: the level never exceeds it.
+    /// The time queue + B take: what is admitted fits below it.
     pub capacity: Span,
     /// The time B - 1 take: below this level nobody waits.
     pub free: Span,
     /// The highest level behind which one still waits no longer than `max_wait`.
     pub latest: Span,
+    /// The most that a state may hold: more than the capacity, where a debt may be.
+    pub brim: Span,
 }
 
 impl LeakyBucket {
@@ -46,6 +48,7 @@ impl LeakyBucket {
             capacity,
             free,
             latest,
+            brim: capacity,
         }
     }
 
@@ -63,11 +66,17 @@ impl LeakyBucket {
         now: Timestamp,
         cost: Cost,
     ) -> (Measured, Option<Change>) {
-        let level = bucket::level(state, now, self.interval, self.capacity);
+        let charge = self.interval.times(u64::from(cost.units()));
+        // What is never admitted needs no debt to be remembered.
+        let brim = if charge > self.capacity {
+            self.capacity
+        } else {
+            self.brim
+        };
+        let level = bucket::level(state, now, self.interval, brim);
         if cost == Cost::ZERO {
             return (Measured::admitted(level.span), None);
         }
-        let charge = self.interval.times(u64::from(cost.units()));
         let next = self.interval.add(level.span, charge);
         let excess = |span, bound| self.interval.sub(span, bound).map_or(0, Span::ceil);
         let wait = excess(next, self.capacity).max(excess(level.span, self.latest));

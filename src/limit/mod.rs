@@ -15,6 +15,7 @@ mod kind;
 pub mod leaky_bucket;
 mod mode;
 pub mod rate;
+mod settle;
 pub mod sliding_log;
 pub mod sliding_window;
 mod state;
@@ -28,7 +29,7 @@ pub use mode::Mode;
 pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
-use crate::key::{Exempt, KeyTemplate, Price};
+use crate::key::{Exempt, KeyTemplate, Meter, Price};
 use bucket::BucketState;
 use clock_window::{Anchor, Bounds, ClockWindow};
 use concurrency::Concurrency;
@@ -38,7 +39,7 @@ use leaky_bucket::LeakyBucket;
 use rate::{Cost, Rate};
 use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use token_bucket::TokenBucket;
 use verdict::{Measured, Verdict, Wait};
 
@@ -70,6 +71,10 @@ pub struct Limit {
     pub cost: Cost,
     /// Where a request says what it takes, if it may.
     pub price: Option<Price>,
+    /// Where a response says what its request has cost, if it may.
+    pub meter: Option<Meter>,
+    /// What charges its counters beyond that; made when it is first asked for.
+    overdraft: OnceLock<Option<Arc<Limit>>>,
     /// Does it grant what is left when it cannot grant all?
     pub partial: bool,
     /// Does it charge a repeated request once?
@@ -104,6 +109,8 @@ impl Limit {
             rule,
             cost,
             price: None,
+            meter: None,
+            overdraft: OnceLock::new(),
             partial: false,
             dedupe: None,
             exempt: None,
@@ -215,6 +222,12 @@ impl Limit {
     #[must_use]
     pub fn is_rate_beside(&self, other: &Self) -> bool {
         self.window.is_some() && self.name == other.name && self.mode == other.mode
+    }
+
+    /// May its charge come back, or be settled?
+    #[must_use]
+    pub fn may_correct(&self) -> bool {
+        self.gives_back.ever() || self.meter.is_some()
     }
 
     /// Does admitting mean that the request waits in a queue?

@@ -17,6 +17,8 @@ pub struct TokenBucket {
     pub burst: NonZeroU32,
     /// The time all of them take.
     pub capacity: Span,
+    /// The most that a state may hold: more than all of them, where a debt may be.
+    pub brim: Span,
 }
 
 impl TokenBucket {
@@ -24,10 +26,12 @@ impl TokenBucket {
     #[must_use]
     pub fn new(rate: Rate, burst: NonZeroU32) -> Self {
         let interval = rate.interval();
+        let capacity = interval.times(u64::from(burst.get()));
         Self {
             interval,
             burst,
-            capacity: interval.times(u64::from(burst.get())),
+            capacity,
+            brim: capacity,
         }
     }
 
@@ -39,8 +43,17 @@ impl TokenBucket {
         now: Timestamp,
         cost: Cost,
     ) -> (Measured, Option<Change>) {
-        let level = bucket::level(state, now, self.interval, self.capacity);
         let charge = self.interval.times(u64::from(cost.units()));
+        // What is never admitted needs no debt to be remembered.
+        let brim = if charge > self.capacity {
+            self.capacity
+        } else {
+            self.brim
+        };
+        let level = bucket::level(state, now, self.interval, brim);
+        if cost == Cost::ZERO {
+            return (Measured::admitted(level.span), None);
+        }
         let next = self.interval.add(level.span, charge);
         if let Some(over) = self
             .interval
@@ -56,8 +69,7 @@ impl TokenBucket {
             let change = mended.then(|| self.change(now, level.span));
             return (Measured::refused(wait, level.span), change);
         }
-        let change = (cost != Cost::ZERO).then(|| self.change(now, next));
-        (Measured::admitted(next), change)
+        (Measured::admitted(next), Some(self.change(now, next)))
     }
 
     /// What the reply of either store means. `charged` is false when another limit of the request refused.

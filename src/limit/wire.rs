@@ -17,7 +17,7 @@ use super::clock_window::Anchor;
 use super::concurrency::LeasesState;
 use super::dedupe::{Dedupe, RecordState};
 use super::fixed_window::WindowState;
-use super::rate::{Cost, Span};
+use super::rate::{Cost, Interval, Span};
 use super::sliding_log::LogState;
 use super::sliding_window::{MAX_PARTS, PartsState};
 use super::{Rule, State};
@@ -152,6 +152,12 @@ pub fn block(rule: &Rule, cost: Cost) -> Block {
 pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
     let mut bytes = Block::new();
     match rule {
+        Rule::TokenBucket(rule) if rule.brim > rule.capacity => {
+            indebted(&mut bytes, (rule.interval, cost), rule.capacity, rule.brim);
+        }
+        Rule::LeakyBucket(rule) if rule.brim > rule.capacity => {
+            indebted(&mut bytes, (rule.interval, cost), rule.capacity, rule.brim);
+        }
         Rule::TokenBucket(rule) => {
             bytes.push(TOKEN_BUCKET);
             put_span(&mut bytes, rule.interval.times(u64::from(cost.units())));
@@ -212,6 +218,21 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
         }
     }
     bytes
+}
+
+/// A bucket that may hold a debt is a queue up to its brim into which nobody is let while the level leaves no room for the
+/// charge below the capacity.
+fn indebted(bytes: &mut Block, (one, cost): (Interval, Cost), capacity: Span, brim: Span) {
+    let charge = one.times(u64::from(cost.units()));
+    let (brim, latest) = match one.sub(capacity, charge) {
+        Some(latest) => (brim, latest),
+        None => (capacity, capacity),
+    };
+    bytes.push(LEAKY_BUCKET);
+    put_span(bytes, charge);
+    put_span(bytes, brim);
+    put(bytes, u64::from(one.den.get()));
+    put_span(bytes, latest);
 }
 
 /// `own`, the block of `rule` at `cost`, where less may be granted.

@@ -335,10 +335,15 @@ impl Admission {
 
     /// What this admission has paid to limits that may give it back. A place in a queue belongs to who waits in it.
     #[must_use]
-    pub fn returns(&self, plan: &Plan, service: &Service, store: &Store) -> Option<Rc<Returns>> {
+    pub(super) fn returns(
+        &self,
+        plan: &Plan,
+        service: &Service,
+        store: &Store,
+    ) -> Option<Rc<Returns>> {
         let decided = self.decided.as_ref()?;
         let mut limits = service.limits.iter();
-        if !limits.any(|limit| limit.gives_back.ever()) {
+        if !limits.any(|limit| limit.may_correct()) {
             return None;
         }
         let Ruling::Admit { delay } = decided.decision.ruling else {
@@ -346,7 +351,7 @@ impl Admission {
         };
         let checks = plan.checks(service);
         let given = checks.iter().enumerate().filter(|(_, check)| {
-            check.limit.gives_back.ever() && (delay == 0 || !check.limit.holds_back())
+            check.limit.may_correct() && (delay == 0 || !check.limit.holds_back())
         });
         let charges = given.filter_map(|(index, check)| Charge::of(decided, index, check));
         Some(Returns::keep(store, self.by, charges.collect()))

@@ -347,7 +347,7 @@ impl http_body::Body for Body {
         match &frame {
             Some(Ok(part)) => {
                 if let (Some(exchange), Some(data)) = (&mut this.exchange, part.data_ref()) {
-                    exchange.sent(data.len() as u64);
+                    exchange.passes(data);
                 }
                 // Nothing follows trailers, and hyper does not ask again after writing them.
                 if part.is_trailers() || download.incoming.is_end_stream() {

@@ -7,6 +7,7 @@ use super::admit::{Admission, Plan};
 use super::body::{Body, Broken, RequestBody, Upload};
 pub use super::ending::Ending;
 use super::error::ProxyError;
+use super::forward::Answer;
 use super::local::Local;
 use super::reply::{self, Form, Told};
 use super::request_id::X_REQUEST_ID;
@@ -72,7 +73,7 @@ pub struct Exchange {
     /// What it holds of limits on what is in flight, until its end.
     pub slots: Option<Slots>,
     /// What it has paid to limits that may give it back.
-    pub returns: Option<Rc<Returns>>,
+    pub(super) returns: Option<Rc<Returns>>,
     _in_flight: InFlight,
 }
 
@@ -201,12 +202,13 @@ impl Exchange {
     }
 
     /// The upstream has answered.
-    pub fn answered(&mut self, pool: &Rc<Pool<RequestBody>>, after: Duration, status: u16) {
-        self.upstream = Some((Rc::clone(pool), after));
+    pub fn answered(&mut self, answer: &Answer, after: Duration) {
+        let status = answer.response.status().as_u16();
+        self.upstream = Some((Rc::clone(&answer.pool), after));
         self.source = Source::Upstream;
         self.status = status;
         if let Some(returns) = &self.returns {
-            returns.answered(status);
+            returns.answered(status, answer.response.headers());
         }
         let others = after + Duration::from_micros(self.delayed);
         let ours = self.started.elapsed().saturating_sub(others);
@@ -221,6 +223,14 @@ impl Exchange {
     /// Bytes of the response have been handed on.
     pub fn sent(&mut self, bytes: u64) {
         self.sent += bytes;
+    }
+
+    /// A piece of the upstream's body is handed on.
+    pub fn passes(&mut self, piece: &[u8]) {
+        self.sent(piece.len() as u64);
+        if let Some(returns) = &self.returns {
+            returns.passes(piece);
+        }
     }
 
     /// Bytes came from the client in a tunnel.
@@ -376,6 +386,7 @@ impl Drop for Exchange {
                 returns.given_up();
             }
         }
+        let told = self.settled();
         let worker = Rc::clone(&self.worker);
         let took = self.started.elapsed();
         let metrics = match self.route {
@@ -393,7 +404,7 @@ impl Drop for Exchange {
             .map(|service| self.would_refuse(service))
             .unwrap_or_default();
         let charges = service
-            .map(|service| self.charges(service))
+            .map(|service| self.charges(service, &told))
             .unwrap_or_default();
         let server = self
             .upstream

@@ -35,7 +35,7 @@ pub struct Outgoing<'a> {
     /// What it is to become.
     pub purpose: Purpose,
     /// Charges that stay once it is on its way.
-    pub returns: Option<Rc<Returns>>,
+    pub(super) returns: Option<Rc<Returns>>,
 }
 
 /// What a request is to become.

@@ -13,6 +13,7 @@ pub mod hop;
 pub mod line;
 pub mod local;
 pub mod location;
+mod member;
 pub mod onward;
 pub mod own;
 pub mod patience;
@@ -22,6 +23,7 @@ pub mod request;
 pub mod request_id;
 mod returns;
 mod slots;
+mod told;
 pub mod trailers;
 mod unread;
 pub mod upgrade;
@@ -403,11 +405,11 @@ impl Worker {
         ) {
             (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
             (Switch::WebSocket, Some(down)) => {
-                exchange.answered(&answer.pool, took, status.as_u16());
+                exchange.answered(&answer, took);
                 Ok(Outcome::Joined(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
-                exchange.answered(&answer.pool, took, status.as_u16());
+                exchange.answered(&answer, took);
                 let upload = exchange.upload.clone();
                 let response = self.turn_round(answer, upload, peer);
                 Ok(Outcome::Answered(response))

@@ -1,52 +1,87 @@
-//! Charges that come back: after a server's error, or when the request is given up before anything was forwarded.
+//! Charges that come back: after a server's error, or when the request is given up before anything was forwarded; and those
+//! that are settled when the response says what its request has cost.
 
 use super::error::ProxyError;
-use crate::limit::GivesBack;
+use super::told::{self, Cost, Reading};
+use crate::key::Place;
+use crate::limit::{GivesBack, rate};
 use crate::store::{Charge, DecidedBy, Store};
-use http::StatusCode;
+use crate::telemetry::metrics::Told;
+use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// What a request has paid to limits that may give it back. Each charge goes back once, or never.
 #[derive(Debug)]
-pub struct Returns {
+pub(super) struct Returns {
     store: Store,
     by: DecidedBy,
     charges: RefCell<Vec<Charge>>,
     forwarded: Cell<bool>,
+    /// Those that wait for a number in the body.
+    readings: RefCell<Vec<Reading>>,
+    told: RefCell<Vec<Cost>>,
 }
 
 impl Returns {
     /// Keeps `charges`.
     #[must_use]
-    pub fn keep(store: &Store, by: DecidedBy, charges: Vec<Charge>) -> Rc<Self> {
+    pub(super) fn keep(store: &Store, by: DecidedBy, charges: Vec<Charge>) -> Rc<Self> {
         Rc::new(Self {
             store: store.clone(),
             by,
             charges: RefCell::new(charges),
             forwarded: Cell::new(false),
+            readings: RefCell::default(),
+            told: RefCell::default(),
         })
     }
 
     /// Keeps more: places in queues whose turn has come.
-    pub fn keep_more(&self, charges: impl IntoIterator<Item = Charge>) {
+    pub(super) fn keep_more(&self, charges: impl IntoIterator<Item = Charge>) {
         self.charges.borrow_mut().extend(charges);
     }
 
     /// From here on the upstream may have seen the request.
-    pub fn forwarded(&self) {
+    pub(super) fn forwarded(&self) {
         self.forwarded.set(true);
     }
 
-    /// The upstream answered with this status.
-    pub fn answered(&self, status: u16) {
+    /// The upstream answered with this status and these fields.
+    pub(super) fn answered(&self, status: u16, fields: &HeaderMap) {
         if (500..600).contains(&status) {
-            self.give(|gives| gives.errors);
+            self.give(|gives| gives.errors, |charge| self.settle(charge, fields));
+        } else {
+            self.give(|_| false, |charge| self.settle(charge, fields));
         }
     }
 
+    /// A piece of the response's body passes.
+    pub(super) fn passes(&self, bytes: &[u8]) {
+        for reading in self.readings.borrow_mut().iter_mut() {
+            reading.read(bytes);
+        }
+    }
+
+    /// The response is over, or nobody reads on: what it has said so far counts.
+    pub(super) fn over(&self) {
+        for reading in self.readings.take() {
+            let (charge, found) = reading.end();
+            let told = match found {
+                Some(_) => Told::Number,
+                None => Told::Nothing,
+            };
+            self.correct(&charge, told, found);
+        }
+    }
+
+    /// What the response has told each limit that asked.
+    pub(super) fn told(&self) -> Vec<Cost> {
+        self.told.take()
+    }
+
     /// The gateway answers itself.
-    pub fn failed(&self, error: &ProxyError) {
+    pub(super) fn failed(&self, error: &ProxyError) {
         match error {
             ProxyError::ClientGone | ProxyError::Draining | ProxyError::TooManyHeld => {
                 self.given_up();
@@ -56,25 +91,53 @@ impl Returns {
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
             ) =>
             {
-                self.give(|gives| gives.errors);
+                self.give(|gives| gives.errors, drop);
             }
             _ => {}
         }
     }
 
     /// Nobody waits for an answer any more.
-    pub fn given_up(&self) {
+    pub(super) fn given_up(&self) {
         if !self.forwarded.get() {
-            self.give(|gives| gives.cancels);
+            self.give(|gives| gives.cancels, drop);
         }
     }
 
-    fn give(&self, which: impl Fn(GivesBack) -> bool) {
+    fn give(&self, which: impl Fn(GivesBack) -> bool, rest: impl Fn(Charge)) {
         let charges = self.charges.take();
         for charge in charges {
             if which(charge.limit.gives_back) {
                 self.store.refund(charge, self.by);
+            } else {
+                rest(charge);
             }
         }
+    }
+
+    /// Makes a charge the true one, now or when the body has told it.
+    fn settle(&self, charge: Charge, fields: &HeaderMap) {
+        let Some(meter) = &charge.limit.meter else {
+            return;
+        };
+        if let Place::Header(_) = meter.place {
+            let (told, units) = told::in_head(&charge.limit, meter, fields);
+            return self.correct(&charge, told, units);
+        }
+        match Reading::begin(charge, fields) {
+            Ok(reading) => self.readings.borrow_mut().push(reading),
+            Err(charge) => self.correct(&charge, Told::Unreadable, None),
+        }
+    }
+
+    fn correct(&self, charge: &Charge, told: Told, units: Option<u32>) {
+        if let Some(units) = units {
+            self.store.correct(charge, rate::Cost::new(units), self.by);
+        }
+        self.told.borrow_mut().push(Cost {
+            limit: charge.limit.clone(),
+            told,
+            units,
+        });
     }
 }

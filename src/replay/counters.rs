@@ -1,10 +1,12 @@
 //! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts with the same clock.
 
 use crate::clock::{Clock, Timestamp};
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measured, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Charge, Check, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source, StoreError,
+    Charge, Check, Correction, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source,
+    StoreError, more,
 };
 use std::cell::Cell;
 use std::io;
@@ -91,6 +93,35 @@ impl Counters {
                 Ok(())
             }
             Self::Redis(remote) => remote.send(|store| store.refund_at(now, [given(charge)])),
+        }
+    }
+
+    /// Makes a charge one of `truth` at `now`.
+    pub(super) fn correct(
+        &mut self,
+        charge: &Charge,
+        truth: Cost,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let Charge { limit, key, .. } = charge;
+        match (self, charge.correction(truth)) {
+            (_, None) => Ok(()),
+            (Self::Memory(memory), Some(Correction::Less(ticket))) => {
+                memory.store.correct_at(limit, key, ticket, now);
+                Ok(())
+            }
+            (Self::Memory(memory), Some(Correction::More(overdraft, cost))) => {
+                let more = [more(overdraft, key, cost)];
+                memory.store.measure(&more, Some(now), false);
+                Ok(())
+            }
+            (Self::Redis(remote), Some(Correction::Less(ticket))) => {
+                let less = Refund { limit, key, ticket };
+                remote.send(|store| store.correct_at(now, [less]))
+            }
+            (Self::Redis(remote), Some(Correction::More(overdraft, cost))) => {
+                remote.send(|store| store.charge_at(now, &more(overdraft, key, cost)))
+            }
         }
     }
 

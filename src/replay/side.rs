@@ -120,9 +120,9 @@ impl Side {
             })
             .map(|limit| Arc::clone(&limit.name))
             .collect();
-        let holds = limits(&snapshot).iter().any(|limit| {
-            limit.rule.holds().is_some() || limit.holds_back() || limit.gives_back.ever()
-        });
+        let holds = limits(&snapshot)
+            .iter()
+            .any(|limit| limit.rule.holds().is_some() || limit.holds_back() || limit.may_correct());
         Self {
             snapshot,
             counters,
@@ -265,6 +265,11 @@ impl Side {
                     && let Some(charge) = Charge::of(decided, index, check)
                 {
                     slots.hold(charge, now, ends);
+                } else if check.limit.meter.is_some()
+                    && let Some(truth) = given_later(request, &check.limit.name)
+                    && let Some(charge) = Charge::of(decided, index, check)
+                {
+                    slots.settle(charge, truth, ends);
                 }
             }
         }
@@ -314,6 +319,12 @@ impl Side {
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
     }
+}
+
+/// What the response told `limit` that the request has cost.
+fn given_later(request: &Request<'_>, limit: &str) -> Option<Cost> {
+    let told = request.cost.or_else(|| request.logged_cost(limit));
+    told.map(Cost::new)
 }
 
 /// Where a request goes, as its line tells it; read as text when a limit asks.

@@ -3,6 +3,7 @@
 
 use super::counters::Counters;
 use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
 use crate::store::{Charge, StoreError};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -21,6 +22,8 @@ struct Due {
     number: u64,
     ends: Timestamp,
     charge: Charge,
+    /// What the request turns out to have cost then; else its charge comes back.
+    truth: Option<Cost>,
 }
 
 impl Slots {
@@ -28,10 +31,23 @@ impl Slots {
     pub(super) fn hold(&mut self, charge: Charge, now: Timestamp, ends: Timestamp) {
         self.taken += 1;
         let number = self.taken;
-        self.push(charge, now, ends, number);
+        self.push((charge, None), now, ends, number);
     }
 
-    fn push(&mut self, charge: Charge, now: Timestamp, ends: Timestamp, number: u64) {
+    /// Makes `charge` one of `truth` at `ends`.
+    pub(super) fn settle(&mut self, charge: Charge, truth: Cost, ends: Timestamp) {
+        self.taken += 1;
+        let number = self.taken;
+        self.push((charge, Some(truth)), ends, ends, number);
+    }
+
+    fn push(
+        &mut self,
+        (charge, truth): (Charge, Option<Cost>),
+        now: Timestamp,
+        ends: Timestamp,
+        number: u64,
+    ) {
         // As the gateway does: every third of the time after which they would lapse.
         let third = charge
             .limit
@@ -43,6 +59,7 @@ impl Slots {
             number,
             ends,
             charge,
+            truth,
         });
     }
 
@@ -56,11 +73,13 @@ impl Slots {
             let Some(due) = self.due.pop() else {
                 break;
             };
-            if due.at == due.ends {
+            if let Some(truth) = due.truth {
+                counters.correct(&due.charge, truth, due.at)?;
+            } else if due.at == due.ends {
                 counters.give_back(&due.charge, due.at)?;
             } else {
                 counters.renew(&due.charge, due.at)?;
-                self.push(due.charge, due.at, due.ends, due.number);
+                self.push((due.charge, None), due.at, due.ends, due.number);
             }
         }
         Ok(())

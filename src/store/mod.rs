@@ -7,12 +7,14 @@ mod halves;
 pub mod memory;
 pub mod redis;
 pub mod settings;
+mod settle;
 
 pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
 pub use beside::Aside;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use settings::{OnDown, RedisTarget, Rotated, Secret, Settings, Source};
+pub use settle::{Correction, more};
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};

@@ -167,6 +167,41 @@ impl RedisStore {
         self.shared.give_back(Some(now), refunds);
     }
 
+    /// Gives back what charges were too much, soon; nobody waits for it.
+    pub fn correct<'a>(&self, charges: impl IntoIterator<Item = Refund<'a>>) {
+        self.lessen(None, charges);
+    }
+
+    /// Like [`RedisStore::correct`], by a clock of the caller's.
+    pub fn correct_at<'a>(&self, now: Timestamp, charges: impl IntoIterator<Item = Refund<'a>>) {
+        self.lessen(Some(now), charges);
+    }
+
+    /// Charges what was too little, soon; nobody waits for it, nor is told whether it fitted.
+    pub fn charge(&self, check: &Check<'_>) {
+        self.take(None, check);
+    }
+
+    /// Like [`RedisStore::charge`], by a clock of the caller's.
+    pub fn charge_at(&self, now: Timestamp, check: &Check<'_>) {
+        self.take(Some(now), check);
+    }
+
+    fn take(&self, clock: Option<Timestamp>, check: &Check<'_>) {
+        if self.enqueue(clock, &[*check], (false, true)).is_err() {
+            self.shared.stats.refunds_lost.add(1);
+        }
+    }
+
+    fn lessen<'a>(&self, clock: Option<Timestamp>, charges: impl IntoIterator<Item = Refund<'a>>) {
+        for Refund { limit, key, ticket } in charges {
+            if let Some(block) = question::settle_block(limit, ticket) {
+                let shared = &self.shared;
+                shared.give(clock, shared.about(limit, key, &block), None);
+            }
+        }
+    }
+
     /// Renews what concurrency limits have lent, soon; nobody waits for it.
     pub fn renew<'a>(&self, slots: impl IntoIterator<Item = Refund<'a>>) {
         self.prolong(None, slots);
@@ -232,7 +267,7 @@ impl RedisStore {
             let (at, measured) = (clock.unwrap_or_else(clock::wall), Default::default());
             return Ok(Half { at, measured });
         }
-        let (number, receiver) = self.enqueue(clock, checks, refused)?;
+        let (number, receiver) = self.enqueue(clock, checks, (refused, false))?;
         let mut waiting = Waiting {
             store: self,
             checks,
@@ -269,7 +304,7 @@ impl RedisStore {
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
-        refused: bool,
+        (refused, kept): (bool, bool),
     ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
         let shared = &*self.shared;
         if shared.health.is_down() {
@@ -302,6 +337,7 @@ impl RedisStore {
             question,
             clock,
             arrived: Instant::now(),
+            kept,
             answer,
         });
         shared.wake();

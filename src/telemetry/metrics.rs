@@ -18,7 +18,7 @@ mod tests;
 mod text;
 mod worker;
 
-pub use label::{DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Source};
+pub use label::{DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Source, Told};
 pub use process::max_open_files;
 pub use store::StoreMetrics;
 pub use text::TextFormat;

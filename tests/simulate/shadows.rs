@@ -78,3 +78,34 @@ async fn a_file_without_them_says_nothing_of_them() {
     assert!(bench.decisions(&[]).await[0].get("shadow").is_none());
     assert_eq!(bench.report(&[]).await["file"]["shadow"], json!({}));
 }
+
+const LATER: &str = "[limits.units]\nby = \"ip\"\nrate = \"1/s\"\nburst = 10\n\
+    cost = { response_header = \"x-units\", estimate = 4, max = 30 }\n";
+
+#[tokio::test]
+async fn the_true_cost_is_settled_when_the_request_ends() {
+    let line = |ts: u64, cost: &str| {
+        format!("{{\"ts\":{ts},\"client\":\"203.0.113.9\",\"duration_ms\":500{cost}}}\n")
+    };
+    let trace = [
+        line(0, ",\"cost\":1"),
+        // Three have come back by then: nine are left, and a tenth was refilled.
+        line(1, ",\"costs\":{\"units\":16}"),
+        // Six are owed less one refilled since: nine, and four are asked for.
+        line(2, ""),
+        line(11, ",\"cost\":0"),
+        line(12, ""),
+    ];
+    let bench = Bench::new(LATER, &[("/{*rest}", &["units"])]).trace(trace.concat());
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(
+        words(&decisions),
+        ["admit", "admit", "refuse", "admit", "admit"]
+    );
+    let left: Vec<_> = decisions
+        .iter()
+        .map(|one| one["verdicts"][0]["remaining"].as_u64().unwrap())
+        .collect();
+    assert_eq!(left, [6, 6, 0, 0, 1]);
+    assert_eq!(decisions[2]["retry_after_us"], 9_000_000);
+}

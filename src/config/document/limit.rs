@@ -1,11 +1,13 @@
 //! `[limits.NAME]` as written.
 
+mod cost;
+
+pub(in crate::config) use cost::Cost;
+
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
-use super::super::vocabulary::{
-    LIMIT_CANDIDATE, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
-};
+use super::super::vocabulary::{LIMIT_CANDIDATE, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::told::{self, Told};
 use super::{Given, List};
@@ -107,19 +109,6 @@ pub(in crate::config) struct Dedupe {
 pub(in crate::config) enum Refund {
     Errors,
     Cancels,
-}
-
-/// What a request takes.
-#[derive(Debug, Clone)]
-pub(in crate::config) enum Cost {
-    Fixed(u32),
-    /// What a field says.
-    Field {
-        header: At<HeaderName>,
-        default: Given<u32>,
-        max: At<u32>,
-        min: Given<u32>,
-    },
 }
 
 /// One of a limit's rates.
@@ -239,7 +228,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[("refuse", Over::Refuse), ("delay", Over::Delay)],
             &[],
         ),
-        cost: cost(&limit, &mut fields),
+        cost: cost::read(&limit, &mut fields),
         refund: fields.texts("refund", refund),
         partial: fields.flag("partial"),
         dedupe: dedupe(&limit, &mut fields),
@@ -303,37 +292,6 @@ fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
     match entries.len() == many && many > 0 {
         true => Given::Yes(At::new(entries, whole)),
         false => Given::Bad,
-    }
-}
-
-/// A number, or the field that has it.
-fn cost(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
-    let Some((value, whole)) = fields.value("cost") else {
-        return Given::No;
-    };
-    let DeValue::Table(table) = value else {
-        return match fields.whole("cost") {
-            Given::Yes(units) => Given::Yes(At::new(Cost::Fixed(units.value), units.span)),
-            _ => Given::Bad,
-        };
-    };
-    let name = format!("{name}.cost");
-    let read = |mut inner: Fields<'_>| {
-        let (header, max) = (inner.text("header", field), inner.whole("max"));
-        let (default, min) = (inner.whole("default"), inner.whole("min"));
-        let (Given::Yes(header), Given::Yes(max)) = (header, max) else {
-            return None;
-        };
-        (!default.is_bad() && !min.is_bad()).then_some(Cost::Field {
-            header,
-            default,
-            max,
-            min,
-        })
-    };
-    match fields.inner(&LIMIT_COST, &name, (table, whole.clone()), read) {
-        Some(cost) => Given::Yes(At::new(cost, whole)),
-        None => Given::Bad,
     }
 }
 

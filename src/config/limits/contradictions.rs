@@ -14,6 +14,7 @@ pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagno
     let name = &written.name.value;
     let leaky = algorithm == Algorithm::LeakyBucket;
     dear_default(written, found);
+    unsettled(written, algorithm, found);
     needless_refund(written, algorithm, found);
     partial_list(written, found);
     repeats(written, algorithm, found);
@@ -333,6 +334,64 @@ fn dear_default(written: &Limit, found: &mut Vec<Diagnostic>) {
         .at(&default.span, "without the field")
         .and(&max.span, "at most")
         .help("raise `max`, or lower `default`"),
+    );
+}
+
+/// A cost that the response says, where it could not be settled, or not within its bounds.
+fn unsettled(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>) {
+    let (Some(cost), name) = (written.cost.at(), &written.name.value) else {
+        return;
+    };
+    let Cost::Later { estimate, max, .. } = &cost.value else {
+        return;
+    };
+    if let (Some(estimate), Some(max)) = (estimate.at(), max.at())
+        && estimate.value > max.value
+    {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!("the cost of limit `{name}` has an estimate above its maximum"),
+            )
+            .at(&estimate.span, "asked for before")
+            .and(&max.span, "at most")
+            .help("raise `max`, or lower `estimate`"),
+        );
+    }
+    let delays = written.over.or(Over::Delay) == Over::Delay;
+    let why = match algorithm {
+        Algorithm::SlidingLog => "a log enters each unit by itself",
+        Algorithm::Concurrency => "a slot is one request",
+        Algorithm::LeakyBucket if delays => "those behind have been told their wait",
+        _ => return partial_later(written, &cost.span, found),
+    };
+    found.push(
+        Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{name}` learns its cost from the response, which a {} cannot settle",
+                algorithm.as_str()
+            ),
+        )
+        .at(&cost.span, why)
+        .help("count with a token bucket, or with a fixed or sliding window"),
+    );
+}
+
+/// What is left is granted before, and the cost is known afterwards.
+fn partial_later(written: &Limit, cost: &Span, found: &mut Vec<Diagnostic>) {
+    let Some(partial) = written.partial.at().filter(|partial| partial.value) else {
+        return;
+    };
+    let name = &written.name.value;
+    found.push(
+        Diagnostic::error(
+            Code::Conflict,
+            format!("limit `{name}` grants what is left of a cost that it learns afterwards"),
+        )
+        .at(&partial.span, "granted before")
+        .and(cost, "known when the response comes")
+        .help("leave `partial` out"),
     );
 }
 

@@ -4,6 +4,7 @@
 use super::{Code, Wrong, mended, quoted};
 use crate::key::{Mask, Part, is_secret};
 use http::HeaderName;
+use std::sync::Arc;
 
 const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `method`, `host`, `route` or `everyone`";
 const KINDS: [&str; 9] = [
@@ -102,6 +103,21 @@ pub(in crate::config) fn field(text: &str) -> Result<HeaderName, Wrong> {
             .offer((!name.is_empty()).then_some(name))
         })
     })
+}
+
+/// Names that lead to a member of nested objects: `usage.total_tokens`.
+pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, Wrong> {
+    let names: Vec<&str> = text.split('.').collect();
+    let good = |name: &&str| !name.is_empty() && !name.contains(['"', '\\']);
+    if names.len() > 8 || text.len() > 256 || !names.iter().all(good) {
+        return Err(Wrong::new(
+            Code::BadKey,
+            format!("{} does not lead to a member", quoted(text)),
+            "up to eight names with dots between them",
+        )
+        .help("write `\"usage.total_tokens\"` for `{\"usage\": {\"total_tokens\": 7}}`"));
+    }
+    Ok(names.into_iter().map(Box::from).collect())
 }
 
 fn header(rest: Option<&str>, wrong: impl Fn(&str) -> Wrong) -> Result<Option<Part>, Wrong> {

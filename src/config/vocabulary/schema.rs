@@ -125,6 +125,8 @@ fn shape(shape: Shape) -> Value {
                       "max": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
                       "min": { "type": "integer", "minimum": 0, "maximum": 1 },
                   } },
+                later("response_header"),
+                later("response_json"),
             ]
         }),
         Shape::Dedupe => json!({
@@ -193,6 +195,15 @@ fn shape(shape: Shape) -> Value {
             ]
         }),
     }
+}
+
+/// A cost that stands in this place of the response.
+fn later(place: &str) -> Value {
+    let whole = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+    json!({
+        "type": "object", "required": [place], "additionalProperties": false,
+        "properties": { place: { "type": "string" }, "estimate": whole, "max": whole },
+    })
 }
 
 /// A word, or a variable that gives one.

@@ -3,7 +3,9 @@
 mod limits;
 mod routes;
 
-pub use limits::{LIMIT_CANDIDATE, LIMIT_COST, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS};
+pub use limits::{
+    LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS,
+};
 pub use routes::{ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES};
 
 use super::Default::{Required, Value, Words};

@@ -1,9 +1,11 @@
 //! What its limits made of a request: for its answer, the metrics and the log.
 
 use super::Exchange;
+use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::proxy::reply::Violated;
+use crate::proxy::told::Cost;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::{Charge, Reason};
 use crate::telemetry::metrics::{DecidedBy, Decision};
@@ -163,7 +165,7 @@ impl Exchange {
     }
 
     /// What each limit counted it under and took.
-    pub(super) fn charges<'a>(&'a self, service: &'a Service) -> Vec<Charge<'a>> {
+    pub(super) fn charges<'a>(&'a self, service: &'a Service, told: &[Cost]) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
             let admission = self.admission.as_ref();
             admission.map_or(cost, |admission| admission.charged_by(index, cost))
@@ -174,12 +176,35 @@ impl Exchange {
             .map(|(index, (at, key, cost))| Charge {
                 limit: &service.limits[at].name,
                 key: key.as_bytes(),
-                cost: u64::from(charged(index, cost).units()),
+                cost: u64::from(
+                    true_cost(told, &service.limits[at])
+                        .unwrap_or_else(|| charged(index, cost).units()),
+                ),
             })
             .collect();
         // Several rates of one limit count under one key.
         charges.dedup_by_key(|charge| charge.limit);
         charges
+    }
+
+    /// Settles what the response's body has told, and counts what its limits were told.
+    pub(super) fn settled(&self) -> Vec<Cost> {
+        let (Some(returns), Some(route)) = (&self.returns, self.route) else {
+            return Vec::new();
+        };
+        returns.over();
+        let told = returns.told();
+        let handles = &self.local.route(route, &self.worker.metrics).limits;
+        let limits = self.local.service(route).limits.iter();
+        for (limit, handle) in limits.zip(handles) {
+            let mut told = told.iter();
+            if let Some(cost) = told.find(|cost| Arc::ptr_eq(&cost.limit, limit))
+                && limit.mode != Mode::Candidate
+            {
+                handle.told(cost.told);
+            }
+        }
+        told
     }
 
     /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.
@@ -196,4 +221,10 @@ impl Exchange {
             .as_ref()?
             .remaining(&self.plan, self.service()?)
     }
+}
+
+/// What the response has said that the request has cost `limit`, if it has.
+fn true_cost(told: &[Cost], limit: &Arc<Limit>) -> Option<u32> {
+    let mut told = told.iter();
+    told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
 }

@@ -20,6 +20,18 @@ impl MemoryStore {
         });
     }
 
+    /// Gives back what a charge was too much.
+    pub fn correct_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
+        self.give_back((limit, key), ticket, |state| {
+            limit.rule.settle(state, now, ticket)
+        });
+    }
+
+    /// The same, now.
+    pub fn correct(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
+        self.correct_at(limit, key, ticket, self.clock.now());
+    }
+
     /// Takes back what `check` was charged at `at` for a request that another limit then refused.
     pub(in crate::store) fn undo(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
         let Check { limit, key, .. } = *check;

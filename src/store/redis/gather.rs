@@ -31,6 +31,8 @@ pub(super) struct Asked {
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
     pub(super) arrived: Instant,
+    /// It is decided although nobody waits for it.
+    pub(super) kept: bool,
     pub(super) answer: oneshot::Sender<Told>,
 }
 
@@ -144,7 +146,7 @@ impl Shared {
             let Some(next) = waiting.pop_front() else {
                 break;
             };
-            if next.answer.is_closed() {
+            if next.answer.is_closed() && !next.kept {
                 self.left.borrow_mut().remove(&next.number);
                 continue;
             }

@@ -21,6 +21,7 @@ const FORGET: u8 = 6;
 const FREE: u8 = 7;
 const RENEW: u8 = 8;
 const WITH_RECORD: u8 = 9;
+const SETTLE: u8 = 10;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
@@ -231,6 +232,18 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
         _ => return None,
     }
     (ticket.cost.units() > 0).then_some(block)
+}
+
+/// The block that gives back what a charge was too much, or nothing when that cannot be settled.
+pub(super) fn settle_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block> {
+    if !limit.rule.can_settle() {
+        return None;
+    }
+    let mut block = refund_block(limit, ticket)?;
+    if let Some(kind) = block.first_mut().filter(|kind| **kind == BUCKET) {
+        *kind = SETTLE;
+    }
+    Some(block)
 }
 
 /// The block that renews a ticket's slots, or nothing when it has none.

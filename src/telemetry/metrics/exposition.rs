@@ -3,7 +3,8 @@
 use super::cell::{Cell, Overhead, Reading, RoundTrip, Waiting};
 use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms};
 use super::label::{
-    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, pairs,
+    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, Told,
+    pairs,
 };
 use super::shard::{Shard, copy};
 use super::{Metrics, process};
@@ -21,6 +22,7 @@ impl Collector for Metrics {
         totals(e, &workers)?;
         decisions(e, &workers)?;
         waits(e, &workers)?;
+        costs(e, &workers)?;
         self.store_metrics(e)?;
         upstreams(e, &workers)?;
         self.own_metrics(e)?;
@@ -172,6 +174,24 @@ fn waits(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
         .map(|(limit, held)| ([("limit", &**limit)], *held));
     let help = "Requests waiting for a limit.";
     gauges(e, "tollgate_limit_held_requests", help, held)
+}
+
+fn costs(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+    let mut rows: BTreeMap<(Box<str>, &str), u64> = BTreeMap::new();
+    for cells in workers.iter().flat_map(|worker| copy(&worker.limits)) {
+        for told in Told::ALL {
+            let count = cells.costs[told.position()].get();
+            if count > 0 {
+                *rows.entry((cells.limit.clone(), told.word())).or_default() += count;
+            }
+        }
+    }
+    let rows = rows.iter().map(|((limit, outcome), count)| {
+        let labels = [("limit", &**limit), ("outcome", outcome)];
+        (labels, *count)
+    });
+    let help = "Charges of limits that learn their cost from the response, by what it said.";
+    counters(e, "tollgate_limit_costs", help, rows)
 }
 
 impl Metrics {

@@ -49,6 +49,17 @@ impl Decision {
     }
 }
 
+/// What a response said of its request's cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// A number: the charge was settled.
+    Number,
+    /// Nothing: the charge stays as it was estimated.
+    Nothing,
+    /// Something that cannot be read, likewise.
+    Unreadable,
+}
+
 /// What a limit's word is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -166,6 +177,11 @@ label!(Decision {
     WouldDelay = "would_delay",
     WouldRefuse = "would_refuse",
     Uncounted = "uncounted",
+});
+label!(Told {
+    Number = "settled",
+    Nothing = "silent",
+    Unreadable = "unreadable",
 });
 label!(Mode {
     Enforce = "enforce",

@@ -1,7 +1,7 @@
 //! What one worker has counted, as the scrape sees it.
 
 use super::cell::{Count, Histogram, Level, Overhead, Waiting};
-use super::label::{CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode};
+use super::label::{CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Told};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Combinations of method, status and source that one route counts apart; the rest share one status.
@@ -75,6 +75,7 @@ impl RouteCells {
 #[derive(Debug)]
 pub(super) struct LimitCells {
     pub(super) limit: Box<str>,
+    pub(super) costs: [Count; Told::ALL.len()],
     pub(super) delays: Histogram<Waiting>,
     pub(super) held: Held,
 }
@@ -88,6 +89,7 @@ impl LimitCells {
     pub(super) fn new(limit: &str) -> Self {
         Self {
             limit: limit.into(),
+            costs: Default::default(),
             delays: Histogram::default(),
             held: Held::default(),
         }

@@ -1,7 +1,9 @@
 //! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
 
 use super::cell::Cell;
-use super::label::{Combination, DecidedBy, Decision, Failure, Mode, Source, class_position};
+use super::label::{
+    Combination, DecidedBy, Decision, Failure, Label, Mode, Source, Told, class_position,
+};
 use super::shard::{DecisionCells, LimitCells, RouteCells, Seen, Shard, UpstreamCells, lock};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -172,6 +174,11 @@ impl LimitMetrics {
     /// The limit decided.
     pub fn decided(&self, decision: Decision, by: DecidedBy) {
         self.0.decisions.count(decision, by).add(1);
+    }
+
+    /// A response told the limit what its request has cost, or did not.
+    pub fn told(&self, told: Told) {
+        self.0.cells.costs[told.position()].add(1);
     }
 
     /// The wait that the limit asked of a request.

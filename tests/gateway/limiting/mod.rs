@@ -10,6 +10,7 @@ mod keys;
 mod partial;
 mod refunds;
 mod repeats;
+mod settling;
 mod shadows;
 mod telling;
 mod windows;

@@ -1,5 +1,11 @@
 //! The keys of `[limits.NAME]`.
 
+mod inner;
+
+pub use inner::{
+    LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
+};
+
 use super::super::Default::{Required, Value, Words};
 use super::super::{Key, Shape, Table};
 use super::WHOLE;
@@ -156,7 +162,7 @@ pub static LIMITS: Table = Table {
             name: "cost",
             shape: Shape::Cost,
             default: Value("1"),
-            about: "How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1) without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without taking.",
+            about: "How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1) without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without taking. Or what the response says, in a field (`response_header = \"x-units\"`) or a member of its JSON (`response_json = \"usage.total_tokens\"`): `estimate` (1) is asked for before, and settled when the response has said its number, `max` at most. What was too much comes back; what was too little is charged all the same, so that the key may be in debt and waits longer. Not for logs, concurrency and buckets that delay.",
             example: "5",
             live: true,
         },
@@ -256,216 +262,4 @@ pub static LIMITS: Table = Table {
         },
     ],
     later: &["on_down", "tiers"],
-};
-
-/// Numbers to be counted beside a limit's own: not a table of its own in the file.
-pub static LIMIT_CANDIDATE: Table = Table {
-    name: "limits",
-    named: true,
-    noun: "a candidate",
-    about: "Numbers to be counted beside a limit's own.",
-    keys: &[
-        Key {
-            name: "rate",
-            shape: Shape::Rate,
-            default: Words("the limit's"),
-            about: "How much in how long.",
-            example: "\"8/s\"",
-            live: true,
-        },
-        Key {
-            name: "burst",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Words("the limit's"),
-            about: "How many may arrive at once.",
-            example: "16",
-            live: true,
-        },
-        Key {
-            name: "max",
-            shape: Shape::Whole {
-                least: 1,
-                most: 10_000,
-            },
-            default: Words("the limit's"),
-            about: "How many may be in flight at once.",
-            example: "10",
-            live: true,
-        },
-        Key {
-            name: "queue",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Words("the limit's"),
-            about: "How many a leaky bucket would hold back.",
-            example: "50",
-            live: true,
-        },
-        Key {
-            name: "max_wait",
-            shape: Shape::Duration,
-            default: Words("the limit's"),
-            about: "Longest that a leaky bucket would hold one back.",
-            example: "\"1s\"",
-            live: true,
-        },
-    ],
-    later: &[],
-};
-
-/// Whom a limit does not hold for: not a table of its own in the file.
-pub static LIMIT_EXEMPT: Table = Table {
-    name: "limits",
-    named: true,
-    noun: "an exemption",
-    about: "Requests that a limit does not count.",
-    keys: &[
-        Key {
-            name: "ip",
-            shape: Shape::Texts,
-            default: Words("none"),
-            about: "Networks of clients.",
-            example: "[\"10.0.0.0/8\"]",
-            live: true,
-        },
-        Key {
-            name: "methods",
-            shape: Shape::Texts,
-            default: Words("none"),
-            about: "Methods.",
-            example: "[\"OPTIONS\"]",
-            live: true,
-        },
-        Key {
-            name: "paths",
-            shape: Shape::Texts,
-            default: Words("none"),
-            about: "Paths, each with all below it.",
-            example: "[\"/healthz\"]",
-            live: true,
-        },
-    ],
-    later: &["groups"],
-};
-
-/// Ids that are charged once: not a table of its own in the file.
-pub static LIMIT_DEDUPE: Table = Table {
-    name: "limits",
-    named: true,
-    noun: "a dedupe",
-    about: "Ids that are charged once.",
-    keys: &[
-        Key {
-            name: "header",
-            shape: Shape::Text,
-            default: Required,
-            about: "The field with the id.",
-            example: "\"idempotency-key\"",
-            live: true,
-        },
-        Key {
-            name: "ttl",
-            shape: Shape::Duration,
-            default: Value("\"10min\""),
-            about: "How long an id is remembered, from its charge on.",
-            example: "\"1h\"",
-            live: true,
-        },
-        Key {
-            name: "repeats",
-            shape: Shape::Whole {
-                least: 1,
-                most: 1_000,
-            },
-            default: Value("3"),
-            about: "How many repeats go free in that time.",
-            example: "5",
-            live: true,
-        },
-    ],
-    later: &[],
-};
-
-/// A cost that a request says: not a table of its own in the file.
-pub static LIMIT_COST: Table = Table {
-    name: "limits",
-    named: true,
-    noun: "a cost",
-    about: "A cost that a request says.",
-    keys: &[
-        Key {
-            name: "header",
-            shape: Shape::Text,
-            default: Required,
-            about: "The field that says it.",
-            example: "\"x-cost\"",
-            live: true,
-        },
-        Key {
-            name: "default",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Value("1"),
-            about: "Without the field.",
-            example: "1",
-            live: true,
-        },
-        Key {
-            name: "max",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Required,
-            about: "The most that a request takes.",
-            example: "50",
-            live: true,
-        },
-        Key {
-            name: "min",
-            shape: Shape::Whole { least: 0, most: 1 },
-            default: Value("1"),
-            about: "0 lets requests ask without taking.",
-            example: "0",
-            live: true,
-        },
-    ],
-    later: &["response_header"],
-};
-
-/// One rate of a list, in its long form: not a table of its own in the file.
-pub static LIMIT_RATE: Table = Table {
-    name: "limits",
-    named: true,
-    noun: "a rate in a list",
-    about: "A rate in a list.",
-    keys: &[
-        Key {
-            name: "rate",
-            shape: Shape::Text,
-            default: Required,
-            about: "How much in how long.",
-            example: "\"100/min\"",
-            live: true,
-        },
-        Key {
-            name: "burst",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Words("N of the rate; 1 for `leaky-bucket`"),
-            about: "How many may arrive at once.",
-            example: "20",
-            live: true,
-        },
-    ],
-    later: &[],
 };

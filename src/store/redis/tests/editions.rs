@@ -4,7 +4,7 @@ use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use crate::key::IdField;
+use crate::key::{IdField, Meter, Place};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{Limit, Mode, Rule, Unit};
 use http::HeaderName;
@@ -116,6 +116,27 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         shadow(all("flips", &tokens[..3])),
     ]
     .concat();
+    let metered = |limits: Vec<Arc<Limit>>, max: u32| {
+        let header = HeaderName::from_static("x-units");
+        let place = Place::Header(header);
+        let limits = limits.into_iter();
+        let one = |limit| {
+            let place = place.clone();
+            Arc::new(
+                Arc::<Limit>::into_inner(limit)
+                    .unwrap()
+                    .metered(Meter { place, max }),
+            )
+        };
+        limits.map(one).collect::<Vec<_>>()
+    };
+    let meters: Vec<_> = [leaky[2].clone()]
+        .into_iter()
+        .chain([
+            leaky_bucket(7, 3_000_000, 3, 0, 0),
+            leaky_bucket(11, 13_000_000, 40, 0, 0),
+        ])
+        .collect();
     let candidate = |limits| beside(limits, Mode::Candidate);
     vec![
         flips,
@@ -131,6 +152,14 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         candidate(all("beside-sliding", &sliding)),
         shadow(all("beside-log", &logs)),
         shadow(all("beside-flight", &flights)),
+        metered(all("meter-tokens", &tokens), 9),
+        metered(all("meter-deep", &tokens[1..4]), u32::MAX),
+        metered(all("meter-leaky", &meters), 5),
+        metered(all("meter-window", &windows), 40),
+        metered(all("meter-clock", &clocks), 40),
+        metered(all("meter-calendar", &calendars), 40),
+        metered(all("meter-sliding", &sliding), 40),
+        shadow(metered(all("meter-beside", &tokens), 9)),
         all("tokens", &tokens),
         all("smooth", &leaky),
         all("window", &windows),

@@ -10,6 +10,14 @@ use std::collections::HashMap;
 /// A check, with the name of its counter and of its record, if it has one.
 pub(super) type Asked<'a> = (Vec<u8>, Option<Vec<u8>>, Check<'a>);
 
+/// What is done with a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Refund,
+    Renew,
+    Settle,
+}
+
 /// What the store should be, by the pure functions.
 #[derive(Default)]
 pub(super) struct Model {
@@ -94,15 +102,16 @@ impl Model {
         (key, record): (&[u8], Option<&[u8]>),
         limit: &Limit,
         ticket: Ticket,
-        renew: bool,
+        how: How,
     ) -> u8 {
         if !ticket.is_unrepeated(record.and_then(|record| self.record(record))) {
             return 0;
         }
         let state = self.state(key, limit);
-        let refunded = match renew {
-            true => limit.rule.renew(state.as_ref(), now, ticket),
-            false => limit.rule.refund(state.as_ref(), now, ticket),
+        let refunded = match how {
+            How::Renew => limit.rule.renew(state.as_ref(), now, ticket),
+            How::Refund => limit.rule.refund(state.as_ref(), now, ticket),
+            How::Settle => limit.rule.settle(state.as_ref(), now, ticket),
         };
         if refunded != Refunded::Nothing
             && let Some(record) = record

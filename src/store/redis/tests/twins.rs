@@ -2,7 +2,7 @@
 
 use super::editions::editions;
 use super::expected::{Expected, compare};
-use super::model::Model;
+use super::model::{How, Model};
 use super::support::Server;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -107,7 +107,13 @@ impl History {
             let mut question = Question::default();
             let mut asked = Vec::new();
             for name in names {
-                let (limit, who, prefix, key) = self.place(name);
+                let (mut limit, who, prefix, key) = self.place(name);
+                // What cost more than was charged for it is charged beyond the limit.
+                if let Some(overdraft) = limit.overdraft().cloned()
+                    && self.random.u8(..3) == 0
+                {
+                    limit = overdraft;
+                }
                 let most = match self.random.u8(..4) {
                     0 => limit.rate.count.get().min(200) + 3,
                     _ => 3,
@@ -199,20 +205,36 @@ impl History {
                 let bytes = self.nearly(&key, &limit);
                 self.put(key.clone(), bytes);
             }
-            let renew = limit.rule.holds().is_some() && self.random.bool();
-            let block = match renew {
-                true => question::renew_block(&limit, ticket),
-                false => question::refund_block(&limit, ticket),
+            let (mut how, mut ticket, mut record) = (How::Refund, ticket, record);
+            if limit.rule.holds().is_some() && self.random.bool() {
+                how = How::Renew;
+            } else if limit.rule.can_settle() && self.random.bool() {
+                // Some of it was too much, and what is remembered of its id stays.
+                let less = self.random.u32(..=ticket.cost.units());
+                (how, record) = (How::Settle, None);
+                ticket = Ticket {
+                    cost: Cost::new(less),
+                    record: None,
+                    ..ticket
+                };
+            }
+            if ticket.cost == Cost::ZERO {
+                continue;
+            }
+            let block = match how {
+                How::Renew => question::renew_block(&limit, ticket),
+                How::Refund => question::refund_block(&limit, ticket),
+                How::Settle => question::settle_block(&limit, ticket),
             };
             let Some(block) = block else {
                 let place = (&*key, record.as_deref());
-                assert_eq!(self.model.refund(now, place, &limit, ticket, renew), 0);
+                assert_eq!(self.model.refund(now, place, &limit, ticket, how), 0);
                 continue;
             };
             let mut question = Question::default();
             question.refund(&layout::key_prefix("t", &limit), &who, &block, ticket);
             let place = (&*key, record.as_deref());
-            expected.push(self.model.refund(now, place, &limit, ticket, renew));
+            expected.push(self.model.refund(now, place, &limit, ticket, how));
             questions.push(question);
             touched.push(key);
             touched.extend(record);

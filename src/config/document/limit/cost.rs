@@ -1,0 +1,96 @@
+//! `cost` in `[limits.NAME]` as written.
+
+use super::super::super::diagnostic::{Code, Diagnostic};
+use super::super::super::source::{At, Span};
+use super::super::super::value::{field, members};
+use super::super::super::vocabulary::{LIMIT_COST, LIMIT_COST_LATER};
+use super::super::Given;
+use super::super::fields::Fields;
+use crate::key::Place;
+use http::HeaderName;
+use toml::de::{DeTable, DeValue};
+
+/// What a request takes.
+#[derive(Debug, Clone)]
+pub(in crate::config) enum Cost {
+    Fixed(u32),
+    /// What a field says.
+    Field {
+        header: At<HeaderName>,
+        default: Given<u32>,
+        max: At<u32>,
+        min: Given<u32>,
+    },
+    /// What the response says.
+    Later {
+        place: At<Place>,
+        estimate: Given<u32>,
+        max: Given<u32>,
+    },
+}
+
+/// A number, or where it is said.
+pub(super) fn read(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
+    let Some((value, whole)) = fields.value("cost") else {
+        return Given::No;
+    };
+    let DeValue::Table(table) = value else {
+        return match fields.whole("cost") {
+            Given::Yes(units) => Given::Yes(At::new(Cost::Fixed(units.value), units.span)),
+            _ => Given::Bad,
+        };
+    };
+    let name = format!("{name}.cost");
+    let of_response = ["response_header", "response_json", "estimate"];
+    let read = match of_response.iter().any(|key| table.contains_key(*key)) {
+        true => later(&name, (table, whole.clone()), fields),
+        false => fields.inner(&LIMIT_COST, &name, (table, whole.clone()), of_request),
+    };
+    match read {
+        Some(cost) => Given::Yes(At::new(cost, whole)),
+        None => Given::Bad,
+    }
+}
+
+fn of_request(mut inner: Fields<'_>) -> Option<Cost> {
+    let (header, max) = (inner.text("header", field), inner.whole("max"));
+    let (default, min) = (inner.whole("default"), inner.whole("min"));
+    let (Given::Yes(header), Given::Yes(max)) = (header, max) else {
+        return None;
+    };
+    (!default.is_bad() && !min.is_bad()).then_some(Cost::Field {
+        header,
+        default,
+        max,
+        min,
+    })
+}
+
+fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Option<Cost> {
+    fields.inner(&LIMIT_COST_LATER, name, place, |mut inner| {
+        let header = inner.text("response_header", |text| field(text).map(Place::Header));
+        let json = inner.text("response_json", |text| members(text).map(Place::Json));
+        let (estimate, max) = (inner.whole("estimate"), inner.whole("max"));
+        let place = match (header, json) {
+            (Given::Yes(header), Given::Yes(json)) => {
+                inner.note(
+                    Diagnostic::error(
+                        Code::Conflict,
+                        format!("`{}` reads the cost from two places", inner.title()),
+                    )
+                    .at(&json.span, "from the body")
+                    .and(&header.span, "and from a field")
+                    .help("leave one of them out"),
+                );
+                return None;
+            }
+            (Given::Yes(place), Given::No) | (Given::No, Given::Yes(place)) => place,
+            _ => return None,
+        };
+        (!estimate.is_bad() && !max.is_bad()).then_some(Cost::Later {
+            place,
+            estimate,
+            max,
+        })
+    })
+}

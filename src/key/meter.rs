@@ -1,0 +1,89 @@
+//! What a response says that its request has cost: read within bounds, and settled when it is known.
+
+use super::price::{Misquoted, digits};
+use http::{HeaderMap, HeaderName};
+use std::sync::Arc;
+
+/// A cost that stands in the response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meter {
+    /// Where.
+    pub place: Place,
+    /// The most that it counts.
+    pub max: u32,
+}
+
+/// Where a response says its cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In a field.
+    Header(HeaderName),
+    /// In a member of its JSON body: the names that lead there, from the outermost object on.
+    Json(Arc<[Box<str>]>),
+}
+
+impl Meter {
+    /// What a response with `fields` says in its field, if it says anything. Nothing is known from nonsense.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of(&self, fields: &HeaderMap) -> Result<Option<u32>, Misquoted> {
+        let Place::Header(header) = &self.place else {
+            return Ok(None);
+        };
+        let mut values = fields.get_all(header).iter();
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        if values.next().is_some() {
+            return Err(Misquoted::Repeated);
+        }
+        let units = digits(value.as_bytes().trim_ascii()).ok_or(Misquoted::Malformed)?;
+        Ok(Some(units.min(self.max)))
+    }
+
+    /// The place as the file writes it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.place {
+            Place::Header(header) => header.to_string(),
+            Place::Json(names) => names.join("."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn a_field_is_taken_within_bounds_and_nonsense_not_at_all() {
+        let header = HeaderName::from_static("x-units");
+        let meter = Meter {
+            place: Place::Header(header.clone()),
+            max: 50,
+        };
+        let said = |values: &[&'static str]| {
+            let mut fields = HeaderMap::new();
+            for value in values {
+                fields.append(&header, HeaderValue::from_static(value));
+            }
+            meter.of(&fields)
+        };
+        assert_eq!(said(&[]), Ok(None));
+        for (text, units) in [
+            ("0", 0),
+            (" 7 ", 7),
+            ("50", 50),
+            ("51", 50),
+            ("99999999999", 50),
+        ] {
+            assert_eq!(said(&[text]), Ok(Some(units)), "{text}");
+        }
+        for text in ["", "-1", "1.5", "many"] {
+            assert_eq!(said(&[text]), Err(Misquoted::Malformed), "{text}");
+        }
+        assert_eq!(said(&["1", "1"]), Err(Misquoted::Repeated));
+    }
+}

@@ -1,0 +1,178 @@
+//! Costs that are known only afterwards: a request is charged an estimate, and what was too much or too little is settled.
+//!
+//! What was too much comes back (`settle`). What was too little is charged without being asked, so that a counter may hold
+//! more than its limit: a debt, for which everybody waits who comes after. Windows and logs hold any count; a bucket holds
+//! a debt up to its brim. The further charge is made by a limit of the same counters that has room for all of it.
+
+use super::bucket::{self, BucketState};
+use super::fixed_window::FixedWindow;
+use super::leaky_bucket::LeakyBucket;
+use super::rate::{Cost, Rate, Span};
+use super::sliding_window::SlidingWindow;
+use super::token_bucket::TokenBucket;
+use super::{Change, ClockWindow, GivesBack, Limit, Mark, Refunded, Rule, State, Ticket, wire};
+use crate::clock::Timestamp;
+use crate::key::{KeyTemplate, Meter, Missing};
+use std::sync::{Arc, OnceLock};
+
+impl Limit {
+    /// The same with a cost that responses say; its own is charged until then.
+    #[must_use]
+    pub fn metered(mut self, meter: Meter) -> Self {
+        let room = debt(self.rule.most(), self.cost, meter.max);
+        self.rule = self.rule.with_brim(self.rate, room);
+        self.block = wire::block(&self.rule, self.cost);
+        self.meter = Some(meter);
+        self
+    }
+
+    /// What charges the counters of this limit beyond what it admits: all that fits below the brim of a debt.
+    #[must_use]
+    pub fn overdraft(&self) -> Option<&Arc<Self>> {
+        self.meter.as_ref()?;
+        let made = self.overdraft.get_or_init(|| {
+            let rule = self.rule.without_bound()?;
+            let block = wire::block(&rule, Cost::ONE);
+            let block = wire::partial(&rule, Cost::ONE, &block);
+            Some(Arc::new(Self {
+                name: Arc::clone(&self.name),
+                shown: Arc::clone(&self.shown),
+                window: None,
+                kind: self.kind,
+                scope: self.scope,
+                mode: self.mode,
+                id: self.id,
+                by: KeyTemplate {
+                    parts: Vec::new(),
+                    missing: Missing::Shared,
+                },
+                rate: self.rate,
+                rule,
+                cost: Cost::ONE,
+                price: None,
+                meter: None,
+                overdraft: OnceLock::new(),
+                partial: true,
+                dedupe: None,
+                exempt: None,
+                gives_back: GivesBack::default(),
+                answers: self.answers.clone(),
+                block,
+            }))
+        });
+        made.as_ref()
+    }
+}
+
+/// How many units a debt may come to: as many as a full bucket's requests can cost more than was charged for them, when
+/// all of them are under way at once.
+fn debt(whole: u64, estimate: Cost, max: u32) -> u64 {
+    let estimate = u64::from(estimate.units()).max(1);
+    let more = u64::from(max).saturating_sub(estimate);
+    (whole / estimate).max(1).saturating_mul(more)
+}
+
+impl Rule {
+    /// Can what was charged be settled?
+    #[must_use]
+    pub fn can_settle(&self) -> bool {
+        match self {
+            Self::SlidingLog(_) | Self::Concurrency(_) => false,
+            rule => !rule.queues(),
+        }
+    }
+
+    /// The same with room for a debt of so many units, or as many as can be computed with exactly.
+    #[must_use]
+    fn with_brim(self, rate: Rate, debt: u64) -> Self {
+        let brim = |most: u64, one: super::rate::Interval| {
+            let units = most.saturating_add(debt).min(rate.most_units()).max(most);
+            one.times(units)
+        };
+        match self {
+            Self::TokenBucket(rule) => Self::TokenBucket(TokenBucket {
+                brim: brim(u64::from(rule.burst.get()), rule.interval),
+                ..rule
+            }),
+            Self::LeakyBucket(rule) if rule.queue == 0 => Self::LeakyBucket(LeakyBucket {
+                brim: brim(u64::from(rule.burst.get()), rule.interval),
+                ..rule
+            }),
+            other => other,
+        }
+    }
+
+    /// The rule that lets everything into the same counters, up to the brim.
+    fn without_bound(&self) -> Option<Self> {
+        let bucket = |of: LeakyBucket, brim: Span| {
+            Some(Self::LeakyBucket(LeakyBucket {
+                capacity: brim,
+                latest: brim,
+                brim,
+                ..of
+            }))
+        };
+        match self {
+            Self::TokenBucket(rule) => {
+                let free = Span::default();
+                let of = LeakyBucket {
+                    interval: rule.interval,
+                    burst: rule.burst,
+                    queue: 0,
+                    max_wait: 0,
+                    capacity: rule.capacity,
+                    free,
+                    latest: free,
+                    brim: rule.brim,
+                };
+                bucket(of, rule.brim)
+            }
+            Self::LeakyBucket(rule) if rule.queue == 0 => bucket(*rule, rule.brim),
+            Self::FixedWindow(rule) => Some(Self::FixedWindow(FixedWindow {
+                limit: u32::MAX,
+                ..*rule
+            })),
+            Self::ClockWindow(rule) => Some(Self::ClockWindow(ClockWindow {
+                limit: u32::MAX,
+                anchor: rule.anchor.clone(),
+            })),
+            Self::SlidingWindow(rule) => {
+                // What is leaving is held beside what counts: both must be counted exactly.
+                let most = SlidingWindow::most(rule.part) / 4;
+                let most = u32::try_from(most).unwrap_or(u32::MAX);
+                Some(Self::SlidingWindow(SlidingWindow {
+                    limit: rule.limit.max(most),
+                    ..*rule
+                }))
+            }
+            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => None,
+        }
+    }
+
+    /// Gives back the cost of `ticket`, by which its charge was too much, whoever was charged since.
+    #[must_use]
+    pub fn settle(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
+        let interval = match self {
+            Self::TokenBucket(rule) => rule.interval,
+            Self::LeakyBucket(rule) if rule.queue == 0 => rule.interval,
+            Self::FixedWindow(_) | Self::ClockWindow(_) | Self::SlidingWindow(_) => {
+                return self.refund(state, now, ticket);
+            }
+            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => {
+                return Refunded::Nothing;
+            }
+        };
+        let (Some(state), Mark::Bucket(was)) = (state.and_then(State::bucket), ticket.mark) else {
+            return Refunded::Nothing;
+        };
+        let less = interval.times(u64::from(ticket.cost.units()));
+        match bucket::settle(state, was, less, now, interval) {
+            None => Refunded::Nothing,
+            Some(left) if left == Span::default() => Refunded::Gone,
+            Some(left) => {
+                let state = BucketState::at_level(now, left, interval);
+                Refunded::Left(Change::put(State::Bucket(state), state.ends()))
+            }
+        }
+    }
+}

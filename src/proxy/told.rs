@@ -1,0 +1,111 @@
+//! What responses say that their requests have cost: in a field, or in a body that passes by.
+
+use super::member::{Events, Member};
+use crate::key::{Meter, Place};
+use crate::limit::Limit;
+use crate::store::Charge;
+use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics::Told;
+use http::{HeaderMap, header};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells of fields that are no number: every response may have one.
+static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// A body that is read as it passes, for the charge that waits for its number.
+#[derive(Debug)]
+pub(super) struct Reading {
+    charge: Charge,
+    max: u32,
+    text: Text,
+}
+
+#[derive(Debug)]
+enum Text {
+    Json(Member),
+    Events(Events),
+}
+
+/// What a limit was told.
+#[derive(Debug)]
+pub(super) struct Cost {
+    /// The limit.
+    pub(super) limit: Arc<Limit>,
+    /// Was it told anything?
+    pub(super) told: Told,
+    /// The true number, where it was.
+    pub(super) units: Option<u32>,
+}
+
+/// What the response's head says of the cost of `limit`.
+pub(super) fn in_head(limit: &Limit, meter: &Meter, fields: &HeaderMap) -> (Told, Option<u32>) {
+    match meter.of(fields) {
+        Ok(Some(units)) => (Told::Number, Some(units)),
+        Ok(None) => (Told::Nothing, None),
+        Err(wrong) => {
+            if let Some(more) = NONSENSE.pass() {
+                let (what, name) = (wrong.as_str(), &limit.name);
+                let field = meter.name();
+                tracing::warn!(
+                    "{field} of a response is {what}; limit {name} stays at its estimate{more}"
+                );
+            }
+            (Told::Unreadable, None)
+        }
+    }
+}
+
+impl Reading {
+    /// Reads the body of a response with `fields` for `charge`, whose limit is told there.
+    ///
+    /// # Errors
+    /// The charge, when the body cannot be read: it is encoded, or neither JSON nor a stream of events.
+    pub(super) fn begin(charge: Charge, fields: &HeaderMap) -> Result<Self, Charge> {
+        let Some(meter) = &charge.limit.meter else {
+            return Err(charge);
+        };
+        let Place::Json(names) = &meter.place else {
+            return Err(charge);
+        };
+        let encoded = fields
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let kind = fields.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = kind.to_ascii_lowercase();
+        let member = Member::at(names);
+        let text = match &*kind {
+            _ if encoded => return Err(charge),
+            "text/event-stream" => Text::Events(Events::with(member)),
+            "application/json" | "application/x-ndjson" | "application/jsonl" => Text::Json(member),
+            other if other.ends_with("+json") => Text::Json(member),
+            _ => return Err(charge),
+        };
+        Ok(Self {
+            max: meter.max,
+            charge,
+            text,
+        })
+    }
+
+    /// A piece of the body passes.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        match &mut self.text {
+            Text::Json(member) => member.read(bytes),
+            Text::Events(events) => events.read(bytes),
+        }
+    }
+
+    /// The body is over: its charge, and the number that it has said.
+    #[must_use]
+    pub(super) fn end(self) -> (Charge, Option<u32>) {
+        let found = match &self.text {
+            Text::Json(member) => member.found(),
+            Text::Events(events) => events.found(),
+        };
+        (self.charge, found.map(|units| units.min(self.max)))
+    }
+}

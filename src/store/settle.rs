@@ -1,0 +1,74 @@
+//! Settles charges whose true number is known only afterwards. Nobody waits for it.
+
+use super::batch::{Charge, Check, DecidedBy, Refund};
+use super::{MemoryStore, Store};
+use crate::limit::rate::Cost;
+use crate::limit::{Limit, Scope, Ticket};
+use std::sync::Arc;
+
+/// What is to be done about a charge that was not the true one.
+#[derive(Debug, Clone, Copy)]
+pub enum Correction<'a> {
+    /// It was too much: the ticket is of what comes back.
+    Less(Ticket),
+    /// It was too little: so much more is charged by this limit, which has room for a debt.
+    More(&'a Arc<Limit>, Cost),
+}
+
+impl Charge {
+    /// What makes this charge one of `truth`; nothing where it is, or cannot be settled.
+    #[must_use]
+    pub fn correction(&self, truth: Cost) -> Option<Correction<'_>> {
+        let (charged, truth) = (self.ticket.cost.units(), truth.units());
+        if truth > charged {
+            let more = Cost::new(truth - charged);
+            return Some(Correction::More(self.limit.overdraft()?, more));
+        }
+        let cost = Cost::new(charged - truth);
+        // What is remembered of its id stays: it is the charge's own.
+        let ticket = Ticket {
+            cost,
+            record: None,
+            ..self.ticket
+        };
+        (cost != Cost::ZERO && self.limit.meter.is_some()).then_some(Correction::Less(ticket))
+    }
+}
+
+impl Store {
+    /// Makes a charge, decided `by` that, one of `truth`.
+    pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
+        let Some(correction) = charge.correction(truth) else {
+            return;
+        };
+        let Charge { limit, key, .. } = charge;
+        let memory = |memory: &MemoryStore| match correction {
+            Correction::Less(ticket) => memory.correct(limit, key, ticket),
+            Correction::More(overdraft, cost) => {
+                memory.measure(&[more(overdraft, key, cost)], None, false);
+            }
+        };
+        match (self, by) {
+            (Self::Redis { local, .. }, _) if limit.scope == Scope::Gateway => memory(local),
+            (
+                Self::Memory(local) | Self::Redis { local, .. },
+                DecidedBy::Memory | DecidedBy::Local,
+            ) => memory(local),
+            (Self::Redis { shared, .. }, DecidedBy::Redis) => match correction {
+                Correction::Less(ticket) => shared.correct([Refund { limit, key, ticket }]),
+                Correction::More(overdraft, cost) => shared.charge(&more(overdraft, key, cost)),
+            },
+            (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open | DecidedBy::Closed) => {}
+        }
+    }
+}
+
+/// A charge that is not asked whether it fits.
+pub fn more<'a>(overdraft: &'a Arc<Limit>, key: &'a [u8], cost: Cost) -> Check<'a> {
+    Check {
+        limit: overdraft,
+        key,
+        cost,
+        id: None,
+    }
+}

@@ -1,0 +1,256 @@
+//! Costs that the response says: an estimate is asked for before, and settled when the number is known.
+
+use super::super::place::{Place, on_both_stores};
+use crate::support::{Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually};
+use serde_json::{Value, json};
+
+on_both_stores! {
+    a_field_of_the_response_settles_the_charge
+    what_is_owed_is_waited_for
+    what_was_too_much_comes_back
+    every_window_is_settled
+    a_silent_response_stays_at_the_estimate
+    a_failed_request_costs_nothing_where_that_comes_back
+    a_member_of_the_body_settles_the_charge
+    the_last_event_of_a_stream_settles_the_charge
+    shadows_are_settled_too
+}
+
+/// Answers with whatever the request's `x-answer` says: head lines and a body, with `|` for the ends of lines.
+async fn obedient() -> Upstream {
+    Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            let told = head
+                .fields
+                .get("x-answer")
+                .unwrap_or("||")
+                .replace('|', "\r\n");
+            let (fields, body) = told.split_once("\r\n\r\n").unwrap_or((&told, ""));
+            let status = head.fields.get("x-status").unwrap_or("200 OK");
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\n{}\r\n\r\n{body}",
+                body.len(),
+                fields.trim()
+            );
+            let answer = answer.replace("\r\n\r\n\r\n", "\r\n\r\n");
+            if connection.wire.try_send(answer).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await
+}
+
+async fn ask(gateway: &Gateway, answer: &str) -> Answer {
+    gateway.get_with("/", &[("x-answer", answer)]).await
+}
+
+fn units(n: u64) -> String {
+    format!("x-units: {n}||")
+}
+
+async fn costs(gateway: &Gateway, answer: &Answer) -> Value {
+    gateway.line_of(answer).await["costs"].clone()
+}
+
+fn limit(lines: &str) -> String {
+    format!("by = \"everyone\"\n{lines}")
+}
+
+async fn gateway(place: &Place, upstream: &Upstream, lines: &str) -> Gateway {
+    let file = File::to(upstream, &["units"]).limit("units", &limit(lines));
+    place.gateway(file).await
+}
+
+async fn a_field_of_the_response_settles_the_charge(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"20/h\"\ncost = { response_header = \"x-units\", estimate = 2, max = 15 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let answer = ask(&gateway, &units(5)).await.expect(200);
+    assert_eq!(answer.remaining("units"), 18);
+    assert_eq!(costs(&gateway, &answer).await, json!({ "units": 5 }));
+    left(&gateway, 15).await;
+    let answer = ask(&gateway, "||").await.expect(200);
+    assert_eq!(costs(&gateway, &answer).await, json!({ "units": 2 }));
+    left(&gateway, 13).await;
+    // It counts as 15 at most, so that 2 are owed.
+    let answer = ask(&gateway, &units(99)).await.expect(200);
+    assert_eq!(costs(&gateway, &answer).await, json!({ "units": 15 }));
+    eventually(PATIENCE, "nothing is left", async || {
+        ask(&gateway, &units(0)).await.status == 429
+    })
+    .await;
+    let refused = ask(&gateway, &units(0)).await.expect(429);
+    assert_eq!(costs(&gateway, &refused).await, json!({ "units": 2 }));
+    // 2 are owed, and 2 are asked for, at one in three minutes.
+    let wait = refused.number("retry-after-ms");
+    assert!((4 * 175_000..=4 * 180_000).contains(&wait), "{wait}");
+    for outcome in ["settled", "silent"] {
+        let row = format!("tollgate_limit_costs_total{{limit=\"units\",outcome=\"{outcome}\"}} ");
+        assert!(gateway.metrics().await.contains(&row), "{row}");
+    }
+}
+
+/// Waits until so many are left, asked by what costs nothing in the end, and two before.
+async fn left(gateway: &Gateway, left: u64) {
+    eventually(PATIENCE, &format!("{left} are left"), async || {
+        let asked = ask(gateway, &units(0)).await.expect(200);
+        asked.remaining("units") + 2 == left
+    })
+    .await;
+}
+
+async fn what_is_owed_is_waited_for(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"10/s\"\nburst = 10\ncost = { response_header = \"x-units\", max = 1000 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let answer = ask(&gateway, &units(610)).await.expect(200);
+    assert_eq!(costs(&gateway, &answer).await, json!({ "units": 610 }));
+    eventually(PATIENCE, "the debt is there", async || {
+        gateway.get("/").await.status == 429
+    })
+    .await;
+    let refused = gateway.get("/").await.expect(429);
+    // 600 are owed, and one more: at ten a second about a minute.
+    let wait = refused.number("retry-after-ms");
+    assert!((50_000..=60_100).contains(&wait), "{wait}");
+    assert_eq!(refused.remaining("units"), 0);
+}
+
+async fn what_was_too_much_comes_back(place: Place) {
+    let upstream = obedient().await;
+    let lines =
+        "rate = \"10/h\"\ncost = { response_header = \"x-units\", estimate = 10, max = 10 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    for _ in 0..3 {
+        // Ten are asked for each time: all that a request has left must have come back.
+        eventually(PATIENCE, "the rest has come back", async || {
+            ask(&gateway, &units(0)).await.status == 200
+        })
+        .await;
+    }
+    eventually(PATIENCE, "one is spent", async || {
+        ask(&gateway, &units(1)).await.status == 200
+    })
+    .await;
+    eventually(PATIENCE, "nine are not ten", async || {
+        let answer = ask(&gateway, &units(0)).await;
+        answer.status == 429 && answer.remaining("units") == 9
+    })
+    .await;
+}
+
+async fn every_window_is_settled(place: Place) {
+    let upstream = obedient().await;
+    for (nth, rule) in [
+        "algorithm = \"fixed-window\"\nrate = \"10/d\"",
+        "algorithm = \"fixed-window\"\nanchor = \"clock\"\nrate = \"10/month\"",
+        "algorithm = \"sliding-window\"\nrate = \"10/d\"",
+        "algorithm = \"leaky-bucket\"\nover = \"refuse\"\nburst = 10\nrate = \"10/d\"",
+        "scope = \"gateway\"\nrate = \"10/d\"",
+        "rate = [\"10/h\", \"15/d\"]",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let name = format!("units-{nth}");
+        let lines = format!("{rule}\ncost = {{ response_header = \"x-units\", estimate = 4 }}");
+        let file = File::to(&upstream, &[&name]).limit(&name, &limit(&lines));
+        let gateway = place.gateway(file).await;
+        ask(&gateway, &units(1)).await.expect(200);
+        eventually(PATIENCE, "three have come back", async || {
+            let left = ask(&gateway, &units(0)).await.expect(200).remaining(&name);
+            left == 5
+        })
+        .await;
+        ask(&gateway, &units(40)).await.expect(200);
+        eventually(PATIENCE, "the debt is there", async || {
+            ask(&gateway, &units(0)).await.status == 429
+        })
+        .await;
+    }
+}
+
+async fn a_silent_response_stays_at_the_estimate(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"10/h\"\ncost = { response_header = \"x-units\", estimate = 4 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    for (said, left) in [("||", 6), ("x-units: many||", 2)] {
+        let answer = ask(&gateway, said).await.expect(200);
+        assert_eq!(answer.remaining("units"), left);
+        assert_eq!(costs(&gateway, &answer).await, json!({ "units": 4 }));
+    }
+    ask(&gateway, "||").await.expect(429);
+    gateway
+        .said
+        .line(0, "a warning", |line| {
+            line.contains("stays at its estimate")
+        })
+        .await;
+}
+
+async fn a_failed_request_costs_nothing_where_that_comes_back(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"10/h\"\nrefund = \"5xx\"\ncost = { response_header = \"x-units\", estimate = 4, max = 9 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    for _ in 0..5 {
+        eventually(PATIENCE, "it is given back", async || {
+            let fields = [("x-answer", &*units(9)), ("x-status", "500 Oops")];
+            gateway.get_with("/", &fields).await.status == 500
+        })
+        .await;
+    }
+}
+
+async fn a_member_of_the_body_settles_the_charge(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"1000/h\"\ncost = { response_json = \"usage.total_tokens\", estimate = 10, max = 50 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let body = r#"{"choices":[{"usage":{"total_tokens":1}}],"usage":{"total_tokens":42}}"#;
+    for (kind, told, cost) in [
+        ("application/json; charset=utf-8", body, 42),
+        (
+            "application/problem+json",
+            r#"{"usage":{"total_tokens":7000}}"#,
+            50,
+        ),
+        ("text/plain", body, 10),
+        ("application/json|content-encoding: gzip", body, 10),
+        ("application/json", "{\"usage\":", 10),
+    ] {
+        let said = format!("content-type: {kind}||{told}");
+        let answer = ask(&gateway, &said).await.expect(200);
+        assert_eq!(answer.text(), told);
+        assert_eq!(costs(&gateway, &answer).await, json!({ "units": cost }));
+    }
+    eventually(PATIENCE, "two could not be read", async || {
+        let row = "tollgate_limit_costs_total{limit=\"units\",outcome=\"unreadable\"} 2\n";
+        gateway.metrics().await.contains(row)
+    })
+    .await;
+}
+
+async fn the_last_event_of_a_stream_settles_the_charge(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"100/h\"\ncost = { response_json = \"usage.total_tokens\" }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let said = "content-type: text/event-stream||data: {\"usage\":{\"total_tokens\":3}}||data: {\"usage\":{\"total_tokens\":30}}||data: [DONE]||";
+    let answer = ask(&gateway, said).await.expect(200);
+    assert_eq!(costs(&gateway, &answer).await, json!({ "units": 30 }));
+    eventually(PATIENCE, "thirty are spent", async || {
+        gateway.get("/").await.expect(200).remaining("units") < 70
+    })
+    .await;
+}
+
+async fn shadows_are_settled_too(place: Place) {
+    let upstream = obedient().await;
+    let lines = "rate = \"10/h\"\nmode = \"shadow\"\ncost = { response_header = \"x-units\" }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    ask(&gateway, &units(40)).await.expect(200);
+    eventually(PATIENCE, "it would have refused", async || {
+        let answer = ask(&gateway, "||").await.expect(200);
+        gateway.line_of(&answer).await["shadow"] == json!(["units"])
+    })
+    .await;
+}
