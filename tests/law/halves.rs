@@ -12,7 +12,7 @@ use tollgate::clock::Clock;
 use tollgate::key::RepeatId;
 use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::{Outcome, Repeat, Ruling, Wait};
-use tollgate::limit::{Limit, Rule, Scope};
+use tollgate::limit::{Limit, Mode, Rule, Scope};
 use tollgate::store::{Charge, Check, Decided, DecidedBy, MemoryStore, OnDown, Store, StoreError};
 use tollgate::telemetry::metrics::Metrics;
 
@@ -287,4 +287,54 @@ async fn a_repeat_that_redis_refuses_was_none() -> Result<(), StoreError> {
     both.store.reset(&shared, CLIENT).await?;
     assert_eq!(both.decide(&checks).await.measured[0].repeat, Repeat::No);
     Ok(())
+}
+
+#[tokio::test(flavor = "local")]
+async fn what_only_counts_goes_with_the_request_in_either_half() {
+    let both = Both::new(OnDown::Closed).await;
+    let beside =
+        |limit: Arc<Limit>| Arc::new(Arc::into_inner(limit).unwrap().in_mode(Mode::Shadow));
+    let (here, there) = (
+        beside(own("here", token_bucket(10, HOUR, 10))),
+        beside(limit("there", token_bucket(10, HOUR, 10))),
+    );
+    let (one, two) = (
+        own("one", token_bucket(10, HOUR, 10)),
+        limit("two", fixed_window(2, HOUR)),
+    );
+    let checks = [ask(&one, 1), ask(&two, 1), ask(&here, 6), ask(&there, 6)];
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        let decided = both.decide(&checks).await;
+        let charged: Vec<bool> = decided.aside.iter().map(|aside| aside.charged).collect();
+        left.push((
+            admitted(&decided),
+            charged,
+            both.left(&here).await,
+            both.left(&there).await,
+            both.left(&one).await,
+        ));
+    }
+    // The second would not fit, the third is refused by what all gateways share.
+    assert_eq!(
+        left,
+        [
+            (true, vec![true, true], 4, 4, 9),
+            (true, vec![false, false], 4, 4, 8),
+            (false, vec![false, false], 4, 4, 8),
+        ]
+    );
+    // Refused by its own, and by the other half after its own was charged.
+    for check in [ask(&one, 99), ask(&two, 99)] {
+        let other = if check.limit.name == one.name {
+            checks[1]
+        } else {
+            checks[0]
+        };
+        let decided = both
+            .decide(&[check, other, ask(&here, 1), ask(&there, 1)])
+            .await;
+        assert!(!admitted(&decided));
+        assert_eq!((both.left(&here).await, both.left(&there).await), (4, 4));
+    }
 }

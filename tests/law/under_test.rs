@@ -1,15 +1,20 @@
 //! A store as the law sees it: asked at instants of the test's choosing, and its stored bytes read from the side.
 
-use super::numbers::NOON;
+use super::numbers::{CLIENT, NOON};
 use crate::support::Redis;
+use http::HeaderName;
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::clock::{Clock, Timestamp};
+use tollgate::key::{Meter, Place};
+use tollgate::limit::rate::Cost;
 use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Check, Decided, MemoryStore, RedisTarget, Refund, Settings};
+use tollgate::store::{
+    Charge, Check, Correction, Decided, MemoryStore, RedisTarget, Refund, Settings, more,
+};
 
 /// Either store, empty at first.
 #[derive(Debug)]
@@ -63,6 +68,57 @@ impl UnderTest {
                 store.settle().await;
             }
         }
+    }
+
+    /// Makes a charge of `limit` one of `truth`, and returns when that is done.
+    pub(super) async fn correct(
+        &self,
+        at: Timestamp,
+        limit: &Arc<Limit>,
+        ticket: Ticket,
+        truth: u32,
+    ) {
+        let charge = Charge {
+            limit: Arc::clone(limit),
+            key: CLIENT.into(),
+            ticket,
+        };
+        let correction = charge.correction(Cost::new(truth));
+        match (self, correction) {
+            (_, None) => {}
+            (Self::Memory(store), Some(Correction::Less(ticket))) => {
+                store.correct_at(limit, CLIENT, ticket, at);
+            }
+            (Self::Memory(store), Some(Correction::More(overdraft, cost))) => {
+                store.measure(&[more(overdraft, CLIENT, cost)], Some(at), false);
+            }
+            (Self::Redis { store, .. }, Some(correction)) => {
+                let key = CLIENT;
+                match correction {
+                    Correction::Less(ticket) => {
+                        store.correct_at(at, [Refund { limit, key, ticket }])
+                    }
+                    Correction::More(limit, cost) => store.charge_at(at, &more(limit, key, cost)),
+                }
+                store.settle().await;
+            }
+        }
+    }
+
+    /// The ticket that a charge of `units` at `at` would have had: nothing is charged.
+    pub(super) async fn ticket_of(&self, limit: &Arc<Limit>, at: Timestamp, units: u32) -> Ticket {
+        let peek = self
+            .decide(
+                at,
+                &[Check {
+                    limit,
+                    key: CLIENT,
+                    cost: Cost::ZERO,
+                    id: None,
+                }],
+            )
+            .await;
+        limit.rule.ticket(at, peek.measured[0], Cost::new(units))
     }
 
     /// Forgets a counter.
@@ -141,6 +197,13 @@ impl UnderTest {
         }
         all
     }
+}
+
+/// The same limit with a cost that responses say, up to `max`.
+pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
+    let place = Place::Header(HeaderName::from_static("x-units"));
+    let limit = Arc::into_inner(limit).unwrap();
+    Arc::new(limit.metered(Meter { place, max }))
 }
 
 /// A store of `server`'s that is ready. Patient, so that a busy machine is not taken for an absent server.

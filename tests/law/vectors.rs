@@ -6,7 +6,7 @@ use super::numbers::{
     CLIENT, NOON, clock_window, fixed_window, leaky_bucket, limit, sliding_log, sliding_window,
     token_bucket,
 };
-use super::under_test::UnderTest;
+use super::under_test::{UnderTest, metered};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Outcome, Verdict, Wait};
-use tollgate::limit::{Limit, LimitId, Rule, State};
-use tollgate::store::Check;
+use tollgate::limit::{Limit, LimitId, Refunded, Rule, State, Ticket};
+use tollgate::store::{Charge, Check, Correction};
 use toml::{Table, Value};
 
 /// One history of one counter.
@@ -29,6 +29,8 @@ struct Step {
     /// In microseconds from the history's beginning.
     at: i64,
     limit: Arc<Limit>,
+    /// What the last call that was admitted has cost in truth; then nothing is called, and nothing below is said.
+    settles: Option<u32>,
     cost: Cost,
     times: u64,
     outcome: Outcome,
@@ -106,7 +108,17 @@ fn scenario(algorithm: &str, value: Value) -> Scenario {
     };
     fields.1 = format!("{algorithm}, {name}");
     let place = fields.1.clone();
-    let numbers = |value| limit(&name, rule(algorithm, Fields::of(value, &place)));
+    let numbers = |value| {
+        let mut fields = Fields::of(value, &place);
+        let max = fields
+            .maybe("max_cost")
+            .map(|max| fields.whole("max_cost", &max));
+        let limit = limit(&name, rule(algorithm, fields));
+        match max {
+            Some(max) => metered(limit, max),
+            None => limit,
+        }
+    };
     let mut present = numbers(fields.value("limit"));
     let Value::Array(list) = fields.value("steps") else {
         panic!("{place}: steps are a list");
@@ -149,6 +161,18 @@ fn rule(algorithm: &str, mut fields: Fields) -> (Rate, Rule) {
 }
 
 fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
+    if let Some(truth) = fields.maybe("settle") {
+        return Step {
+            at: fields.number("at"),
+            limit: limit.clone(),
+            settles: Some(fields.whole("settle", &truth)),
+            cost: Cost::ZERO,
+            times: 0,
+            outcome: Outcome::Admit { delay: 0 },
+            remaining: 0,
+            reset: 0,
+        };
+    }
     let outcome = match (fields.maybe("admit"), fields.maybe("refuse")) {
         (Some(delay), None) => Outcome::Admit {
             delay: fields.whole("admit", &delay),
@@ -160,6 +184,7 @@ fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
     Step {
         at: fields.number("at"),
         limit: limit.clone(),
+        settles: None,
         cost: Cost::new(fields.number("cost")),
         times: fields.number_or("times", 1),
         outcome,
@@ -175,23 +200,24 @@ enum Listener {
 }
 
 impl Listener {
-    async fn answer(&mut self, at: Timestamp, limit: &Arc<Limit>, cost: Cost) -> Verdict {
+    async fn answer(
+        &mut self,
+        at: Timestamp,
+        limit: &Arc<Limit>,
+        cost: Cost,
+    ) -> (Verdict, Option<Ticket>) {
         let states = match self {
             Self::Functions(states) => states,
             Self::Store(store) => {
                 let key = CLIENT;
-                return store
-                    .one(
-                        at,
-                        Check {
-                            limit,
-                            key,
-                            cost,
-                            id: None,
-                        },
-                    )
-                    .await
-                    .1;
+                let check = Check {
+                    limit,
+                    key,
+                    cost,
+                    id: None,
+                };
+                let decided = store.decide(at, &[check]).await;
+                return (decided.decision.verdicts[0], decided.ticket(0, &check));
             }
         };
         let state = states.remove(&limit.id);
@@ -201,7 +227,38 @@ impl Listener {
             None => state,
         };
         states.extend(state.map(|state| (limit.id, state)));
-        limit.rule.verdict(measured, at, cost, true)
+        let charged = measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
+        let ticket = charged.then(|| limit.rule.ticket(at, measured, cost));
+        (limit.rule.verdict(measured, at, cost, true), ticket)
+    }
+
+    /// The charge of `ticket` was `truth`.
+    async fn settle(&mut self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket, truth: u32) {
+        let states = match self {
+            Self::Functions(states) => states,
+            Self::Store(store) => return store.correct(at, limit, ticket, truth).await,
+        };
+        let charge = Charge {
+            limit: limit.clone(),
+            key: CLIENT.into(),
+            ticket,
+        };
+        let state = states.remove(&limit.id);
+        let after = match charge.correction(Cost::new(truth)) {
+            None => state,
+            Some(Correction::Less(ticket)) => match limit.rule.settle(state.as_ref(), at, ticket) {
+                Refunded::Nothing => state,
+                Refunded::Left(change) => Some(change.update.after(state)),
+                Refunded::Gone => None,
+            },
+            Some(Correction::More(overdraft, cost)) => {
+                match overdraft.check(state.as_ref(), at, cost).1 {
+                    Some(change) => Some(change.update.after(state)),
+                    None => state,
+                }
+            }
+        };
+        states.extend(after.map(|state| (limit.id, state)));
     }
 }
 
@@ -212,12 +269,18 @@ async fn tell(algorithm: &str, mut listener: Listener) {
     names.dedup();
     assert_eq!(names.len(), scenarios.len(), "a name is used twice");
     for Scenario { name, steps } in scenarios {
+        let mut last = None;
         for (index, step) in steps.into_iter().enumerate() {
             let at = NOON.micros().checked_add_signed(step.at).unwrap();
             let at = Timestamp::from_micros(at);
             let place = format!("{algorithm}, {name}, call {} at {}", index + 1, step.at);
+            if let Some(truth) = step.settles {
+                let ticket = last.expect("something was admitted");
+                listener.settle(at, &step.limit, ticket, truth).await;
+            }
             for turn in 1..=step.times {
-                let verdict = listener.answer(at, &step.limit, step.cost).await;
+                let (verdict, ticket) = listener.answer(at, &step.limit, step.cost).await;
+                last = ticket.or(last);
                 assert_eq!(verdict.outcome, step.outcome, "{place}, turn {turn}");
                 if turn == step.times {
                     assert_eq!(verdict.remaining, step.remaining, "{place}: remaining");

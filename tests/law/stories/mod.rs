@@ -1,5 +1,6 @@
 //! Stories: each is told to the memory store and to Redis, and must end the same way.
 
+mod beside;
 mod calendar;
 mod cases;
 mod changed;
@@ -11,6 +12,7 @@ mod lists;
 mod lives;
 mod partial;
 mod refunds;
+mod settling;
 mod together;
 mod waits;
 
