@@ -1,7 +1,7 @@
 //! Costs that the response says: an estimate is asked for before, and settled when the number is known.
 
 use super::super::place::{Place, on_both_stores};
-use crate::support::{Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually};
+use crate::support::{Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get};
 use serde_json::{Value, json};
 
 on_both_stores! {
@@ -14,6 +14,8 @@ on_both_stores! {
     a_member_of_the_body_settles_the_charge
     the_last_event_of_a_stream_settles_the_charge
     shadows_are_settled_too
+    who_leaves_a_stream_pays_what_it_has_said
+    a_server_that_fails_leaves_the_estimate
 }
 
 /// Answers with whatever the request's `x-answer` says: head lines and a body, with `|` for the ends of lines.
@@ -253,4 +255,41 @@ async fn shadows_are_settled_too(place: Place) {
         gateway.line_of(&answer).await["shadow"] == json!(["units"])
     })
     .await;
+}
+
+async fn who_leaves_a_stream_pays_what_it_has_said(place: Place) {
+    const EVENT: &str = "data: {\"n\":7}\n\n";
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        if connection.request().await.is_ok() {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            connection.wire.send(format!("{head}{EVENT}")).await;
+            connection.wire.ended(PATIENCE).await;
+        }
+    })
+    .await;
+    let lines = "rate = \"100/h\"\ncost = { response_json = \"n\" }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let mut client = gateway.connect().await;
+    client.send(get("/")).await;
+    client.head().await;
+    // The event is there while the stream goes on.
+    assert_eq!(client.chunk().await.unwrap(), EVENT);
+    drop(client);
+    let line = gateway.line_where("reason", "client_gone").await;
+    assert_eq!(line["costs"], json!({ "units": 7 }));
+}
+
+async fn a_server_that_fails_leaves_the_estimate(place: Place) {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        let _ = connection.request().await;
+    })
+    .await;
+    let lines = "rate = \"100/h\"\ncost = { response_header = \"x-units\", estimate = 30 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    for left in [70, 40, 10] {
+        let answer = gateway.get("/").await.expect(502);
+        assert_eq!(answer.remaining("units"), left);
+        assert_eq!(costs(&gateway, &answer).await, json!({ "units": 30 }));
+    }
+    gateway.get("/").await.expect(429);
 }

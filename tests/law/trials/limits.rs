@@ -143,6 +143,10 @@ pub(super) fn random_limit(random: &mut fastrand::Rng) -> Meant {
     if partial {
         lines.push_str("\npartial = true");
     }
+    if random.bool() {
+        // Other numbers counted beside it change nothing.
+        lines.push_str("\ncandidate = { rate = \"3/h\" }");
+    }
     Meant {
         lines,
         bounds,
