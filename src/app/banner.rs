@@ -97,7 +97,15 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
             Scope::Gateway => ", this gateway alone",
             Scope::Cluster => "",
         };
-        let _ = writeln!(text, "  limit      {name}  {}{alone}", meaning(limit));
+        let tiers = limit.tiers.iter();
+        let tiers: String = tiers
+            .map(|tier| format!("; {}: {}", tier.group.name, meaning(&tier.limit)))
+            .collect();
+        let _ = writeln!(
+            text,
+            "  limit      {name}  {}{tiers}{alone}",
+            meaning(limit)
+        );
     }
     more(text, used.len());
 }

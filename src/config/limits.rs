@@ -4,13 +4,15 @@
 mod contradictions;
 mod rates;
 mod rules;
+mod tiers;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Algorithm, Given, Limit, Refund};
+use super::groups::Groups;
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{Exempt, IdField, KeyTemplate, Missing, Part, Price};
+use crate::key::{Exempt, IdField, KeyTemplate, Known, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Rule, Scope};
@@ -23,10 +25,27 @@ const MAX_WAIT: u64 = 5 * super::value::MICROS;
 const REMEMBERED: u64 = 600 * super::value::MICROS;
 const REPEATS: u32 = 3;
 
-/// Compiles one limit; nothing when something about it is wrong, which then has been noted.
-pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<limit::Limit>> {
+/// Compiles one limit with its tiers; nothing when something about it is wrong, which then has been noted.
+pub(super) fn compile(
+    written: &Limit,
+    groups: &Groups,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Arc<limit::Limit>> {
+    let name: Arc<str> = written.name.value.as_str().into();
+    let limits = alone(written, &name, groups, found);
+    let limits = tiers::add(limits, written, groups, found);
+    limits.into_iter().map(Arc::new).collect()
+}
+
+/// Compiles one limit without its tiers, under `name`.
+fn alone(
+    written: &Limit,
+    name: &Arc<str>,
+    groups: &Groups,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<limit::Limit> {
     let before = found.len();
-    let by = template(written, found);
+    let by = template(written, groups, found);
     if written.algorithm.is_bad() {
         return Vec::new();
     }
@@ -52,7 +71,7 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     };
     let (cost, price) = price(written);
     let (gives_back, dedupe) = (gives_back(written), dedupe(written));
-    let exempt = exempt(written, found);
+    let exempt = exempt(written, groups, found);
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
@@ -84,27 +103,25 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
             (cost, price.as_ref()),
             found,
         );
-        let name = written.name.value.as_str().into();
-        let limit = limit::Limit::new(name, by, rate, rule, cost);
-        return vec![Arc::new(whole(limit))];
+        let limit = limit::Limit::new(Arc::clone(name), by, rate, rule, cost);
+        return vec![whole(limit)];
     }
     warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
-    let name: Arc<str> = written.name.value.as_str().into();
     let limits = entries.iter().zip(compiled).map(|(entry, rule)| {
         let quota = entry.value.quota.value;
-        let limit = limit::Limit::new(Arc::clone(&name), by.clone(), quota.rate, rule, cost);
+        let limit = limit::Limit::new(Arc::clone(name), by.clone(), quota.rate, rule, cost);
         let limit = whole(limit);
-        Arc::new(match listed {
+        match listed {
             true => limit.listed(&show_quota(quota)),
             false => limit,
-        })
+        }
     });
     limits.collect()
 }
 
 /// By whom it counts.
-fn template(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate> {
+fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate> {
     let name = &written.name.value;
     let by = written.by.at()?;
     let before = found.len();
@@ -136,7 +153,11 @@ fn template(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate>
     let mut template = KeyTemplate {
         parts,
         missing: written.missing.or(Missing::Refuse),
+        unknown: None,
     };
+    if let Some(unknown) = written.unknown.at() {
+        template.unknown = tiers::known(written, &template.parts, groups, found, &unknown.span);
+    }
     let absent = template.can_be_absent();
     if !absent {
         template.missing = Missing::Shared;
@@ -186,6 +207,7 @@ fn missing_choice(
         Some(Part::Cookie(name)) => format!("cookie `{name}`"),
         Some(Part::Query { name, .. }) => format!("query parameter `{name}`"),
         Some(Part::Header { name, .. }) => format!("header `{name}`"),
+        Some(Part::Jwt { claim, .. }) => format!("claim `{claim}`"),
         _ => "something".into(),
     };
     Diagnostic::error(
@@ -229,8 +251,8 @@ fn gives_back(written: &Limit) -> GivesBack {
     }
 }
 
-/// Which requests are repeats of others.
-fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
+/// Whom it does not hold for.
+fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
     let at = written.exempt.at()?;
     let exempt = Exempt {
         networks: at.value.ip.entries().iter().map(|at| at.value).collect(),
@@ -248,6 +270,14 @@ fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
             .iter()
             .map(|at| at.value.clone())
             .collect(),
+        // Those that are not there have been noted.
+        groups: at
+            .value
+            .groups
+            .entries()
+            .iter()
+            .filter_map(|at| Some(Arc::clone(groups.find(&at.value)?.1)))
+            .collect(),
     };
     if exempt.is_everyone() {
         let message = format!("limit `{}` holds for nobody", written.name.value);
@@ -260,6 +290,7 @@ fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
     Some(Arc::new(exempt))
 }
 
+/// Which requests are repeats of others.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
     let ttl = match dedupe.ttl.get() {

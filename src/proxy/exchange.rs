@@ -164,6 +164,11 @@ impl Exchange {
         self.route = Some(route);
     }
 
+    /// None of its limits holds.
+    pub fn spared(&mut self, plan: Plan) {
+        self.plan = plan;
+    }
+
     /// Its limits have been asked.
     pub fn decided(&mut self, plan: Plan, admission: Admission) {
         if admission.has_repeat() {
@@ -385,6 +390,9 @@ impl Drop for Exchange {
         let charges = service
             .map(|service| self.charges(service))
             .unwrap_or_default();
+        let groups = service
+            .map(|service| self.groups(service))
+            .unwrap_or_default();
         let server = self
             .upstream
             .as_ref()
@@ -404,6 +412,7 @@ impl Drop for Exchange {
             limit: self.limit.as_deref(),
             window: self.window(),
             charges: &charges,
+            groups: &groups,
             delay: Duration::from_micros(self.delayed),
             duration: took,
             upstream: server.as_deref(),

@@ -31,6 +31,7 @@ pub use body::Body;
 pub use hold::Holds;
 
 use crate::key::Caller;
+use crate::key::token::Token;
 use crate::listen::connection::{Answer, RefusedHead};
 use crate::listen::{Finding, Peer};
 use crate::route::{host_key, path};
@@ -291,9 +292,11 @@ impl Worker {
                 query: parts.uri.query(),
                 pattern: &service.path,
             },
+            identity: &Token::new(local.snapshot.tokens.as_deref(), &parts.headers),
         };
         let plan = Plan::of(service, &caller)?;
         if plan.is_empty() {
+            exchange.spared(plan);
             return Ok(None);
         }
         let admission = admit::ask(&self.store, &plan, service).await?;

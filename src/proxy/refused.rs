@@ -44,6 +44,7 @@ pub(super) fn note(worker: &Worker, head: &RefusedHead<'_>, peer: &Peer) {
         limit: None,
         window: None,
         charges: &[],
+        groups: &[],
         delay: Duration::ZERO,
         duration: Duration::ZERO,
         upstream: None,

@@ -6,7 +6,7 @@ use super::fields::Fields;
 use crate::limit::Preflights;
 
 /// What a limit tells clients.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::config) struct Told {
     pub(in crate::config) public_name: Given<String>,
     pub(in crate::config) status: Given<u32>,

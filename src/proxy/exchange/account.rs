@@ -92,7 +92,10 @@ impl Exchange {
     pub(super) fn window(&self) -> Option<&str> {
         let limit = match self.reason {
             Reason::LimitRefused => self.violated().named?,
-            Reason::LimitDelayed => self.service()?.limits.get(self.delaying()?.0)?,
+            Reason::LimitDelayed => {
+                let index = self.admission.as_ref()?.delayed_by()?;
+                self.plan.limit(index, self.service()?)?
+            }
             _ => return None,
         };
         limit.window.as_deref()
@@ -115,6 +118,16 @@ impl Exchange {
         // Several rates of one limit count under one key.
         charges.dedup_by_key(|charge| charge.limit);
         charges
+    }
+
+    /// Limits that a group of the client's has changed: their names, and the group's.
+    pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, &'a str)> {
+        let groups = self.plan.groups(service);
+        let mut groups: Vec<_> = groups
+            .map(|(at, group)| (&*service.limits[at].name, &**group))
+            .collect();
+        groups.dedup();
+        groups
     }
 
     /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.

@@ -5,12 +5,14 @@ mod bypass;
 mod costs;
 mod defaults;
 mod exempt;
+mod groups;
 mod in_flight;
 mod keys;
 mod partial;
 mod refunds;
 mod repeats;
 mod telling;
+mod tokens;
 mod windows;
 
 use super::place::{Place, on_both_stores};

@@ -15,7 +15,7 @@ pub static LIMITS: Table = Table {
             name: "by",
             shape: Shape::Texts,
             default: Required,
-            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `method`, `host`, `route`, `everyone`, or a list of parts that form one key. A field or parameter that came several times with different values is answered with 400, since nobody can know which of them the upstream believes; a cookie counts as missing then. Cookies, and fields and parameters whose names say that they are secret, leave the process as digests only; methods that hardly anybody knows count as one.",
+            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims inside others), `method`, `host`, `route`, `everyone`, or a list of parts that form one key. A field or parameter that came several times with different values is answered with 400, since nobody can know which of them the upstream believes; a cookie counts as missing then. Cookies, and fields and parameters whose names say that they are secret, leave the process as digests only; methods that hardly anybody knows count as one.",
             example: "\"ip\"",
             live: true,
         },
@@ -23,7 +23,7 @@ pub static LIMITS: Table = Table {
             name: "missing",
             shape: Shape::Choice(&["refuse", "ip", "skip", "shared"]),
             default: Words(
-                "must be chosen where `by` names a header, a cookie or a query parameter",
+                "must be chosen where `by` names a header, a cookie, a query parameter or a claim",
             ),
             about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter.",
             example: "\"refuse\"",
@@ -188,8 +188,24 @@ pub static LIMITS: Table = Table {
             name: "exempt",
             shape: Shape::Exempt,
             default: Words("nobody"),
-            about: "Whom it does not hold for: requests of clients in these networks (`ip`), with exactly these `methods`, or for these `paths` and all below them, in their normal form. One of the three is enough; what is exempt is not charged and needs no key.",
+            about: "Whom it does not hold for: requests of clients in these networks (`ip`), with exactly these `methods`, for these `paths` and all below them, in their normal form, or of members of these `groups`. One of them is enough; what is exempt is not charged and needs no key.",
             example: "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
+            live: true,
+        },
+        Key {
+            name: "tiers",
+            shape: Shape::Tiers,
+            default: Words("the same for all"),
+            about: "Other numbers for groups, as `tiers.gold = { rate = \"1000/min\", burst = 200 }`; what a tier does not say is as in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`. Counters are the same ones: who changes tier keeps the count, clamped to the new numbers; only a window of another length has its own.",
+            example: "{ gold = { rate = \"1000/min\", burst = 200 } }",
+            live: true,
+        },
+        Key {
+            name: "unknown",
+            shape: Shape::Choice(&["ip"]),
+            default: Words("every key has a counter of its own"),
+            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
+            example: "\"ip\"",
             live: true,
         },
         Key {
@@ -239,7 +255,7 @@ pub static LIMITS: Table = Table {
             live: true,
         },
     ],
-    later: &["candidate", "mode", "on_down", "tiers"],
+    later: &["candidate", "mode", "on_down"],
 };
 
 /// Whom a limit does not hold for: not a table of its own in the file.
@@ -273,8 +289,16 @@ pub static LIMIT_EXEMPT: Table = Table {
             example: "[\"/healthz\"]",
             live: true,
         },
+        Key {
+            name: "groups",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Groups, with all their members.",
+            example: "[\"internal\"]",
+            live: true,
+        },
     ],
-    later: &["groups"],
+    later: &[],
 };
 
 /// Ids that are charged once: not a table of its own in the file.
