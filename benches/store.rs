@@ -281,6 +281,7 @@ fn limit(name: &str, rate: Rate, rule: Rule) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
         missing: Missing::Refuse,
+        unknown: None,
     };
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
 }

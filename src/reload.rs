@@ -204,6 +204,21 @@ impl Watcher {
         }
     }
 
+    /// Says why a reading is not taken: in one line where only a file beside the file is at fault.
+    fn refuse(&self, report: &Report) {
+        match report.beside() {
+            Some(line) => {
+                tracing::error!("not reloaded: {line}; what is in force stays in force");
+            }
+            None => {
+                for line in lines(report) {
+                    tracing::error!("{line}");
+                }
+                tracing::error!("not reloaded: what is in force stays in force");
+            }
+        }
+    }
+
     async fn take(&mut self, outcome: Outcome, apply: &mut impl Apply) {
         match outcome {
             Ok(compiled) => {
@@ -216,10 +231,7 @@ impl Watcher {
                 apply.apply(compiled).await;
             }
             Err(report) => {
-                for line in lines(&report) {
-                    tracing::error!("{line}");
-                }
-                tracing::error!("not reloaded: what is in force stays in force");
+                self.refuse(&report);
                 self.taken = false;
                 apply.refused();
             }

@@ -4,6 +4,7 @@ pub mod changes;
 pub mod errors;
 
 use crate::key::client_ip::Trust;
+use crate::key::token::Verifier;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub upstreams: Vec<Arc<Upstream>>,
     /// Whose word on the client's address is believed.
     pub trust: Trust,
+    /// Whose tokens are believed, if anybody's.
+    pub tokens: Option<Arc<Verifier>>,
     /// Which limit fields responses carry.
     pub fields: FieldStyle,
     /// What answers of the gateway's own look like.

@@ -36,6 +36,8 @@ pub struct Question {
 struct Counter {
     limit: String,
     window: Option<String>,
+    /// Whose tier it is looked at with.
+    group: Option<String>,
     key: Vec<u8>,
 }
 
@@ -69,9 +71,15 @@ pub async fn answering(
 }
 
 async fn look(store: &Store, snapshot: &Snapshot, counter: &Counter) -> Value {
-    let mut all = snapshot.services.iter().flat_map(|service| &service.limits);
+    let limits = snapshot.services.iter().flat_map(|service| &service.limits);
+    let mut all = limits.flat_map(|limit| {
+        let tiers = limit.tiers.iter().map(|tier| &tier.limit);
+        std::iter::once(limit).chain(tiers)
+    });
     let found = all.find(|limit| {
-        *limit.name == *counter.limit && limit.window.as_deref() == counter.window.as_deref()
+        *limit.name == *counter.limit
+            && limit.window.as_deref() == counter.window.as_deref()
+            && limit.group.as_deref() == counter.group.as_deref()
     });
     let mut seen =
         json!({ "limit": counter.limit, "window": counter.window, "known": found.is_some() });
@@ -144,6 +152,7 @@ fn read(body: &[u8]) -> Result<Vec<Counter>, &'static str> {
         Some(Counter {
             limit: one["limit"].as_str()?.to_owned(),
             window: one["window"].as_str().map(str::to_owned),
+            group: one["group"].as_str().map(str::to_owned),
             key: bytes(one["key"].as_str()?)?,
         })
     };

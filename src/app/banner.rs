@@ -104,7 +104,15 @@ fn limits(text: &mut String, snapshot: &Snapshot) {
             Mode::Shadow => ", shadow: only counted",
             Mode::Enforce | Mode::Candidate => "",
         };
-        let _ = writeln!(text, "  limit      {name}  {}{alone}{only}", meaning(limit));
+        let tiers = limit.tiers.iter();
+        let tiers: String = tiers
+            .map(|tier| format!("; {}: {}", tier.group.name, meaning(&tier.limit)))
+            .collect();
+        let _ = writeln!(
+            text,
+            "  limit      {name}  {}{tiers}{alone}{only}",
+            meaning(limit)
+        );
     }
     more(text, used.len());
 }

@@ -197,6 +197,13 @@ fn meaning(compiled: &Compiled) -> String {
             describe::limit(limit),
             width = width.unwrap_or(0)
         );
+        for tier in describe::tiers(limit) {
+            let _ = writeln!(text, "  {:width$}  {tier}", "", width = width.unwrap_or(0));
+        }
+    }
+    for group in &outline.groups {
+        let members = count(group.len(), "member");
+        let _ = writeln!(text, "  group {}: {members} by {}", group.name, group.by);
     }
     for note in [store_note(compiled), scope_note(compiled)]
         .into_iter()
@@ -242,11 +249,21 @@ fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value
         "warnings": warnings,
     });
     if let Some(compiled) = compiled {
-        let limits = compiled
-            .outline
-            .limits
-            .iter()
-            .map(|limit| json!({ "name": &*limit.name, "mode": limit.mode.as_str(), "means": describe::limit(limit) }));
+        let limits = compiled.outline.limits.iter().map(|limit| {
+            let tiers = limit.tiers.iter().map(
+                |tier| json!({ "group": &*tier.group.name, "means": describe::tier(&tier.limit) }),
+            );
+            json!({
+                "name": &*limit.name,
+                "mode": limit.mode.as_str(),
+                "means": describe::limit(limit),
+                "tiers": tiers.collect::<Vec<_>>(),
+            })
+        });
+        let groups = compiled.outline.groups.iter().map(|group| {
+            json!({ "name": &*group.name, "by": group.by.to_string(), "members": group.len() })
+        });
+        summary["groups"] = groups.collect();
         summary["routes"] = compiled.outline.routes.len().into();
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();

@@ -3,6 +3,8 @@
 use super::boot::Boot;
 use super::diff::{Fact, Outline, RouteOutline};
 use super::document::{self, Document, Upstream};
+use super::groups::Groups;
+use super::jwt::Jwt;
 use super::source::At;
 use super::validate::{Checked, redirected, template};
 use super::{Compiled, Report};
@@ -22,6 +24,7 @@ pub(super) fn compile(
     document: &Document,
     checked: Checked,
     (boot, errors): (Boot, ErrorBody),
+    (groups, jwt): (Groups, Option<Jwt>),
     report: Report,
 ) -> Compiled {
     let Checked {
@@ -106,6 +109,8 @@ pub(super) fn compile(
                     .collect()
             })
             .collect(),
+        jwt: jwt.as_ref().map(|jwt| jwt.outline.clone()),
+        groups: groups.all,
         limits: limits.clone(),
         defaults: document
             .defaults
@@ -133,6 +138,7 @@ pub(super) fn compile(
             unrouted,
             upstreams,
             trust,
+            tokens: jwt.map(|jwt| jwt.verifier),
             fields,
             errors,
             jitter,
@@ -148,13 +154,14 @@ pub(super) fn compile(
 
 /// Where everything with a name is defined.
 fn places(document: &Document) -> HashMap<(&'static str, String), usize> {
+    let groups = document.groups.iter().map(|one| ("groups", &one.name));
     let limits = document.limits.iter().map(|one| ("limits", &one.name));
     let upstreams = document
         .upstreams
         .iter()
         .map(|one| ("upstreams", &one.name));
     let routes = document.routes.iter().map(|one| ("routes", &one.name));
-    let all = limits.chain(upstreams).chain(routes);
+    let all = groups.chain(limits).chain(upstreams).chain(routes);
     all.map(|(table, name)| ((table, name.value.clone()), name.span.start))
         .collect()
 }

@@ -41,10 +41,41 @@ pub fn limit(limit: &Limit) -> String {
     if limit.answers.refusal != Answers::default().refusal {
         text.push_str(&format!("; {} beyond", limit.answers.refusal));
     }
+    if limit.by.unknown.is_some() {
+        text.push_str("; by client address where no group knows it");
+    }
     if limit.mode == Mode::Shadow {
         text.push_str("; shadow: counts and reports, never refuses");
     }
     text
+}
+
+/// What a tier has otherwise than its limit: `at most 200 at once, then 1000 a minute; a request counts 1`.
+#[must_use]
+pub fn tier(limit: &Limit) -> String {
+    let mut text = amount(limit);
+    if limit.cost.units() > 1 || limit.price.is_some() {
+        text.push_str(&format!("; a request counts {}", cost(limit)));
+    }
+    text
+}
+
+/// The tiers of a limit: `group gold: at most 200 at once, then 1000 a minute`.
+#[must_use]
+pub fn tiers(limit: &Limit) -> Vec<String> {
+    let tiers = limit.tiers.iter();
+    tiers
+        .map(|one| format!("group {}: {}", one.group.name, tier(&one.limit)))
+        .collect()
+}
+
+/// `unknown` as the file writes it.
+#[must_use]
+pub fn unknown(by: &KeyTemplate) -> &'static str {
+    match by.unknown {
+        Some(_) => "ip",
+        None => "counted like others",
+    }
 }
 
 /// `at most 20 at once, then 100 a minute`
@@ -174,6 +205,7 @@ fn per(by: &KeyTemplate) -> String {
             Part::Cookie(name) => format!("cookie {name}"),
             Part::Query { name, .. } => format!("query parameter {name}"),
             Part::Path(name) => format!("{{{name}}} of the path"),
+            Part::Jwt { claim, .. } => format!("claim {claim} of a verified token"),
             Part::Method => "method".into(),
             Part::Host => "host".into(),
             Part::Route => "route".into(),

@@ -42,7 +42,9 @@ codes! {
     BadDuration "bad-duration" "A time is not a number with a unit, or makes no sense where it stands.";
     BadField "bad-field" "A route changes a field that it may not change, or to a value that no field can have.";
     BadHost "bad-host" "A host name to match cannot be the host of a request.";
+    BadJwtKey "bad-jwt-key" "A file of `[jwt]` has no key that tokens could be verified with.";
     BadKey "bad-key" "`by` names something that requests cannot be counted by.";
+    BadMember "bad-member" "What is written as the member of a group cannot be one.";
     BadMethod "bad-method" "A method is not one that a request can have.";
     BadName "bad-name" "The name of a table has characters that headers, metrics and Redis keys do not take.";
     BadNetwork "bad-network" "A network is not written as an address or as address/bits.";
@@ -56,6 +58,7 @@ codes! {
     Conflict "conflict" "Two settings contradict each other.";
     Duplicate "duplicate" "Something is written twice.";
     EmptyFile "empty-file" "The file says nothing.";
+    EmptyGroup "empty-group" "A group has no members.";
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit holds for nobody.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
@@ -72,9 +75,11 @@ codes! {
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
+    SaySo "say-so" "Who is a member of a group hangs on what any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
     TrustsEveryone "trusts-everyone" "Anyone may say which address they come from.";
+    UnknownGroup "unknown-group" "A group is named that is not defined.";
     UnknownKey "unknown-key" "A key or table that does not exist.";
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
     UnknownParameter "unknown-parameter" "A limit counts by, or a route rewrites with, a parameter that the path of a route does not have.";
@@ -82,9 +87,12 @@ codes! {
     UnreachableRoute "unreachable-route" "No request can reach a route.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
+    UnverifiedClaim "unverified-claim" "A claim of a token is asked for, and nothing says whose tokens are believed.";
+    UnusedGroup "unused-group" "No limit has anything to do with the group.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
     WaitsLonger "waits-longer" "A limit may hold a request for longer than the route gives its upstream.";
+    WeakSecret "weak-secret" "The secret that tokens are signed with can be guessed.";
     WrongType "wrong-type" "A value is of another type than the key takes.";
 }
 
@@ -236,6 +244,30 @@ impl Report {
     #[must_use]
     pub fn from_files(self, files: Files) -> Self {
         Self { files, ..self }
+    }
+
+    /// The mistakes in one line, where all errors are in the files beside the file itself.
+    #[must_use]
+    pub fn beside(&self) -> Option<String> {
+        let errors = || {
+            let all = self.diagnostics.iter();
+            all.filter(|one| one.severity == Severity::Error)
+        };
+        // What is wrong with the file itself has no place in it, or none with a width.
+        let named = |one: &Diagnostic| {
+            let place = one.primary.as_ref();
+            place.is_some_and(|label| !label.span.is_empty())
+        };
+        let beside = |one: &Diagnostic| match one.code {
+            Code::BadMember | Code::BadJwtKey => true,
+            Code::Unreadable => named(one),
+            _ => false,
+        };
+        let all = errors().next().is_some() && errors().all(beside);
+        all.then(|| {
+            let messages: Vec<&str> = errors().map(|one| one.message.as_str()).collect();
+            messages.join("; ")
+        })
     }
 
     /// How many errors.

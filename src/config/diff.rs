@@ -1,5 +1,6 @@
 //! What one reading of the file changes against another, in words.
 
+mod groups;
 mod limits;
 mod restart;
 mod routes;
@@ -8,6 +9,7 @@ pub use routes::Fact;
 
 use super::Boot;
 use super::describe::span_as_written;
+use crate::key::Group;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
@@ -23,6 +25,10 @@ use std::time::Duration;
 pub struct Outline {
     /// What is read once.
     pub boot: Boot,
+    /// Whose tokens are believed: what is said of them, and a digest of their keys.
+    pub jwt: Option<(String, [u8; 32])>,
+    /// Every group, in the order of the file.
+    pub groups: Vec<Arc<Group>>,
     /// Every limit, in the order of the file.
     pub limits: Vec<Arc<Limit>>,
     /// The limits that every request is held to.
@@ -84,6 +90,7 @@ impl fmt::Display for Change {
 #[must_use]
 pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
+    groups::groups(old, new, &mut changes);
     limits::limits(old, new, &mut changes);
     upstreams(old, new, &mut changes);
     routes::routes(old, new, &mut changes);
@@ -111,6 +118,16 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             "server.max_held_per_client",
             to(&old.holds.per_peer, &new.holds.per_peer),
         );
+    }
+    if old.jwt != new.jwt {
+        let said = |outline: &Outline| outline.jwt.as_ref().map(|(said, _)| said.clone());
+        let what = match (said(old), said(new)) {
+            (None, _) => "added",
+            (_, None) => "removed",
+            (old, new) if old == new => "keys changed",
+            _ => "changed",
+        };
+        live("jwt", what.into());
     }
     if old.fields != new.fields {
         live(

@@ -5,7 +5,9 @@
 mod answers;
 mod changes;
 mod fields;
+mod group;
 mod include;
+mod jwt;
 mod limit;
 mod route;
 mod secrets;
@@ -14,15 +16,19 @@ mod store;
 mod strange;
 mod syntax;
 mod target;
+mod tier;
 mod told;
 mod variables;
 
+pub(super) use group::Group;
 pub(super) use include::gather;
+pub(super) use jwt::Jwt;
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
 pub(super) use store::{Password, Store};
 pub(super) use target::Upstream;
+pub(super) use tier::Tier;
 pub(super) use variables::Variables;
 
 use super::diagnostic::{Code, Diagnostic};
@@ -103,6 +109,8 @@ pub(super) struct Document {
     pub(super) store: Store,
     pub(super) response: Response,
     pub(super) defaults: Defaults,
+    pub(super) jwt: Option<Jwt>,
+    pub(super) groups: Vec<Group>,
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) routes: Vec<Route>,
@@ -241,6 +249,7 @@ fn misnamed(
     let value = (value.get_ref(), value.span());
     section(source, &mut apart, meant, &key.span(), value, found);
     document.lost.extend(apart.lost);
+    document.groups.extend(apart.groups);
     document.limits.extend(apart.limits);
     document.upstreams.extend(apart.upstreams);
     document.routes.extend(apart.routes);
@@ -286,6 +295,7 @@ fn section(
             let place = heading(source, &entry.span(), &at.span);
             let fields = Fields::new(vocabulary, &at.value, place, fields, found);
             match vocabulary.name {
+                "groups" => document.groups.push(group::read(at, fields)),
                 "limits" => document.limits.push(limit::read(at, fields)),
                 "upstreams" => document.upstreams.push(target::upstream(at, fields)),
                 _ => document.routes.push(route::route(at, fields)),
@@ -300,6 +310,7 @@ fn section(
         "log" => document.log = server::log(fields),
         "admin" => document.admin = Some(server::admin(fields)),
         "store" => document.store = store::read(fields),
+        "jwt" => document.jwt = Some(jwt::read(fields)),
         "defaults" => document.defaults = server::defaults(fields),
         _ => document.response = server::response(fields),
     }

@@ -30,6 +30,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
 fn every_valid_file_compiles_without_a_warning() {
     let mut all = files("valid");
     all.push(root().join("gateway.toml"));
+    all.push(root().join("deploy/api-keys.toml"));
     for path in all {
         match super::load(&path) {
             Ok(compiled) => assert!(
@@ -39,6 +40,44 @@ fn every_valid_file_compiles_without_a_warning() {
             ),
             Err(report) => panic!("{}", report.human(Colour::Off)),
         }
+    }
+}
+
+/// What the manual shows of groups and tokens is good, and without a warning.
+#[test]
+fn every_example_of_who_is_counted_is_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let manual = include_str!("../../docs/who-is-counted.md");
+    for (from, to) in [
+        ("deploy/gold-keys.txt", "gold-keys.txt"),
+        ("tests/config/jwt/rsa.pem", "issuer.pem"),
+    ] {
+        fs::copy(root().join(from), folder.path().join(to)).unwrap();
+    }
+    let examples = manual.split("```toml\n").skip(1);
+    let examples: Vec<&str> = examples
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let limits = example
+            .lines()
+            .filter_map(|line| line.strip_prefix("[limits.")?.strip_suffix(']'));
+        let limits: Vec<&str> = limits.collect();
+        let text = format!(
+            "{example}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = {limits:?}\n"
+        );
+        let path = folder.path().join("gateway.toml");
+        fs::write(&path, text).unwrap();
+        let report = match super::load(&path) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        assert!(
+            report.diagnostics.is_empty(),
+            "{}",
+            report.human(Colour::Off)
+        );
     }
 }
 
@@ -107,6 +146,7 @@ fn every_example_of_a_key_can_be_read() {
             };
             let place = text.find('\n').unwrap() + 1..text.len();
             let names = [
+                Code::UnknownGroup,
                 Code::UnknownLimit,
                 Code::UnknownUpstream,
                 Code::Unreadable,

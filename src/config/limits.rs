@@ -4,13 +4,15 @@
 mod contradictions;
 mod rates;
 mod rules;
+mod tiers;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Algorithm, Given, Limit, Refund};
+use super::groups::Groups;
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{Exempt, IdField, KeyTemplate, Meter, Missing, Part, Price};
+use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Mode, Rule, Scope};
@@ -23,13 +25,20 @@ const MAX_WAIT: u64 = 5 * super::value::MICROS;
 const REMEMBERED: u64 = 600 * super::value::MICROS;
 const REPEATS: u32 = 3;
 
-/// Compiles one limit, and behind it its candidate; nothing when something about it is wrong, which then has been noted.
-pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<limit::Limit>> {
-    let mut limits = numbers(written, found);
+/// Compiles one limit with its tiers, and behind it its candidate; nothing when something about it is wrong, which then
+/// has been noted.
+pub(super) fn compile(
+    written: &Limit,
+    groups: &Groups,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Arc<limit::Limit>> {
+    let name: Arc<str> = written.name.value.as_str().into();
+    let limits = alone(written, &name, groups, found);
+    let mut limits = tiers::add(limits, written, groups, found);
     if let Some(other) = written.with_candidate() {
         // What is wrong with both is told once.
         let mut more = Vec::new();
-        let beside = numbers(&other, &mut more);
+        let beside = alone(&other, &name, groups, &mut more);
         more.retain(|one| !found.contains(one));
         found.extend(more);
         let beside = beside.into_iter();
@@ -38,10 +47,15 @@ pub(super) fn compile(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<Arc<l
     limits.into_iter().map(Arc::new).collect()
 }
 
-/// The limit with one set of numbers.
-fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
+/// Compiles one limit without its tiers, under `name`.
+fn alone(
+    written: &Limit,
+    name: &Arc<str>,
+    groups: &Groups,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<limit::Limit> {
     let before = found.len();
-    let by = template(written, found);
+    let by = template(written, groups, found);
     if written.algorithm.is_bad() {
         return Vec::new();
     }
@@ -67,7 +81,7 @@ fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
     };
     let (cost, price, meter) = price(written);
     let (gives_back, dedupe) = (gives_back(written), dedupe(written));
-    let exempt = exempt(written, found);
+    let exempt = exempt(written, groups, found);
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
@@ -104,16 +118,14 @@ fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
             (cost, price.as_ref()),
             found,
         );
-        let name = written.name.value.as_str().into();
-        let limit = limit::Limit::new(name, by, rate, rule, cost);
+        let limit = limit::Limit::new(Arc::clone(name), by, rate, rule, cost);
         return vec![whole(limit)];
     }
     warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
-    let name: Arc<str> = written.name.value.as_str().into();
     let limits = entries.iter().zip(compiled).map(|(entry, rule)| {
         let quota = entry.value.quota.value;
-        let limit = limit::Limit::new(Arc::clone(&name), by.clone(), quota.rate, rule, cost);
+        let limit = limit::Limit::new(Arc::clone(name), by.clone(), quota.rate, rule, cost);
         let limit = whole(limit);
         match listed {
             true => limit.listed(&show_quota(quota)),
@@ -124,7 +136,7 @@ fn numbers(written: &Limit, found: &mut Vec<Diagnostic>) -> Vec<limit::Limit> {
 }
 
 /// By whom it counts.
-fn template(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate> {
+fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate> {
     let name = &written.name.value;
     let by = written.by.at()?;
     let before = found.len();
@@ -156,7 +168,11 @@ fn template(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate>
     let mut template = KeyTemplate {
         parts,
         missing: written.missing.or(Missing::Refuse),
+        unknown: None,
     };
+    if let Some(unknown) = written.unknown.at() {
+        template.unknown = tiers::known(written, &template.parts, groups, found, &unknown.span);
+    }
     let absent = template.can_be_absent();
     if !absent {
         template.missing = Missing::Shared;
@@ -206,6 +222,7 @@ fn missing_choice(
         Some(Part::Cookie(name)) => format!("cookie `{name}`"),
         Some(Part::Query { name, .. }) => format!("query parameter `{name}`"),
         Some(Part::Header { name, .. }) => format!("header `{name}`"),
+        Some(Part::Jwt { claim, .. }) => format!("claim `{claim}`"),
         _ => "something".into(),
     };
     Diagnostic::error(
@@ -249,8 +266,8 @@ fn gives_back(written: &Limit) -> GivesBack {
     }
 }
 
-/// Which requests are repeats of others.
-fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
+/// Whom it does not hold for.
+fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
     let at = written.exempt.at()?;
     let exempt = Exempt {
         networks: at.value.ip.entries().iter().map(|at| at.value).collect(),
@@ -268,6 +285,14 @@ fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
             .iter()
             .map(|at| at.value.clone())
             .collect(),
+        // Those that are not there have been noted.
+        groups: at
+            .value
+            .groups
+            .entries()
+            .iter()
+            .filter_map(|at| Some(Arc::clone(groups.find(&at.value)?.1)))
+            .collect(),
     };
     if exempt.is_everyone() {
         let message = format!("limit `{}` holds for nobody", written.name.value);
@@ -280,6 +305,7 @@ fn exempt(written: &Limit, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
     Some(Arc::new(exempt))
 }
 
+/// Which requests are repeats of others.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
     let ttl = match dedupe.ttl.get() {

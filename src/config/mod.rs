@@ -17,6 +17,8 @@ mod document;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzed;
+mod groups;
+pub mod jwt;
 mod limits;
 pub mod pages;
 mod quick;
@@ -175,7 +177,9 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
         return Err(Report::new(source, vec![binary]).from_files(files));
     }
     let document = document::read(&source, &mut files, &mut found);
-    let checked = validate::check(&document, &source, &mut found);
+    let groups = groups::read(&document, &source, &mut files, &mut found);
+    let jwt = jwt::read(&document, &source, &mut files, &mut found);
+    let checked = validate::check(&document, &groups, &source, &mut found);
     let boot = boot::read(&document, &source, &mut files, &mut found);
     let errors = answers::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
@@ -184,5 +188,11 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     if report.errors() > 0 {
         return Err(report);
     }
-    Ok(compile::compile(&document, checked, (boot, errors), report))
+    Ok(compile::compile(
+        &document,
+        checked,
+        (boot, errors),
+        (groups, jwt),
+        report,
+    ))
 }

@@ -141,6 +141,9 @@ mod tests {
         fs::write(folder.path().join("redis-password"), "correct horse\n").unwrap();
         let included = folder.path().join("routes.d/orders.toml");
         fs::create_dir(included.parent().unwrap()).unwrap();
+        let pem = include_str!("../../tests/config/jwt/rsa.pem");
+        fs::write(folder.path().join("issuer.pem"), pem).unwrap();
+        fs::write(folder.path().join("short.secret"), "short\n").unwrap();
         let file = folder.path().join("gateway.toml");
         let mut wrong = Vec::new();
         for code in Code::ALL {

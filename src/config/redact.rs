@@ -21,6 +21,7 @@ pub(super) fn starred(text: &str) -> String {
     let mut hidden = values(text);
     hidden.extend(credentials(text));
     hidden.extend(bare_credentials(text));
+    hidden.extend(members(text));
     if hidden.is_empty() {
         return text.to_owned();
     }
@@ -56,6 +57,47 @@ fn values(text: &str) -> Vec<Range<usize>> {
         }
     }
     found
+}
+
+/// Texts in lists of members: keys of clients, unless they can only be addresses.
+fn members(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (equals, _) in text.match_indices('=') {
+        if equals < seen || word_before(&text[seen..equals]) != "members" {
+            continue;
+        }
+        let start = equals + 1;
+        let list = text[start..].trim_start();
+        let start = text.len() - list.len();
+        // A list ends with its bracket; a single text, and what is torn, with the line.
+        let end = match list.starts_with('[') {
+            true => list.find(']').unwrap_or(list.len()),
+            false => list.find('\n').unwrap_or(list.len()),
+        };
+        let mut from = 0;
+        while let Some(quote) = list[from..end].find(['"', '\'']) {
+            let open = from + quote + 1;
+            let mark = char::from(list.as_bytes()[open - 1]);
+            // An apostrophe in a comment ends with its line.
+            let close = list[open..end].find([mark, '\n']);
+            let close = close.map_or(end, |close| open + close);
+            if !is_address(&list[open..close]) {
+                found.push(start + open..start + close);
+            }
+            from = (close + 1).min(end);
+        }
+        seen = start + end;
+    }
+    found
+}
+
+/// Hexadecimal digits alone may be a key: an address has joints.
+fn is_address(text: &str) -> bool {
+    text.contains(['.', ':'])
+        && text
+            .chars()
+            .all(|c| c.is_ascii_hexdigit() || ".:/".contains(c))
 }
 
 /// What stands between `://` and the last `@` of an address.
@@ -184,6 +226,14 @@ mod tests {
             ("{ x-api-key = true }", "{ x-api-key = true }"),
             ("servers = \"u:pw@h:1\"", "servers = \"****@h:1\""),
             ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),
+            (
+                "members = [\"k1\", # x\n 'k\\2',\"10.0.0.0/8\"]\nby = \"ip\"",
+                "members = [\"**\", # x\n '***',\"10.0.0.0/8\"]\nby = \"ip\"",
+            ),
+            (
+                "members = \"key\"\nx = \"y\"",
+                "members = \"***\"\nx = \"y\"",
+            ),
             ("é.password = \"é\"", "é.password = \"**\""),
             (
                 "algorithm = \"token-bucket\"",

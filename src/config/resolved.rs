@@ -11,6 +11,7 @@ use super::{Compiled, document, read, redact};
 use crate::limit::{Limit, Rule};
 use crate::store;
 use ::toml::de::{DeTable, DeValue};
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -123,8 +124,8 @@ impl Writer<'_> {
             }
             return;
         }
-        // Without its table there is no admin listener.
-        if written.is_some() || vocabulary.name != "admin" {
+        // Without its table there is no admin listener, and no token is believed.
+        if written.is_some() || !["admin", "jwt"].contains(&vocabulary.name) {
             let title = format!("[{}]", vocabulary.name);
             self.section(vocabulary, &title, vocabulary.name, written);
         }
@@ -142,7 +143,13 @@ impl Writer<'_> {
         self.line(title.to_owned());
         for (key, value) in fields.into_iter().flatten() {
             let (key, span) = (key.get_ref().as_ref(), value.span());
-            let value = self.shown(vocabulary, key, value.get_ref(), span.start);
+            let value = match (vocabulary.name, key) {
+                ("groups", "members") if fields.is_some_and(are_keys) => digests(value.get_ref()),
+                ("groups", "file") | ("jwt", "keys" | "jwks") => {
+                    self.paths(value.get_ref(), span.start)
+                }
+                _ => self.shown(vocabulary, key, value.get_ref(), span.start),
+            };
             self.line(format!("{} = {value}", toml::key(key)));
         }
         let absent = |key: &str| fields.is_none_or(|fields| !fields.contains_key(key));
@@ -203,6 +210,15 @@ impl Writer<'_> {
         }
     }
 
+    /// One path or several, from the root on.
+    fn paths(&self, value: &DeValue<'_>, offset: usize) -> String {
+        each(value, &|text| {
+            let path = self.source.beside(offset, text);
+            let path = std::path::absolute(&path).unwrap_or(path);
+            path.display().to_string()
+        })
+    }
+
     /// Names with values, some of which are secrets.
     fn lines_of(&mut self, table: &DeTable<'_>, depth: usize) -> String {
         let mut out = String::from("{");
@@ -233,6 +249,41 @@ impl Writer<'_> {
             0 => toml::text("***"),
             at => toml::text(&format!("***{}", at + 1)),
         }
+    }
+}
+
+/// Are the members of this group what only they should know?
+fn are_keys(group: &DeTable<'_>) -> bool {
+    let by = group.get("by").map(|by| by.get_ref());
+    let kinds = ["header:", "cookie:", "query:"];
+    matches!(by, Some(DeValue::String(by)) if kinds.iter().any(|kind| by.starts_with(kind)))
+}
+
+/// Members as they may be shown: by their digests, which are the same members.
+fn digests(members: &DeValue<'_>) -> String {
+    const MARK: &str = "sha256:";
+    each(members, &|text| match text.get(..MARK.len()) {
+        Some(mark) if mark.eq_ignore_ascii_case(MARK) => text.to_owned(),
+        _ => {
+            let mut out = MARK.to_owned();
+            for byte in Sha256::digest(text.trim()) {
+                // Writing into a string cannot fail.
+                let _ = write!(out, "{byte:02x}");
+            }
+            out
+        }
+    })
+}
+
+/// A text, or a list of them, each changed.
+fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
+    match value {
+        DeValue::String(text) => toml::text(&change(text)),
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| each(item.get_ref(), change));
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
+        }
+        other => toml::value(other),
     }
 }
 

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const DEMO: &str = include_str!("../../gateway.toml");
-/// Beside the secret that one of them points to.
+/// Beside the files that two of them point to.
 const NAME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/config/valid/gateway.toml"
 );
+const WHO: &str = include_str!("../../tests/config/valid/groups-and-tokens.toml");
 const EVERY: &str = include_str!("../../tests/config/valid/every-key.toml");
 
 /// Whatever the text is, there is an answer, and a report can be shown.
@@ -78,6 +79,7 @@ fn no_slip_in_a_key_is_taken_quietly() {
     for (text, slips) in [
         (DEMO, &["", "x", "_", "A", "-", "\""][..]),
         (EVERY, &["", "x"]),
+        (WHO, &["", "x"]),
     ] {
         assert!(keys(text).len() >= 9);
         assert!(parse(NAME, text).is_ok());
@@ -136,7 +138,7 @@ fn no_slip_in_an_example_is_taken_quietly() {
 
 #[test]
 fn no_half_of_a_file_panics() {
-    for text in [DEMO, EVERY] {
+    for text in [DEMO, EVERY, WHO] {
         for (at, _) in text.char_indices() {
             answer(&text[..at]);
         }

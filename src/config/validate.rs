@@ -1,5 +1,6 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
+mod groups;
 mod lints;
 mod names;
 mod rewriting;
@@ -10,6 +11,7 @@ pub(super) use rewriting::{redirected, template};
 use super::boot::admin_address;
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, List, Password};
+use super::groups::Groups;
 use super::limits;
 use super::source::{self, At};
 use super::value::quoted;
@@ -34,6 +36,7 @@ pub(super) struct Checked {
 /// Holds `document` against the rules.
 pub(super) fn check(
     document: &Document,
+    groups: &Groups,
     source: &source::Source,
     found: &mut Vec<Diagnostic>,
 ) -> Checked {
@@ -45,7 +48,7 @@ pub(super) fn check(
     let compiled = document
         .limits
         .iter()
-        .flat_map(|limit| limits::compile(limit, found))
+        .flat_map(|limit| limits::compile(limit, groups, found))
         .collect();
     for upstream in &document.upstreams {
         let title = format!("upstream {}", quoted(&upstream.name.value));
@@ -57,6 +60,7 @@ pub(super) fn check(
         repeated_limit(&upstream.limits, &title, found);
     }
     names::check(document, source, found);
+    groups::check(document, source, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);

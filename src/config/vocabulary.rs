@@ -8,9 +8,9 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, INCLUDE, LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE,
-    LIMIT_EXEMPT, LIMIT_RATE, LIMITS, LOG, RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND,
-    ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ADMIN, DEFAULTS, GROUPS, INCLUDE, JWT, LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER,
+    LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMIT_TIER, LIMITS, LOG, RESPONSE, ROUTE_FIELDS,
+    ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -92,6 +92,8 @@ pub enum Shape {
     Exempt,
     /// Numbers to be counted beside a limit's own.
     Candidate,
+    /// Names of groups, each with other numbers of a limit.
+    Tiers,
     /// A text, or where to find it.
     Secret,
     /// Names, each with a text or `true`.
@@ -162,10 +164,13 @@ impl Shape {
                 "`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`".into()
             }
             Self::Exempt => {
-                "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"] }`"
+                "`{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"], paths = [\"/healthz\"], groups = [\"internal\"] }`"
                     .into()
             }
             Self::Candidate => "`{ rate = \"8/s\", burst = 16 }`".into(),
+            Self::Tiers => {
+                "a table of groups, each with other numbers, as `{ gold = { rate = \"1000/min\" } }`".into()
+            }
             Self::Lines => {
                 "a table of names, each with a text, as `{ x-source = \"tollgate\" }`".into()
             }

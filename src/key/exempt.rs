@@ -1,9 +1,10 @@
 //! Whom a limit does not hold for.
 
-use super::Caller;
+use super::{Caller, Group, Standing};
 use http::Method;
 use ipnet::IpNet;
 use std::fmt;
+use std::sync::Arc;
 
 /// Requests that a limit does not count, by any of their sides.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -14,10 +15,12 @@ pub struct Exempt {
     pub methods: Vec<Method>,
     /// Their paths in normal form, and everything below them.
     pub paths: Vec<Box<str>>,
+    /// Members of these groups.
+    pub groups: Vec<Arc<Group>>,
 }
 
 impl Exempt {
-    /// Is `caller` one of them?
+    /// Is `caller` one of them, whichever groups it may be in?
     #[must_use]
     pub fn covers(&self, caller: &Caller<'_>) -> bool {
         let address = caller.address.to_canonical();
@@ -26,6 +29,17 @@ impl Exempt {
             .any(|network| network.contains(&address))
             || self.methods.contains(caller.method)
             || !self.paths.is_empty() && self.covers_path(caller)
+    }
+
+    /// The first of its groups that `caller` is in. `keys` has room behind its end.
+    pub fn group<'a>(
+        &'a self,
+        standing: &mut Standing<'a>,
+        caller: &Caller<'_>,
+        keys: &mut Vec<u8>,
+    ) -> Option<&'a Arc<Group>> {
+        let mut groups = self.groups.iter();
+        groups.find(|group| standing.is_in(group, caller, keys, None))
     }
 
     /// Does it cover every request there is?
@@ -49,13 +63,17 @@ impl Exempt {
     }
 }
 
-/// `10.0.0.0/8, OPTIONS, /healthz`.
+/// `10.0.0.0/8, OPTIONS, /healthz, group internal`.
 impl fmt::Display for Exempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let networks = self.networks.iter().map(IpNet::to_string);
         let methods = self.methods.iter().map(Method::to_string);
         let paths = self.paths.iter().map(ToString::to_string);
-        let all: Vec<String> = networks.chain(methods).chain(paths).collect();
+        let groups = self
+            .groups
+            .iter()
+            .map(|group| format!("group {}", group.name));
+        let all: Vec<String> = networks.chain(methods).chain(paths).chain(groups).collect();
         f.write_str(&all.join(", "))
     }
 }

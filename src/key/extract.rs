@@ -6,8 +6,9 @@
 //! method that hardly anybody knows), `%sha=` (a digest). An absent field and an empty one are the same.
 
 use super::address::Spelled;
-use super::{KeyTemplate, Mask, Missing, Part, digest};
+use super::{Digest, Group, KeyTemplate, Known, Mask, Missing, Part, digest};
 use http::{HeaderMap, HeaderName, Method, header};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
 use std::io::Write as _;
@@ -26,6 +27,8 @@ pub struct Caller<'a> {
     pub fields: &'a HeaderMap,
     /// Where the request goes; asked only by limits that count by it.
     pub location: &'a dyn Location,
+    /// What is known of who asks; asked only where a group is looked at.
+    pub identity: &'a dyn Identity,
 }
 
 impl Caller<'_> {
@@ -39,6 +42,25 @@ impl Caller<'_> {
                 .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 }
+
+/// What is known of who asks, beside what the request itself says.
+pub trait Identity: fmt::Debug {
+    /// The claim of this name in its token, if that is verified: a text or a number.
+    fn claim(&self, _name: &str) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    /// Has somebody who saw the whole request found it in the group of this name? A log may say so.
+    fn is_told(&self, _group: &str) -> bool {
+        false
+    }
+}
+
+/// Nothing is known.
+#[derive(Debug, Clone, Copy)]
+pub struct NoIdentity;
+
+impl Identity for NoIdentity {}
 
 /// What a request is for, in the spelling that routes are matched in.
 pub trait Location: fmt::Debug {
@@ -70,7 +92,7 @@ pub enum Found<'a> {
 
 /// What a request says of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+pub(super) enum Said {
     /// One thing, and it has been written.
     One,
     /// Nothing.
@@ -93,9 +115,18 @@ impl KeyTemplate {
             if index > 0 {
                 out.push(b'|');
             }
+            let at = out.len();
             let said = write_part(part, caller, out);
             let missing = match (said, part) {
-                (Said::One, _) => continue,
+                (Said::One, _) => {
+                    if let Some(known) = &self.unknown
+                        && !known.has(index, &out[at..])
+                    {
+                        out.truncate(at);
+                        write_address(caller, out);
+                    }
+                    continue;
+                }
                 (Said::Nothing, _) => self.missing,
                 // Browsers send cookies of one name that were set for several paths: no reason to turn anybody away, nor
                 // to let go whom the limit would hold.
@@ -108,10 +139,7 @@ impl KeyTemplate {
             };
             match missing {
                 Missing::Shared => out.extend_from_slice(b"%none"),
-                Missing::Ip => {
-                    out.extend_from_slice(b"%ip=");
-                    write_ip(Mask::DEFAULT, caller.address, out);
-                }
+                Missing::Ip => write_address(caller, out),
                 Missing::Skip => {
                     out.truncate(start);
                     return Found::Skip;
@@ -124,10 +152,74 @@ impl KeyTemplate {
         }
         Found::Key
     }
+
+    /// Makes of a key that was written elsewhere, and stands in `out` from `start` on, the one that counts here: values
+    /// that nobody knows give way to the client's address.
+    pub fn recognise(&self, caller: &Caller<'_>, out: &mut Vec<u8>, start: usize) {
+        let Some(known) = &self.unknown else { return };
+        let written = out.split_off(start);
+        for (index, piece) in written.split(|byte| *byte == b'|').enumerate() {
+            if index > 0 {
+                out.push(b'|');
+            }
+            match piece_digest(piece).is_none() || known.has(index, piece) {
+                true => out.extend_from_slice(piece),
+                false => write_address(caller, out),
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Is this value of that part one that a group knows, or one that need not be known?
+    fn has(&self, part: usize, piece: &[u8]) -> bool {
+        let groups = self.0.get(part).map_or(&[][..], Vec::as_slice);
+        let known = |digest| groups.iter().any(|group| group.has(&digest));
+        groups.is_empty() || piece_digest(piece).is_some_and(known)
+    }
+}
+
+/// The digest of the value that a part of a key stands for; nothing where it stands for none.
+pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
+    let hex = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let pair = |pair: &[u8]| Some(hex(*pair.first()?)? << 4 | hex(*pair.get(1)?)?);
+    if let Some(digits) = piece.strip_prefix(b"%sha=") {
+        let mut digest = Digest::default();
+        if digits.len() != 2 * digest.len() {
+            return None;
+        }
+        for (byte, digits) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair(digits)?;
+        }
+        return Some(digest);
+    }
+    let mut value: SmallVec<[u8; 64]> = SmallVec::new();
+    let mut rest = piece;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'%' => {
+                value.push(pair(rest.get(..2)?)?);
+                rest = &rest[2..];
+            }
+            byte => value.push(byte),
+        }
+    }
+    (!value.is_empty()).then(|| Group::digest(&value))
+}
+
+/// Counted by address instead.
+fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"%ip=");
+    write_ip(Mask::DEFAULT, caller.address, out);
 }
 
 /// Writes what the request says of `part`, if that is one thing.
-fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> Said {
+pub(super) fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> Said {
     match part {
         Part::Ip(mask) => write_ip(*mask, caller.address, out),
         Part::Route => write_value(caller.route.as_bytes(), false, out),
@@ -146,6 +238,11 @@ fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) -> Said {
         Part::Path(name) => {
             let taken = caller.location.parameter(name).unwrap_or_default();
             write_value(taken.as_bytes(), false, out);
+        }
+        Part::Jwt { claim, secret } => {
+            let claim = caller.identity.claim(claim);
+            let bytes = claim.as_ref().map(|text| text.as_bytes());
+            return write_several(bytes.into_iter(), *secret, out);
         }
         Part::Method => write_method(caller.method, out),
         Part::Host => write_value(caller.location.host().as_bytes(), false, out),

@@ -2,7 +2,7 @@
 //! same with mutations of its own.
 
 use super::client_ip::Trust;
-use super::{Caller, Found, KeyTemplate, Location, Mask, Missing, Part};
+use super::{Caller, Found, KeyTemplate, Location, Mask, Missing, NoIdentity, Part};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -69,12 +69,20 @@ pub fn request(bytes: &[u8]) -> usize {
         method: &Method::GET,
         fields: &fields,
         location: &Somewhere { host, path, query },
+        identity: &NoIdentity,
     };
     let missing = [Missing::Refuse, Missing::Ip, Missing::Skip, Missing::Shared];
     let mut keys = 0;
     for template in templates().flat_map(|parts| missing.map(|missing| (parts.clone(), missing))) {
         let (parts, missing) = template;
-        keys += usize::from(made(&KeyTemplate { parts, missing }, &caller));
+        keys += usize::from(made(
+            &KeyTemplate {
+                parts,
+                missing,
+                unknown: None,
+            },
+            &caller,
+        ));
     }
     keys
 }

@@ -8,12 +8,15 @@ mod extract;
 pub mod forwarded;
 #[doc(hidden)]
 pub mod fuzzed;
+mod group;
 mod meter;
 mod price;
 mod repeat;
+pub mod token;
 
 pub use exempt::Exempt;
-pub use extract::{Caller, Found, Location};
+pub use extract::{Caller, Found, Identity, Location, NoIdentity};
+pub use group::{Digest, Group, Standing};
 pub use meter::{Meter, Place};
 pub use price::{Misquoted, Price};
 pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};
@@ -30,7 +33,13 @@ pub struct KeyTemplate {
     pub parts: Vec<Part>,
     /// What happens to a request without one of them. The file must say so where a part can be absent.
     pub missing: Missing,
+    /// Which values are known, where those that nobody knows count by client address instead.
+    pub unknown: Option<Known>,
 }
+
+/// Values that groups know, of the parts of a key: as many entries as parts, empty for those that need not be known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known(pub Vec<Vec<Arc<Group>>>);
 
 /// One part of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +64,13 @@ pub enum Part {
     },
     /// What a parameter of the route's path took.
     Path(Arc<str>),
+    /// A claim of the request's token, once that is verified.
+    Jwt {
+        /// Its name, with dots for what is inside others.
+        claim: Arc<str>,
+        /// A secret leaves the process as a digest only.
+        secret: bool,
+    },
     /// The method.
     Method,
     /// The host that the request is for.
@@ -73,6 +89,7 @@ impl fmt::Display for Part {
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Query { name, .. } => write!(f, "query:{name}"),
             Self::Path(name) => write!(f, "path:{name}"),
+            Self::Jwt { claim, .. } => write!(f, "jwt:{claim}"),
             Self::Method => f.write_str("method"),
             Self::Host => f.write_str("host"),
             Self::Route => f.write_str("route"),
@@ -86,7 +103,7 @@ impl Part {
     pub fn can_be_absent(&self) -> bool {
         matches!(
             self,
-            Self::Header { .. } | Self::Cookie(_) | Self::Query { .. }
+            Self::Header { .. } | Self::Cookie(_) | Self::Query { .. } | Self::Jwt { .. }
         )
     }
 }

@@ -19,6 +19,7 @@ mod settle;
 pub mod sliding_log;
 pub mod sliding_window;
 mod state;
+pub mod tier;
 pub mod token_bucket;
 pub mod verdict;
 pub mod wire;
@@ -40,6 +41,7 @@ use rate::{Cost, Rate};
 use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
 use std::sync::{Arc, OnceLock};
+use tier::Tier;
 use token_bucket::TokenBucket;
 use verdict::{Measured, Verdict, Wait};
 
@@ -85,6 +87,10 @@ pub struct Limit {
     pub gives_back: GivesBack,
     /// What it tells clients.
     pub answers: Answers,
+    /// The same limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
+    pub tiers: Vec<Tier>,
+    /// The group whose numbers these are, if it is such a one.
+    pub group: Option<Arc<str>>,
     /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
@@ -116,6 +122,8 @@ impl Limit {
             exempt: None,
             gives_back: GivesBack::default(),
             answers: Answers::default(),
+            tiers: Vec::new(),
+            group: None,
             block,
         }
     }

@@ -45,6 +45,7 @@ impl Limit {
                 by: KeyTemplate {
                     parts: Vec::new(),
                     missing: Missing::Shared,
+                    unknown: None,
                 },
                 rate: self.rate,
                 rule,
@@ -56,6 +57,8 @@ impl Limit {
                 dedupe: None,
                 exempt: None,
                 gives_back: GivesBack::default(),
+                group: None,
+                tiers: Vec::new(),
                 answers: self.answers.clone(),
                 block,
             }))

@@ -1,26 +1,21 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
+mod said;
+
 use super::error::ProxyError;
 use super::returns::Returns;
 use super::slots::Slots;
-use crate::key::{Caller, Found, Misquoted, NoId, RepeatId};
+use crate::key::{Caller, Found, RepeatId, Standing};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Repeat, Ruling, Wait};
 use crate::limit::{Limit, Preflights, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
-use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics;
+use said::{cost, repeat_id};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
-static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
-
-/// Likewise of ids.
-static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The limits that apply to one request, each with its key.
 #[derive(Debug, Default)]
@@ -29,16 +24,31 @@ pub struct Plan {
     limits: SmallVec<[Planned; INLINE_LIMITS]>,
     /// Positions of limits that do not decide, and would refuse the request for want of their key.
     keyless: Vec<usize>,
+    /// Limits that do not hold since the request is in one of their groups, by position, with that group's name.
+    spared: Vec<(usize, Arc<str>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Planned {
     /// Position among the service's limits.
     limit: usize,
+    /// Position among the limit's tiers of the one that holds.
+    tier: Option<usize>,
     start: usize,
     end: usize,
     cost: Cost,
     id: Option<RepeatId>,
+}
+
+impl Planned {
+    /// The limit, with the numbers that hold for the request.
+    fn limit<'a>(&self, service: &'a Service) -> &'a Arc<Limit> {
+        let limit = &service.limits[self.limit];
+        match self.tier {
+            None => limit,
+            Some(tier) => &limit.tiers[tier].limit,
+        }
+    }
 }
 
 /// What the store made of a plan.
@@ -78,29 +88,44 @@ impl Plan {
     ) -> Result<(), ProxyError> {
         self.keys.clear();
         self.limits.clear();
+        self.spared.clear();
         let is_preflight = caller.is_preflight();
         self.keyless.clear();
+        let mut standing = Standing::default();
         for (index, limit) in service.limits.iter().enumerate() {
             if is_preflight && limit.answers.preflights == Preflights::Free {
                 continue;
             }
-            if limit.exempt.as_ref().is_some_and(|not| not.covers(caller)) {
-                continue;
+            if let Some(not) = &limit.exempt {
+                if not.covers(caller) {
+                    continue;
+                }
+                if let Some(group) = not.group(&mut standing, caller, &mut self.keys) {
+                    self.spared.push((index, Arc::clone(&group.name)));
+                    continue;
+                }
             }
             let start = self.keys.len();
             let found = if known(limit, &mut self.keys) {
+                limit.by.recognise(caller, &mut self.keys, start);
                 Found::Key
             } else {
                 limit.by.write(caller, &mut self.keys)
             };
             match found {
                 Found::Key => {
+                    let tier = match limit.tiers.is_empty() {
+                        true => None,
+                        false => limit.tier_of(&mut standing, caller, &mut self.keys, start),
+                    };
+                    let limit = tier.map_or(limit, |tier| &limit.tiers[tier].limit);
                     let cost = match (&limit.price, &limit.dedupe) {
                         (None, None) => limit.cost,
                         _ => given(limit).unwrap_or_else(|| cost(limit, caller)),
                     };
                     self.limits.push(Planned {
                         limit: index,
+                        tier,
                         start,
                         end: self.keys.len(),
                         cost,
@@ -131,13 +156,14 @@ impl Plan {
         self.limits.is_empty()
     }
 
-    /// Do all limits of the service apply that decide?
+    /// Do all limits of the service apply that decide, with their own numbers?
     #[must_use]
     pub fn is_whole(&self, service: &Service) -> bool {
         let decides = |position: usize| service.limits[position].mode.decides();
-        self.limits.len() == service.limits.len()
+        let all = self.limits.len() == service.limits.len()
             || self.positions().filter(|at| decides(*at)).count()
-                == (0..service.limits.len()).filter(|at| decides(*at)).count()
+                == (0..service.limits.len()).filter(|at| decides(*at)).count();
+        all && self.limits.iter().all(|planned| planned.tier.is_none())
     }
 
     /// Positions in the service of limits that do not decide, and would refuse the request for want of their key.
@@ -151,14 +177,11 @@ impl Plan {
     pub fn checks<'a>(&'a self, service: &'a Service) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
         self.limits
             .iter()
-            .map(|planned| {
-                let limit = &service.limits[planned.limit];
-                Check {
-                    limit,
-                    key: &self.keys[planned.start..planned.end],
-                    cost: planned.cost,
-                    id: planned.id,
-                }
+            .map(|planned| Check {
+                limit: planned.limit(service),
+                key: &self.keys[planned.start..planned.end],
+                cost: planned.cost,
+                id: planned.id,
             })
             .collect()
     }
@@ -168,8 +191,27 @@ impl Plan {
     pub fn limits<'a>(&self, service: &'a Service) -> SmallVec<[&'a Arc<Limit>; INLINE_LIMITS]> {
         self.limits
             .iter()
-            .map(|planned| &service.limits[planned.limit])
+            .map(|planned| planned.limit(service))
             .collect()
+    }
+
+    /// Limit number `index` of the plan, with the numbers that hold for the request.
+    #[must_use]
+    pub fn limit<'a>(&self, index: usize, service: &'a Service) -> Option<&'a Arc<Limit>> {
+        Some(self.limits.get(index)?.limit(service))
+    }
+
+    /// Limits that a group of the request's has changed: their positions in the service, and the group whose numbers
+    /// hold, or whose members the limit does not hold for.
+    pub fn groups<'a>(
+        &'a self,
+        service: &'a Service,
+    ) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
+        let tiers = self.limits.iter().filter_map(|planned| {
+            let group = planned.limit(service).group.as_ref()?;
+            Some((planned.limit, group))
+        });
+        tiers.chain(self.spared.iter().map(|(limit, group)| (*limit, group)))
     }
 
     /// Each limit's position in the service.
@@ -186,59 +228,6 @@ impl Plan {
             (planned.limit, key, planned.cost)
         })
     }
-}
-
-/// What the request takes from `limit`.
-fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
-    let Some(price) = &limit.price else {
-        return limit.cost;
-    };
-    let (units, misquoted) = price.of(caller.fields);
-    if let Some(misquoted) = misquoted
-        && let Some(more) = MISQUOTED.pass()
-    {
-        warn_of(limit, misquoted, caller, more);
-    }
-    Cost::new(units)
-}
-
-/// What a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
-fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
-    let dedupe = limit.dedupe.as_ref()?;
-    match dedupe.field.of(caller.fields) {
-        Ok(id) => {
-            let (id, path) = (id?, caller.location.path()?);
-            let method = caller.method.as_str();
-            Some(RepeatId::of(method, &path, cost.units(), id))
-        }
-        Err(no_id) => {
-            warn_of_no_id(limit, no_id, caller);
-            None
-        }
-    }
-}
-
-#[cold]
-fn warn_of_no_id(limit: &Limit, no_id: NoId, caller: &Caller<'_>) {
-    let (Some(dedupe), Some(more)) = (&limit.dedupe, NO_ID.pass()) else {
-        return;
-    };
-    let (field, client) = (&dedupe.field.0, caller.address);
-    let (name, what) = (&limit.name, no_id.as_str());
-    tracing::warn!("{field} of {client} is {what}; limit {name} charges the request{more}");
-}
-
-#[cold]
-fn warn_of(
-    limit: &Limit,
-    misquoted: Misquoted,
-    caller: &Caller<'_>,
-    more: crate::telemetry::log::More,
-) {
-    let Some(price) = &limit.price else { return };
-    let (field, client) = (&price.header, caller.address);
-    let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
-    tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
 }
 
 /// One question to the store for all of the plan.
@@ -310,9 +299,9 @@ impl Admission {
             None => Ok(0),
             Some(Ruling::Admit { delay }) => Ok(delay),
             Some(Ruling::Refuse { by, wait }) => {
-                let limit = plan.positions().nth(by);
+                let limit = plan.limit(by, service);
                 let limit = limit.expect("a decision names one of the plan's limits");
-                Err(ProxyError::limited(&service.limits[limit], wait))
+                Err(ProxyError::limited(limit, wait))
             }
         }
     }

@@ -165,6 +165,11 @@ impl Exchange {
         self.route = Some(route);
     }
 
+    /// None of its limits holds.
+    pub fn spared(&mut self, plan: Plan) {
+        self.plan = plan;
+    }
+
     /// Its limits have been asked.
     pub fn decided(&mut self, plan: Plan, admission: Admission) {
         if admission.has_repeat() {
@@ -406,6 +411,9 @@ impl Drop for Exchange {
         let charges = service
             .map(|service| self.charges(service, &told))
             .unwrap_or_default();
+        let groups = service
+            .map(|service| self.groups(service))
+            .unwrap_or_default();
         let server = self
             .upstream
             .as_ref()
@@ -426,6 +434,7 @@ impl Drop for Exchange {
             window: self.window(),
             would_refuse: &would_refuse,
             charges: &charges,
+            groups: &groups,
             delay: Duration::from_micros(self.delayed),
             duration: took,
             upstream: server.as_deref(),

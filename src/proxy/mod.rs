@@ -33,6 +33,7 @@ pub use body::Body;
 pub use hold::Holds;
 
 use crate::key::Caller;
+use crate::key::token::Token;
 use crate::listen::connection::{Answer, RefusedHead};
 use crate::listen::{Finding, Peer};
 use crate::route::{host_key, path};
@@ -293,11 +294,13 @@ impl Worker {
                 query: parts.uri.query(),
                 pattern: &service.path,
             },
+            identity: &Token::new(local.snapshot.tokens.as_deref(), &parts.headers),
         };
         let plan = Plan::of(service, &caller)?;
         if plan.is_empty() {
-            if !plan.keyless().is_empty() {
-                exchange.lacks_keys(plan);
+            match plan.keyless().is_empty() {
+                true => exchange.spared(plan),
+                false => exchange.lacks_keys(plan),
             }
             return Ok(None);
         }

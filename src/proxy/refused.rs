@@ -45,6 +45,7 @@ pub(super) fn note(worker: &Worker, head: &RefusedHead<'_>, peer: &Peer) {
         window: None,
         would_refuse: &[],
         charges: &[],
+        groups: &[],
         delay: Duration::ZERO,
         duration: Duration::ZERO,
         upstream: None,

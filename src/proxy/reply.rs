@@ -133,6 +133,7 @@ fn challenge(part: &Part) -> String {
         Part::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
         Part::Query { name, .. } => format!("ApiKey query=\"{name}\""),
         Part::Header { name, .. } => format!("ApiKey field=\"{name}\""),
+        Part::Jwt { .. } => "Bearer".to_owned(),
         _ => "ApiKey".to_owned(),
     }
 }

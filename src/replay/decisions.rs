@@ -31,7 +31,7 @@ pub(super) fn write(
     };
     write!(out, r#","decision":"{word}","wait_us":{wait},"limit":"#)?;
     text(out, limit)?;
-    listed(out, violated)?;
+    listed(out, "window", violated)?;
     out.write_all(br#","retry_after_us":"#)?;
     number_or_null(out, again)?;
     write!(out, r#","granted":{},"verdicts":["#, granted(side, outcome))?;
@@ -39,15 +39,15 @@ pub(super) fn write(
         .decided()
         .into_iter()
         .flat_map(|decided| &decided.decision.verdicts);
-    for (index, (verdict, (at, key))) in verdicts.zip(side.keys()).enumerate() {
+    for (index, (verdict, (limit, key))) in verdicts.zip(side.keys()).enumerate() {
         out.write_all(if index == 0 {
             br#"{"limit":"#
         } else {
             br#",{"limit":"#
         })?;
-        let limit = service.and_then(|service| service.limits.get(at));
-        text(out, limit.map(|limit| &*limit.name))?;
-        listed(out, limit.and_then(|limit| limit.window.as_deref()))?;
+        text(out, Some(&limit.name))?;
+        listed(out, "window", limit.window.as_deref())?;
+        listed(out, "group", limit.group.as_deref())?;
         out.write_all(br#","key":"#)?;
         text(out, Some(key))?;
         said(out, verdict.outcome)?;
@@ -73,7 +73,8 @@ fn asides(out: &mut dyn Write, side: &Side) -> io::Result<()> {
         })?;
         some = true;
         text(out, Some(&aside.limit.name))?;
-        listed(out, aside.limit.window.as_deref())?;
+        listed(out, "window", aside.limit.window.as_deref())?;
+        listed(out, "group", aside.limit.group.as_deref())?;
         write!(out, r#","mode":"{}","key":"#, aside.limit.mode.as_str())?;
         text(out, aside.key)?;
         said(out, aside.outcome)?;
@@ -108,13 +109,13 @@ fn granted(side: &Side, outcome: &Outcome) -> u32 {
     }
 }
 
-/// Which rate of a list it is; others have no such member.
-fn listed(out: &mut dyn Write, window: Option<&str>) -> io::Result<()> {
-    match window {
+/// Which rate of a list it is, whose numbers held; others have no such member.
+fn listed(out: &mut dyn Write, name: &str, value: Option<&str>) -> io::Result<()> {
+    match value {
         None => Ok(()),
         Some(_) => {
-            out.write_all(br#","window":"#)?;
-            text(out, window)
+            write!(out, r#","{name}":"#)?;
+            text(out, value)
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Request<'a> {
     pub(super) keys: &'a [u8],
     /// An object of costs by limit, as the access log writes it.
     pub(super) costs: &'a [u8],
+    /// An object of groups by limit, as the access log writes it.
+    pub(super) groups: &'a [u8],
     /// What it takes from limits that read their cost from it.
     pub(super) cost: Option<u32>,
     /// How long it lasted, in microseconds.
@@ -103,6 +105,7 @@ impl<'a> Request<'a> {
             referer: None,
             keys: b"",
             costs: b"",
+            groups: b"",
             cost: None,
             duration: 0,
             times: 1,
@@ -209,6 +212,18 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Does the access log say that this group changed one of its limits?
+    pub(super) fn is_logged_in(&self, group: &str) -> bool {
+        let mut found = false;
+        if !self.groups.is_empty() {
+            let _ = json::members(self.groups, |_, value| {
+                found |= matches!(value, Value::Text(text) if text.read().is_ok_and(|text| text == group));
+                Ok(())
+            });
+        }
+        found
+    }
+
     /// The cost that the access log says `limit` took for it.
     pub(super) fn logged_cost(&self, limit: &str) -> Option<u32> {
         let cost = logged(self.costs, limit)?;
@@ -296,6 +311,11 @@ fn member<'a>(request: &mut Request<'a>, name: &[u8], value: Value<'a>) -> Resul
             Value::Object(raw) => request.costs = raw,
             _ => return Err(Fault::BadMember("costs")),
         },
+        b"groups" => {
+            if let Value::Object(raw) = value {
+                request.groups = raw;
+            }
+        }
         // Other tools' logs may say these in words of their own.
         b"status" => request.status = number(value, 0, "status").unwrap_or(0),
         b"reason" => {

@@ -10,7 +10,7 @@ use super::line::{Fault, Request};
 use super::slots::Slots;
 use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
-use crate::key::{Caller, Location};
+use crate::key::{Caller, Identity, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{self, Ruling, Wait};
@@ -116,7 +116,9 @@ impl Side {
             .into_iter()
             .filter(|limit| {
                 let same = then.iter().find(|other| other.name == limit.name);
-                same.is_some_and(|other| other.by != limit.by)
+                // What nobody knows is looked for in logged keys too.
+                let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
+                same.is_some_and(|other| by(other) != by(limit))
             })
             .map(|limit| Arc::clone(&limit.name))
             .collect();
@@ -187,6 +189,7 @@ impl Side {
                 head,
                 service,
             },
+            identity: request,
         };
         let given = |limit: &Limit| {
             let logged = || request.logged_cost(&limit.name);
@@ -289,10 +292,11 @@ impl Side {
         self.snapshot.services.get(self.route?)
     }
 
-    /// What the request just judged was asked: each limit's position in its service, its key.
-    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &str)> {
-        let asked = if self.asked { usize::MAX } else { 0 };
-        self.plan.keys().map(|(at, key, _)| (at, key)).take(asked)
+    /// What the request just judged was asked: each limit, with the numbers that held, and its key.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&Arc<Limit>, &str)> {
+        let limits = self.service().into_iter().filter(|_| self.asked);
+        let limits = limits.flat_map(|service| self.plan.limits(service));
+        limits.zip(self.plan.keys().map(|(_, key, _)| key))
     }
 
     /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
@@ -333,6 +337,13 @@ struct Told<'a> {
     request: &'a Request<'a>,
     head: &'a Head,
     service: &'a Service,
+}
+
+/// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these.
+impl Identity for Request<'_> {
+    fn is_told(&self, group: &str) -> bool {
+        self.is_logged_in(group)
+    }
 }
 
 impl Told<'_> {
@@ -399,8 +410,7 @@ fn host<'a>(request: &'a Request<'_>, head: &'a Head) -> &'a [u8] {
 
 fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
     let name = |index: usize| {
-        let at = plan.positions().nth(index);
-        let limit = at.and_then(|at| service.limits.get(at));
+        let limit = plan.limit(index, service);
         let name = limit.map(|limit| Arc::clone(&limit.name));
         (
             name.unwrap_or_default(),

@@ -13,6 +13,13 @@ fn repository() -> &'static Path {
 async fn check(text: &str) -> crate::support::Finished {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    // What pages of the manual name beside it.
+    for (name, from) in [
+        ("gold-keys.txt", "deploy/gold-keys.txt"),
+        ("issuer.pem", "tests/config/jwt/rsa.pem"),
+    ] {
+        std::fs::copy(repository().join(from), folder.path().join(name)).unwrap();
+    }
     tollgate(folder.path(), &["check"]).await
 }
 

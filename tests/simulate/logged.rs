@@ -104,3 +104,56 @@ async fn a_line_that_stands_for_many_counts_as_many() {
     );
     assert!(decisions.iter().all(|one| one["line"] == 1));
 }
+
+/// Tiers are found by the keys of the log, exemptions by what it says of groups; other members are other tiers.
+#[tokio::test]
+async fn groups_are_known_again_though_the_log_has_no_secret() {
+    let upstream = Upstream::echo().await;
+    let group = |name: &str, by: &str, members: &str| {
+        format!("[groups.{name}]\nby = \"{by}\"\nmembers = {members}")
+    };
+    let file = File::default()
+        .server("workers = 1")
+        .upstream("main", &[&upstream])
+        .with(&group("gold", "header:x-api-key", "[\"secret-0\"]"))
+        .with(&group("probe", "cookie:probe", "[\"secret-p\"]"))
+        .limit("key", "by = [\"route\", \"header:x-api-key\"]\nmissing = \"refuse\"\nunknown = \"ip\"\nrate = \"2/h\"\ntiers.gold = { rate = \"5/h\" }")
+        .limit("all", "by = \"everyone\"\nrate = \"20/h\"\ntiers.probe = { cost = 2 }\ntiers.gold = { burst = 30 }")
+        .limit("open", "by = \"header:x-user\"\nmissing = \"refuse\"\nrate = \"1/h\"\nexempt = { groups = \"probe\" }")
+        .route("keys", "/keys", "main", &["key", "all"])
+        .route("open", "/open", "main", &["open", "all"]);
+    let mut gateway = Gateway::start(&file).await;
+    for turn in 0..14 {
+        let key = format!("secret-{}", turn % 3);
+        gateway.get_with("/keys", &[("X-Api-Key", &key)]).await;
+    }
+    for _ in 0..3 {
+        gateway
+            .get_with("/open", &[("Cookie", "probe=secret-p")])
+            .await
+            .expect(200);
+    }
+    gateway.get("/open").await.expect(401);
+    gateway.stop().await;
+
+    let log = gateway.access.text() + "\n";
+    assert!(!log.contains("secret-"), "{log}");
+    let bench = Bench::of(&file.text()).trace(&log);
+    let decisions = bench.decisions(&[]).await;
+    for (line, decision) in log.lines().zip(&decisions) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(decision["decision"], said(&line), "{line}\n{decision}");
+        for verdict in decision["verdicts"].as_array().unwrap() {
+            let limit = verdict["limit"].as_str().unwrap();
+            assert_eq!(
+                verdict["group"], line["groups"][limit],
+                "{line}\n{decision}"
+            );
+        }
+    }
+    let admitted = super::count(&decisions, "admit");
+    assert_eq!(admitted, 5 + 2 + 3);
+    let changed = format!("groups.gold.members={:?}", ["secret-9"]);
+    let fewer = bench.decisions(&["--set", &changed]).await;
+    assert!(super::count(&fewer, "admit") < admitted);
+}

@@ -31,6 +31,10 @@ pub(super) fn text(explanation: &Explanation) -> String {
             false => format!("{}: matched; forwarded as {}", way.matched, way.forwarded),
         };
         line(&mut out, "path", &path);
+        if let Some(why) = way.token {
+            let why = format!("claims nothing: it is {}", why.as_str());
+            line(&mut out, "token", &why);
+        }
         for (at, held) in way.limits.iter().enumerate() {
             limit(held, if at == 0 { "limits" } else { "" }, &mut out);
         }
@@ -138,7 +142,12 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             "",
             &format!("  does not apply: the request has no {by}"),
         ),
-        Key::Exempt => line(out, "", "  does not apply: it exempts such requests"),
+        Key::Exempt(None) => line(out, "", "  does not apply: it exempts such requests"),
+        Key::Exempt(Some(group)) => {
+            let why =
+                format!("  does not apply: it exempts group {group}, and the client is in it");
+            line(out, "", &why);
+        }
         Key::Ambiguous(part) => {
             let refuses = match limit.mode.decides() {
                 true => "refuses with 400",
@@ -164,6 +173,25 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             fresh,
             ..
         } => {
+            match &held.tier {
+                Some((group, means)) => {
+                    line(
+                        out,
+                        "",
+                        &format!("  for group {group}, which the client is in: {means}"),
+                    );
+                }
+                None if !limit.tiers.is_empty() => {
+                    let groups = limit.tiers.iter().map(|tier| &*tier.group.name);
+                    let groups = groups.collect::<Vec<_>>().join(", ");
+                    line(
+                        out,
+                        "",
+                        &format!("  for everyone: the client is not in {groups}"),
+                    );
+                }
+                None => {}
+            }
             let key = match key.as_str() {
                 "" => "on its one counter".to_owned(),
                 key => format!("by {by} on the key {key}"),

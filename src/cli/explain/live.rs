@@ -38,6 +38,7 @@ pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Res
             let counter = json!({
                 "limit": &*held.limit.name,
                 "window": held.limit.window.as_deref(),
+                "group": held.limit.group.as_deref(),
                 "key": hexadecimal(raw),
             });
             Some((held, counter))

@@ -24,6 +24,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             let near = way.near.iter();
             near.map(|near| json!({ "route": &*near.name, "at": near.place, "why": near.why })).collect::<Vec<_>>()
         }),
+        "token": way.and_then(|way| way.token).map(|why| why.as_str()),
         "limits": way.map(|way| way.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": { "by": by, "status": status, "reason": reason },
     })
@@ -82,9 +83,12 @@ fn limit(held: &Held) -> Value {
         "by": crate::config::describe::key(&held.limit.by),
     });
     match &held.key {
-        Key::Skipped | Key::Exempt => {
+        Key::Skipped | Key::Exempt(_) => {
             limit["applies"] = false.into();
-            limit["exempt"] = matches!(held.key, Key::Exempt).into();
+            limit["exempt"] = matches!(held.key, Key::Exempt(_)).into();
+            if let Key::Exempt(group) = &held.key {
+                limit["group"] = group.as_deref().into();
+            }
         }
         Key::Ambiguous(part) => {
             limit["applies"] = true.into();
@@ -102,6 +106,8 @@ fn limit(held: &Held) -> Value {
             ..
         } => {
             limit["applies"] = true.into();
+            limit["group"] = held.tier.as_ref().map(|(group, _)| &**group).into();
+            limit["tier"] = held.tier.as_ref().map(|(_, means)| means.as_str()).into();
             limit["key"] = key.as_str().into();
             limit["cost"] = (*cost).into();
             limit["misquoted"] = misquoted.map(|one| one.as_str()).into();

@@ -5,7 +5,8 @@ use super::near::{self, Near};
 use crate::clock;
 use crate::config::{Compiled, describe};
 use crate::key::client_ip::Walk;
-use crate::key::{Caller, Found, Misquoted};
+use crate::key::token::{NoToken, Token};
+use crate::key::{Caller, Found, Misquoted, Standing};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
 use crate::limit::{Limit, Preflights, Rule};
@@ -55,6 +56,8 @@ pub(super) struct Way {
     pub(super) route: Option<Chosen>,
     pub(super) near: Vec<Near>,
     pub(super) limits: Vec<Held>,
+    /// Why its token claims nothing, if a limit has asked and it does not.
+    pub(super) token: Option<NoToken>,
 }
 
 /// The route that is taken.
@@ -73,6 +76,8 @@ pub(super) struct Held {
     pub(super) limit: Arc<Limit>,
     pub(super) place: Option<String>,
     pub(super) means: String,
+    /// The group whose tier holds, and what that means; the limit is the tier then.
+    pub(super) tier: Option<(Arc<str>, String)>,
     pub(super) key: Key,
     /// What the running gateway says of it, if it was asked.
     pub(super) left: Option<Left>,
@@ -93,8 +98,8 @@ pub(super) enum Key {
     },
     /// The limit does not apply, since the request lacks the key.
     Skipped,
-    /// The limit does not apply: it exempts the request.
-    Exempt,
+    /// The limit does not apply: it exempts the request, or the group it is in.
+    Exempt(Option<Arc<str>>),
     /// This part is demanded, and absent.
     Absent(String),
     /// This part came several times and differs.
@@ -175,6 +180,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         forwarded: onward.path().to_owned(),
         route: found.and_then(|found| chosen(compiled, found)),
         limits: Vec::new(),
+        token: None,
         host,
     };
     let Some(service) = found.or(snapshot.unrouted) else {
@@ -185,6 +191,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         way.forwarded.clear();
         rewrite.fill(onward.path(), &mut way.forwarded);
     }
+    let token = Token::new(snapshot.tokens.as_deref(), &asked.fields);
     let caller = Caller {
         address: client,
         route: &service.name,
@@ -196,10 +203,12 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
             query: onward.query(),
             pattern: &service.path,
         },
+        identity: &token,
     };
     let limits = service.limits.iter();
     way.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();
     let answer = answer(service, &caller, &way.limits);
+    way.token = token.why_not();
     Ok((way, answer))
 }
 
@@ -218,35 +227,51 @@ fn chosen(compiled: &Compiled, position: usize) -> Option<Chosen> {
 }
 
 fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
-    let mut key = Vec::new();
-    let free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
-    let exempt = free || limit.exempt.as_ref().is_some_and(|not| not.covers(caller));
-    let key = match limit.by.write(caller, &mut key) {
-        _ if exempt => Key::Exempt,
-        Found::Skip => Key::Skipped,
-        Found::Refuse(part) => Key::Absent(part.to_string()),
-        Found::Ambiguous(part) => Key::Ambiguous(part.to_string()),
+    let (mut standing, mut keys) = (Standing::default(), Vec::new());
+    let mut held = Held {
+        place: compiled.place("limits", &limit.name),
+        means: describe::limit(limit),
+        limit: Arc::clone(limit),
+        tier: None,
+        left: None,
+        key: Key::Skipped,
+    };
+    if limit.answers.preflights == Preflights::Free && caller.is_preflight() {
+        held.key = Key::Exempt(None);
+        return held;
+    }
+    if let Some(not) = &limit.exempt {
+        let group = not.group(&mut standing, caller, &mut keys);
+        if not.covers(caller) || group.is_some() {
+            held.key = Key::Exempt(group.map(|group| Arc::clone(&group.name)));
+            return held;
+        }
+    }
+    match limit.by.write(caller, &mut keys) {
+        Found::Skip => held.key = Key::Skipped,
+        Found::Refuse(part) => held.key = Key::Absent(part.to_string()),
+        Found::Ambiguous(part) => held.key = Key::Ambiguous(part.to_string()),
         Found::Key => {
+            if let Some(tier) = limit.tier_of(&mut standing, caller, &mut keys, 0) {
+                let tier = &limit.tiers[tier];
+                held.limit = Arc::clone(&tier.limit);
+                held.tier = Some((Arc::clone(&tier.group.name), describe::tier(&tier.limit)));
+            }
+            let limit = &held.limit;
             let (cost, misquoted) = match &limit.price {
                 None => (limit.cost.units(), None),
                 Some(price) => price.of(caller.fields),
             };
-            Key::Counted {
-                key: String::from_utf8_lossy(&key).into_owned(),
-                raw: key,
+            held.key = Key::Counted {
+                key: String::from_utf8_lossy(&keys).into_owned(),
+                raw: keys,
                 cost,
                 misquoted,
                 fresh: fresh(limit, Cost::new(cost)),
-            }
+            };
         }
-    };
-    Held {
-        place: compiled.place("limits", &limit.name),
-        means: describe::limit(limit),
-        limit: Arc::clone(limit),
-        key,
-        left: None,
     }
+    held
 }
 
 /// What a counter says that nobody has used.
@@ -264,9 +289,11 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
     }
     let counted = limits.iter().filter_map(|held| match &held.key {
         Key::Counted { fresh, .. } if held.limit.mode.decides() => Some((held, *fresh)),
-        Key::Counted { .. } | Key::Skipped | Key::Exempt | Key::Absent(_) | Key::Ambiguous(_) => {
-            None
-        }
+        Key::Counted { .. }
+        | Key::Skipped
+        | Key::Exempt(_)
+        | Key::Absent(_)
+        | Key::Ambiguous(_) => None,
     });
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling

@@ -1,7 +1,7 @@
 //! What has changed about limits, and what becomes of their counters.
 
 use super::super::describe::{
-    amount, cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written,
+    amount, cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written, tier, unknown,
 };
 use super::{Change, Outline, named};
 use crate::limit::Preflights;
@@ -58,6 +58,8 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("partial", a.partial.to_string(), b.partial.to_string());
     push("dedupe", dedupe(a), dedupe(b));
     push("exempt", exempt(a), exempt(b));
+    push("tiers", tiers(old), tiers(new));
+    push("unknown", unknown(&a.by).into(), unknown(&b.by).into());
     push("scope", scope(a.scope).into(), scope(b.scope).into());
     push("mode", a.mode.as_str().into(), b.mode.as_str().into());
     push("candidate", candidate(before), candidate(after));
@@ -140,6 +142,21 @@ fn preflights(limit: &Limit) -> &'static str {
 fn rates(limits: Rates<'_>) -> String {
     let shown: Vec<String> = limits.iter().map(|limit| rate(limit)).collect();
     shown.join(" and ")
+}
+
+/// `gold (at most 200 at once, then 1000 a minute) and internal (...)`.
+fn tiers(limits: Rates<'_>) -> String {
+    let of = |limit: &Arc<Limit>| -> Vec<String> {
+        let tiers = limit.tiers.iter();
+        tiers
+            .map(|one| format!("{} ({})", one.group.name, tier(&one.limit)))
+            .collect()
+    };
+    let shown: Vec<String> = limits.iter().flat_map(of).collect();
+    match shown.is_empty() {
+        true => "none".to_owned(),
+        false => shown.join(" and "),
+    }
 }
 
 fn algorithm(rule: &Rule) -> &'static str {

@@ -95,6 +95,11 @@ impl<'a> Fields<'a> {
         &self.title
     }
 
+    /// Is nothing written in it?
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
     /// Notes a mistake.
     pub(super) fn note(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);

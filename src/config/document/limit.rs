@@ -3,12 +3,14 @@
 mod cost;
 
 pub(in crate::config) use cost::Cost;
+pub(in crate::config) use cost::read as read_cost;
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
 use super::super::vocabulary::{LIMIT_CANDIDATE, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
+use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{Given, List};
 use crate::key::{Missing, Part};
@@ -49,6 +51,14 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) told: Told,
     pub(in crate::config) mode: Given<Mode>,
     pub(in crate::config) candidate: Given<Candidate>,
+    pub(in crate::config) unknown: Given<Unknown>,
+    pub(in crate::config) tiers: List<Tier>,
+}
+
+/// What becomes of keys that nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Unknown {
+    Ip,
 }
 
 /// Numbers that are counted beside a limit's own; those that it does not say are the limit's.
@@ -94,6 +104,7 @@ pub(in crate::config) struct Exempt {
     pub(in crate::config) ip: List<IpNet>,
     pub(in crate::config) methods: List<Method>,
     pub(in crate::config) paths: List<Box<str>>,
+    pub(in crate::config) groups: List<String>,
 }
 
 /// Which requests are repeats of others.
@@ -245,11 +256,13 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         candidate: candidate(&limit, &mut fields),
+        unknown: fields.choice("unknown", &[("ip", Unknown::Ip)], &[]),
+        tiers: tiers(&limit, &mut fields),
     }
 }
 
 /// One rate, or a list of rates of which each may have a burst of its own.
-fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
+pub(super) fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
     let Some((value, whole)) = fields.value("rate") else {
         return Given::No;
     };
@@ -379,7 +392,10 @@ fn exempt(name: &str, fields: &mut Fields<'_>) -> Given<Exempt> {
                 Code::EmptyList,
                 format!("`exempt` in `{}` exempts nobody", fields.title()),
             )
-            .at(&whole, "at least one of `ip`, `methods` and `paths`")
+            .at(
+                &whole,
+                "at least one of `ip`, `methods`, `paths` and `groups`",
+            )
             .help("leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`"),
         );
         return Given::Bad;
@@ -388,10 +404,18 @@ fn exempt(name: &str, fields: &mut Fields<'_>) -> Given<Exempt> {
     let read = |mut inner: Fields<'_>| {
         let (ip, methods) = (inner.texts("ip", network), inner.texts("methods", method));
         let paths = inner.texts("paths", top);
-        (!ip.is_bad() && !methods.is_bad() && !paths.is_bad()).then_some(Exempt {
+        let groups = inner.texts("groups", |text| Ok(text.to_owned()));
+        let bad = [
+            ip.is_bad(),
+            methods.is_bad(),
+            paths.is_bad(),
+            groups.is_bad(),
+        ];
+        (!bad.contains(&true)).then_some(Exempt {
             ip,
             methods,
             paths,
+            groups,
         })
     };
     match fields.inner(&LIMIT_EXEMPT, &name, (table, whole.clone()), read) {

@@ -10,9 +10,6 @@ use toml::de::{DeTable, DeValue};
 
 /// The table that one of an unknown name stands for: the nearest by name, or else the one whose required keys it has.
 pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
-    if LATER.contains(&name) {
-        return None;
-    }
     let table = |meant: &str| TABLES.iter().find(|table| table.name == meant).copied();
     if let Some(near) = nearest(name, TABLES.iter().map(|table| table.name)) {
         return table(near);
@@ -24,10 +21,17 @@ pub(super) fn meant(name: &str, value: &DeValue<'_>) -> Option<&'static Table> {
     let Some(DeValue::Table(first)) = entries.next() else {
         return None;
     };
-    TABLES
-        .iter()
-        .find(|table| table.named && has_required(table, first))
-        .copied()
+    let known = |table: &Table| {
+        first
+            .keys()
+            .filter(|key| table.key(key.get_ref()).is_some())
+            .count()
+    };
+    // Of equals the first.
+    let likely = TABLES.iter().rev().copied();
+    likely
+        .filter(|table| table.named && has_required(table, first))
+        .max_by_key(|table| known(table))
 }
 
 fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
@@ -37,9 +41,6 @@ fn has_required(table: &Table, fields: &DeTable<'_>) -> bool {
         .filter(|key| matches!(key.default, Default::Required | Default::Unless(_)));
     required.any(|key| fields.contains_key(key.name))
 }
-
-/// Known by name, and not taken in this version.
-const LATER: [&str; 2] = ["groups", "defaults"];
 
 /// A table or key at the top level that does not exist; `meant` is the one it probably stands for.
 pub(super) fn table(
@@ -53,13 +54,6 @@ pub(super) fn table(
     } else {
         "key"
     };
-    if LATER.contains(&name) {
-        return Diagnostic::error(
-            Code::NotAvailable,
-            format!("`{name}` is not available in this version"),
-        )
-        .at(span, "");
-    }
     let owner = TABLES
         .iter()
         .find(|table| what == "key" && table.key(name).is_some());

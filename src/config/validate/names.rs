@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 const ENOUGH: usize = 100;
 
 /// The names of one table: those that are defined, and those that are used.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     table: &'static str,
     code: Code,
     defined: Vec<&'a At<String>>,
@@ -23,7 +23,11 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn new(table: &'static str, code: Code, defined: impl Iterator<Item = &'a At<String>>) -> Self {
+    pub(super) fn new(
+        table: &'static str,
+        code: Code,
+        defined: impl Iterator<Item = &'a At<String>>,
+    ) -> Self {
         let defined: Vec<_> = defined.collect();
         Self {
             table,
@@ -35,7 +39,7 @@ impl<'a> Names<'a> {
     }
 
     /// `name` is used; `user` says by whom and what for.
-    fn used(
+    pub(super) fn used(
         &mut self,
         user: &str,
         name: &'a At<String>,
@@ -63,7 +67,7 @@ impl<'a> Names<'a> {
         ));
     }
 
-    fn is_used(&self, name: &At<String>) -> bool {
+    pub(super) fn is_used(&self, name: &At<String>) -> bool {
         self.used.contains(name.value.as_str())
     }
 }

@@ -1,14 +1,14 @@
-//! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `method`, `host`,
-//! `route`, `everyone`.
+//! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
+//! `method`, `host`, `route`, `everyone`.
 
 use super::{Code, Wrong, mended, quoted};
 use crate::key::{Mask, Part, is_secret};
 use http::HeaderName;
 use std::sync::Arc;
 
-const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `method`, `host`, `route` or `everyone`";
-const KINDS: [&str; 9] = [
-    "ip", "header", "cookie", "query", "path", "method", "host", "route", "everyone",
+const KNOWN: &str = "`ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`, `method`, `host`, `route` or `everyone`";
+const KINDS: [&str; 10] = [
+    "ip", "header", "cookie", "query", "path", "jwt", "method", "host", "route", "everyone",
 ];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
@@ -69,7 +69,19 @@ fn read(text: &str) -> Result<Option<Part>, Wrong> {
                         .help("write `\"path:id\"` for a route with `path = \"/orders/{id}\"`")
                 })
         }
-        ("jwt" | "tls", _) => Err(Wrong::new(
+        ("jwt", rest) => {
+            let plain = |c: char| c.is_ascii_graphic() && !"\"\\|".contains(c);
+            let claim = name(rest).filter(|name| name.chars().all(plain) && name.len() <= 200);
+            let part = |claim: &str| Part::Jwt {
+                claim: claim.into(),
+                secret: is_secret(claim),
+            };
+            claim.map(|claim| Some(part(claim))).ok_or_else(|| {
+                wrong("which claim of the token?")
+                    .help("write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`")
+            })
+        }
+        ("tls", _) => Err(Wrong::new(
             Code::NotAvailable,
             format!("counting by `{kind}` is not available in this version"),
             format!("{KNOWN} is"),
@@ -220,7 +232,9 @@ mod tests {
             "query:a=b",
             "path:",
             "method:GET",
-            "jwt:sub",
+            "jwt:",
+            "jwt",
+            "jwt:a b",
             "ips",
             "route:x",
             "x-api-key",

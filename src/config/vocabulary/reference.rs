@@ -114,6 +114,7 @@ fn takes(shape: Shape) -> String {
         Shape::Conditions | Shape::Lines => "table of names".into(),
         Shape::Redirect => "`{ to = .., status = .. }`".into(),
         Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),
+        Shape::Tiers => "`{ GROUP = { rate = .., burst = .., max = .., queue = .., max_wait = .., cost = .. } }`".into(),
         Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
         Shape::Whole { .. }
         | Shape::Cost

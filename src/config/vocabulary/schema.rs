@@ -141,7 +141,22 @@ fn shape(shape: Shape) -> Value {
             let texts = json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] });
             json!({
                 "type": "object", "minProperties": 1, "additionalProperties": false,
-                "properties": { "ip": texts, "methods": texts, "paths": texts },
+                "properties": { "ip": texts, "methods": texts, "paths": texts, "groups": texts },
+            })
+        }
+        Shape::Tiers => {
+            let number = json!({ "type": "integer", "minimum": 1 });
+            json!({
+                "type": "object", "minProperties": 1,
+                "propertyNames": { "pattern": NAME },
+                "additionalProperties": {
+                    "type": "object", "minProperties": 1, "additionalProperties": false,
+                    "properties": {
+                        "rate": self::shape(Shape::Rate), "cost": self::shape(Shape::Cost),
+                        "burst": number, "max": number, "queue": number,
+                        "max_wait": self::shape(Shape::Duration),
+                    },
+                },
             })
         }
         Shape::Candidate => {

@@ -1,8 +1,10 @@
 //! The tables themselves: name, type, default, meaning and an example of every key.
 
+mod groups;
 mod limits;
 mod routes;
 
+pub use groups::{GROUPS, JWT, LIMIT_TIER};
 pub use limits::{
     LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS,
 };
@@ -12,8 +14,9 @@ use super::Default::{Required, Value, Words};
 use super::{Key, Shape, Table};
 
 /// Every table, in the order of the reference.
-pub static TABLES: [&Table; 9] = [
-    &SERVER, &LOG, &ADMIN, &STORE, &RESPONSE, &DEFAULTS, &LIMITS, &UPSTREAMS, &ROUTES,
+pub static TABLES: [&Table; 11] = [
+    &SERVER, &LOG, &ADMIN, &STORE, &RESPONSE, &DEFAULTS, &JWT, &GROUPS, &LIMITS, &UPSTREAMS,
+    &ROUTES,
 ];
 
 /// The one key that stands in no table.

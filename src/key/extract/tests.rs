@@ -3,7 +3,11 @@
 use super::*;
 
 fn template(parts: Vec<Part>, missing: Missing) -> KeyTemplate {
-    KeyTemplate { parts, missing }
+    KeyTemplate {
+        parts,
+        missing,
+        unknown: None,
+    }
 }
 
 fn header(name: &'static str) -> Part {
@@ -52,6 +56,7 @@ fn key_in(
         method,
         fields,
         location: &Order(query),
+        identity: &NoIdentity,
     };
     (template.write(&caller, &mut out) == Found::Key).then(|| String::from_utf8(out).unwrap())
 }

@@ -158,7 +158,10 @@ impl Exchange {
     pub(super) fn window(&self) -> Option<&str> {
         let limit = match self.reason {
             Reason::LimitRefused => self.violated().named?,
-            Reason::LimitDelayed => self.service()?.limits.get(self.delaying()?.0)?,
+            Reason::LimitDelayed => {
+                let index = self.admission.as_ref()?.delayed_by()?;
+                self.plan.limit(index, self.service()?)?
+            }
             _ => return None,
         };
         limit.window.as_deref()
@@ -198,13 +201,23 @@ impl Exchange {
         let limits = self.local.service(route).limits.iter();
         for (limit, handle) in limits.zip(handles) {
             let mut told = told.iter();
-            if let Some(cost) = told.find(|cost| Arc::ptr_eq(&cost.limit, limit))
+            if let Some(cost) = told.find(|cost| limit.is(&cost.limit))
                 && limit.mode != Mode::Candidate
             {
                 handle.told(cost.told);
             }
         }
         told
+    }
+
+    /// Limits that a group of the client's has changed: their names, and the group's.
+    pub(super) fn groups<'a>(&'a self, service: &'a Service) -> Vec<(&'a str, &'a str)> {
+        let groups = self.plan.groups(service);
+        let mut groups: Vec<_> = groups
+            .map(|(at, group)| (&*service.limits[at].name, &**group))
+            .collect();
+        groups.dedup();
+        groups
     }
 
     /// What the limit that may grant less has granted, if the request has such a limit and asked for anything.

@@ -231,6 +231,7 @@ mod tests {
         let by = KeyTemplate {
             parts: Vec::new(),
             missing: Missing::Shared,
+            unknown: None,
         };
         let rate = Rate {
             count: NonZeroU32::new(count).unwrap(),

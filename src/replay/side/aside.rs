@@ -26,9 +26,9 @@ impl Side {
         let counted = decided
             .flat_map(|decided| &decided.aside)
             .filter_map(move |aside| {
-                let (at, key) = self.keys().nth(aside.index)?;
+                let (limit, key) = self.keys().nth(aside.index)?;
                 Some(Aside {
-                    limit: limit(at)?,
+                    limit,
                     key: Some(key),
                     outcome: aside.verdict?.outcome,
                     verdict: aside.verdict,

@@ -1,7 +1,7 @@
 //! A request as one JSON object. Its names are those of a trace, so that a log can be replayed.
 
 use super::escape::{self, json, millis, number, protocol};
-use super::record::{AccessRecord, Charge};
+use super::record::AccessRecord;
 use super::stamp::Stamp;
 use std::net::IpAddr;
 
@@ -64,11 +64,26 @@ fn limits(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
     out.extend(br#","duration_ms":"#);
     millis(out, record.duration);
     out.extend(br#","keys":"#);
-    object(out, record.charges, |out, charge| {
-        text(out, Some(charge.key))
-    });
+    object(
+        out,
+        record.charges,
+        |charge| charge.limit,
+        |out, charge| text(out, Some(charge.key)),
+    );
     out.extend(br#","costs":"#);
-    object(out, record.charges, |out, charge| number(out, charge.cost));
+    object(
+        out,
+        record.charges,
+        |charge| charge.limit,
+        |out, charge| number(out, charge.cost),
+    );
+    out.extend(br#","groups":"#);
+    object(
+        out,
+        record.groups,
+        |(limit, _)| limit,
+        |out, (_, group)| text(out, Some(group.as_bytes())),
+    );
     out.extend(br#","remaining":"#);
     value(out, record.remaining, number);
     out.extend(br#","retry_after_ms":"#);
@@ -101,17 +116,19 @@ fn value<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>
     }
 }
 
-fn object(
+/// Something of each limit, by its name.
+fn object<'a, T>(
     out: &mut Vec<u8>,
-    charges: &[Charge<'_>],
-    mut value: impl FnMut(&mut Vec<u8>, &Charge<'_>),
+    entries: &'a [T],
+    limit: impl Fn(&'a T) -> &'a str,
+    mut value: impl FnMut(&mut Vec<u8>, &T),
 ) {
     out.push(b'{');
-    for (i, charge) in charges.iter().enumerate() {
+    for (i, entry) in entries.iter().enumerate() {
         out.extend(if i == 0 { &b"\""[..] } else { b",\"" });
-        json(out, charge.limit.as_bytes());
+        json(out, limit(entry).as_bytes());
         out.extend(b"\":");
-        value(out, charge);
+        value(out, entry);
     }
     out.push(b'}');
 }
@@ -119,7 +136,7 @@ fn object(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::access_log::Reason;
+    use crate::telemetry::access_log::{Charge, Reason};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -137,12 +154,14 @@ mod tests {
             "ts": "2026-11-20T17:48:50.123456Z", "client": "203.0.113.9", "method": "GET",
             "host": "api.example.com", "path": "/v1/orders/42", "request_id": "01930b7e",
             "status": 200, "reason": "ok", "route": "orders", "limit": "per-key", "window": null, "shadow": [], "delay_ms": 0,
-            "duration_ms": 3.15, "keys": {"per-key": "abc"}, "costs": {"per-key": 2},
+            "duration_ms": 3.15, "keys": {"per-key": "abc"}, "costs": {"per-key": 2}, "groups": {"per-key": "gold"},
             "remaining": 19, "retry_after_ms": null, "decided_by": "store",
             "upstream": "10.1.0.5:3000", "upstream_ms": 2.9, "bytes_in": 0, "bytes_out": 212,
             "peer": "10.0.0.4", "proto": "HTTP/1.1", "user_agent": "curl/8.7",
         });
-        assert_eq!(parsed(&AccessRecord::sample()), expected);
+        let mut record = AccessRecord::sample();
+        record.groups = &[("per-key", "gold")];
+        assert_eq!(parsed(&record), expected);
     }
 
     #[test]

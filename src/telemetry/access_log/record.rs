@@ -37,6 +37,8 @@ pub struct AccessRecord<'a> {
     pub would_refuse: &'a [&'a str],
     /// What each limit counted it under and took for it.
     pub charges: &'a [Charge<'a>],
+    /// Limits that a group of the client's has changed: names of both.
+    pub groups: &'a [(&'a str, &'a str)],
     /// How long it was held back.
     pub delay: Duration,
     /// From its head to the end of the answer.
@@ -236,6 +238,7 @@ impl AccessRecord<'_> {
                 key: b"abc",
                 cost: 2,
             }],
+            groups: &[],
             delay: Duration::ZERO,
             duration: Duration::from_micros(3_150),
             upstream: Some("10.1.0.5:3000"),

@@ -5,6 +5,7 @@ mod bypass;
 mod costs;
 mod defaults;
 mod exempt;
+mod groups;
 mod in_flight;
 mod keys;
 mod partial;
@@ -13,6 +14,7 @@ mod repeats;
 mod settling;
 mod shadows;
 mod telling;
+mod tokens;
 mod windows;
 
 use super::place::{Place, on_both_stores};

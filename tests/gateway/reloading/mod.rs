@@ -1,6 +1,7 @@
 //! The file changes under a running gateway: the whole new one or the whole old one, and nobody notices the change.
 
 mod counters;
+mod members;
 mod secrets;
 
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, get, long};

@@ -30,7 +30,7 @@ pub(in crate::config) enum Cost {
 }
 
 /// A number, or where it is said.
-pub(super) fn read(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
+pub(in crate::config) fn read(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
     let Some((value, whole)) = fields.value("cost") else {
         return Given::No;
     };

@@ -94,6 +94,7 @@ pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     let by = KeyTemplate {
         parts: Vec::new(),
         missing: Missing::Refuse,
+        unknown: None,
     };
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
 }

@@ -95,8 +95,16 @@ pub static LIMIT_EXEMPT: Table = Table {
             example: "[\"/healthz\"]",
             live: true,
         },
+        Key {
+            name: "groups",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Groups, with all their members.",
+            example: "[\"internal\"]",
+            live: true,
+        },
     ],
-    later: &["groups"],
+    later: &[],
 };
 
 /// Ids that are charged once: not a table of its own in the file.

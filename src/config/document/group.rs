@@ -1,0 +1,68 @@
+//! `[groups.NAME]` as written. What its members are is read by [`super::super::groups`], which knows what they are looked
+//! up by.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::source::{At, Span};
+use super::super::value::part;
+use super::fields::Fields;
+use super::{Given, List};
+use crate::key::{Mask, Part};
+
+/// `[groups.NAME]`.
+#[derive(Debug)]
+pub(in crate::config) struct Group {
+    pub(in crate::config) name: At<String>,
+    pub(in crate::config) place: Span,
+    pub(in crate::config) by: Given<Part>,
+    pub(in crate::config) members: List<String>,
+    pub(in crate::config) file: List<String>,
+}
+
+pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Group {
+    let by = by(&mut fields);
+    let group = Group {
+        place: fields.place(),
+        name,
+        by,
+        members: fields.texts("members", |text| Ok(text.to_owned())),
+        file: fields.texts("file", |text| Ok(text.to_owned())),
+    };
+    if group.members.is_absent() && group.file.is_absent() {
+        fields.note(
+            Diagnostic::error(
+                Code::MissingKey,
+                format!("`{}` does not say who its members are", fields.title()),
+            )
+            .at(&group.place, "neither `members` nor `file`")
+            .help("add `file = \"gold-keys.txt\"`, one member on a line, or `members = [\"...\"]`"),
+        );
+    }
+    group
+}
+
+/// One part of a request, of which there can be members.
+fn by(fields: &mut Fields<'_>) -> Given<Part> {
+    let by = match fields.text("by", part) {
+        Given::Yes(by) => by,
+        Given::No => return Given::No,
+        Given::Partly(_) | Given::Bad => return Given::Bad,
+    };
+    let (label, help) = match by.value {
+        Some(Part::Ip(mask)) if mask != Mask::DEFAULT => (
+            "a network is written as the member",
+            "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
+        ),
+        Some(Part::Method | Part::Route) | None => (
+            "tells no clients apart",
+            "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
+        ),
+        Some(part) => return Given::Yes(At::new(part, by.span)),
+    };
+    let message = format!("nobody is a member of `{}` by this", fields.title());
+    fields.note(
+        Diagnostic::error(Code::BadKey, message)
+            .at(&by.span, label)
+            .help(help),
+    );
+    Given::Bad
+}

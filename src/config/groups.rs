@@ -1,0 +1,399 @@
+//! Groups as written → groups with their members: lists and files read, each member known by its digest from here on.
+//! No message shows a member that may be a secret.
+
+use super::diagnostic::{Code, Diagnostic};
+use super::document::{self, Document};
+use super::files::Files;
+use super::source::{At, Source, Span};
+use super::value::{network, quoted};
+use crate::key::{Digest, Group, Part};
+use ipnet::IpNet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// A larger file is no list of members.
+const MOST_BYTES: u64 = 128 * 1024 * 1024;
+/// Members of one group at most.
+const MOST_MEMBERS: usize = 1_000_000;
+/// The longest line with a member; no request's field is longer.
+const LONGEST: usize = 8 * 1024;
+/// After so many mistakes in one file the rest are only counted.
+const TOLD: usize = 5;
+
+/// All groups of a file, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub(super) all: Vec<Arc<Group>>,
+}
+
+impl Groups {
+    /// The group of this name, with its position.
+    pub(super) fn find(&self, name: &str) -> Option<(usize, &Arc<Group>)> {
+        let mut all = self.all.iter().enumerate();
+        all.find(|(_, group)| *group.name == *name)
+    }
+}
+
+/// Reads the members of all groups; `seen` has what was read for it.
+pub(super) fn read(
+    document: &Document,
+    source: &Source,
+    seen: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> Groups {
+    let mut groups = Groups::default();
+    for written in &document.groups {
+        let Some(by) = written.by.get() else { continue };
+        let name: Arc<str> = written.name.value.as_str().into();
+        let (is_new, before) = (groups.find(&name).is_none(), found.len());
+        let files = written.file.entries();
+        let files: Vec<(&At<String>, Vec<u8>)> = files
+            .iter()
+            .filter_map(|file| content(written, file, source, seen, found))
+            .collect();
+        let group = match by {
+            Part::Ip(_) => {
+                let members = gather(written, &files, one_network, found);
+                warn_of_bits(&members, found);
+                Group::of_networks(name, by.clone(), members.into_keys())
+            }
+            by => {
+                let read = |text: &[u8]| one_value(text, by);
+                let members = gather(written, &files, read, found);
+                Group::of_values(name, by.clone(), members.into_keys())
+            }
+        };
+        let is_said = !(written.members.is_absent() && written.file.is_absent());
+        if group.is_empty() && is_said && found.len() == before && !written.members.is_bad() {
+            warn_of_nobody(written, found);
+        }
+        warn_of_say_so(written, by, document, &files, found);
+        if is_new {
+            groups.all.push(Arc::new(group));
+        }
+    }
+    groups
+}
+
+/// The bytes of one of its files.
+fn content<'a>(
+    written: &document::Group,
+    file: &'a At<String>,
+    source: &Source,
+    seen: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> Option<(&'a At<String>, Vec<u8>)> {
+    let path = source.beside(file.span.start, &file.value);
+    match seen.read(&path, MOST_BYTES) {
+        Ok(content) => Some((file, content)),
+        Err(error) => {
+            let name = &written.name.value;
+            let message = format!(
+                "cannot read {}, the members of group {}: {error}",
+                quoted(&file.value),
+                quoted(name)
+            );
+            found.push(
+                Diagnostic::error(Code::Unreadable, message)
+                    .at(&file.span, "one member on a line is to be there"),
+            );
+            None
+        }
+    }
+}
+
+/// Where a member stands: in the list, or on a line of a file.
+#[derive(Debug, Clone, Copy)]
+enum Place<'a> {
+    Listed(&'a Span),
+    Line(&'a At<String>, usize),
+}
+
+impl Place<'_> {
+    fn span(&self) -> &Span {
+        match self {
+            Self::Listed(span) => span,
+            Self::Line(file, _) => &file.span,
+        }
+    }
+}
+
+/// `gold-keys.txt:17`.
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listed(_) => f.write_str("the list"),
+            Self::Line(file, line) => write!(f, "{}:{line}", file.value),
+        }
+    }
+}
+
+/// Reads the members of the list and of all files, each with `read`, which says why it is none.
+fn gather<'a, T: Hash + Eq + Copy>(
+    written: &'a document::Group,
+    files: &'a [(&At<String>, Vec<u8>)],
+    read: impl Fn(&[u8]) -> Result<T, String>,
+    found: &mut Vec<Diagnostic>,
+) -> HashMap<T, Place<'a>> {
+    let mut members: HashMap<T, Place<'_>> = HashMap::new();
+    let mut twice: Option<(Place<'_>, Place<'_>, usize)> = None;
+    let mut wrong = 0;
+    let listed = written.members.entries().iter();
+    let listed = listed.map(|at| (Place::Listed(&at.span), at.value.as_bytes()));
+    let lines = files.iter().flat_map(|(file, content)| {
+        lines(content).map(|(line, text)| (Place::Line(file, line), text))
+    });
+    for (place, text) in listed.chain(lines) {
+        let member = match plain(text).and_then(&read) {
+            Ok(member) => member,
+            Err(why) => {
+                wrong += 1;
+                if wrong <= TOLD {
+                    found.push(bad_member(written, place, &why));
+                }
+                continue;
+            }
+        };
+        match members.entry(member) {
+            Entry::Vacant(entry) => {
+                entry.insert(place);
+            }
+            Entry::Occupied(entry) => {
+                let many = twice.as_ref().map_or(0, |(_, _, many)| *many);
+                let (first, second) = match twice {
+                    Some((first, second, _)) => (first, second),
+                    None => (*entry.get(), place),
+                };
+                twice = Some((first, second, many + 1));
+            }
+        }
+        if members.len() > MOST_MEMBERS {
+            let why = format!("beyond the {MOST_MEMBERS} members that a group has at most");
+            found.push(bad_member(written, place, &why));
+            break;
+        }
+    }
+    if let (Some(last), Some(more @ 1..)) = (found.last_mut(), wrong.checked_sub(TOLD)) {
+        last.note = Some(format!("and {more} more like this"));
+    }
+    if let Some((first, second, many)) = twice {
+        found.push(duplicate(written, (first, second), many));
+    }
+    members
+}
+
+/// The lines of a file that are members, with their numbers. What follows a `#` at the start of a line or behind a blank
+/// is a comment.
+fn lines(content: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let marked = content.strip_prefix("\u{feff}".as_bytes());
+    marked
+        .unwrap_or(content)
+        .split(|byte| *byte == b'\n')
+        .enumerate()
+        .map(|(index, line)| (index + 1, without_comment(line)))
+        .filter(|(_, line)| !line.is_empty())
+}
+
+fn without_comment(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii();
+    let starts = |at: usize| line[at] == b'#' && (at == 0 || line[at - 1].is_ascii_whitespace());
+    let end = (0..line.len()).find(|at| starts(*at)).unwrap_or(line.len());
+    line[..end].trim_ascii()
+}
+
+/// A member that could be the value of a field.
+fn plain(text: &[u8]) -> Result<&[u8], String> {
+    let text = text.trim_ascii();
+    match text {
+        [] => Err("empty".into()),
+        _ if text.len() > LONGEST => Err(format!("longer than {LONGEST} bytes")),
+        _ if text.iter().any(u8::is_ascii_control) => {
+            Err("not a text: it has control characters".into())
+        }
+        _ => Ok(text),
+    }
+}
+
+fn one_network(text: &[u8]) -> Result<IpNet, String> {
+    let text = String::from_utf8_lossy(text);
+    network(&text).map_err(|_| {
+        format!(
+            "{} is not a network; write `10.0.0.0/8`, or an address alone",
+            quoted(&text)
+        )
+    })
+}
+
+/// As of those in `trust`.
+fn warn_of_bits(members: &HashMap<IpNet, Place<'_>>, found: &mut Vec<Diagnostic>) {
+    let mut odd: Vec<_> = members
+        .iter()
+        .filter(|(network, _)| network.addr() != network.network())
+        .collect();
+    odd.sort_by_key(|(network, _)| **network);
+    for (network, place) in odd.into_iter().take(TOLD) {
+        let (whole, one) = (network.trunc(), network.addr());
+        let place_of = match place {
+            Place::Listed(_) => String::new(),
+            Place::Line(..) => format!("{place}: "),
+        };
+        found.push(
+            Diagnostic::warning(
+                Code::HostBits,
+                format!("{place_of}{network} is more than one address"),
+            )
+            .at(place.span(), format!("all of {whole}"))
+            .help(format!(
+                "write `{whole}` for the network, or `{one}` for the address alone"
+            )),
+        );
+    }
+}
+
+fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
+    const MARK: &[u8] = b"sha256:";
+    let (mark, rest) = text.split_at(MARK.len().min(text.len()));
+    if !mark.eq_ignore_ascii_case(MARK) {
+        // Hosts are compared in small letters.
+        return Ok(match by {
+            Part::Host => Group::digest(&text.to_ascii_lowercase()),
+            _ => Group::digest(text),
+        });
+    }
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let digits: Option<Vec<u32>> = rest.iter().map(digit).collect();
+    let digits = digits.filter(|digits| digits.len() == 64);
+    let digits = digits.ok_or("no digest: `sha256:` is followed by 64 hexadecimal digits, as `printf %s KEY | sha256sum` writes them")?;
+    let mut sha256 = [0; 32];
+    for (byte, pair) in sha256.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
+    }
+    Ok(Group::shortened(&sha256))
+}
+
+fn bad_member(written: &document::Group, place: Place<'_>, why: &str) -> Diagnostic {
+    let name = quoted(&written.name.value);
+    let message = match place {
+        Place::Listed(_) => format!("group {name} has a member that is none"),
+        Place::Line(..) => format!("{place} is no member of group {name}: {why}"),
+    };
+    let label = match place {
+        Place::Listed(_) => why,
+        Place::Line(..) => "in this file",
+    };
+    Diagnostic::error(Code::BadMember, message).at(place.span(), label)
+}
+
+fn duplicate(
+    written: &document::Group,
+    (first, second): (Place<'_>, Place<'_>),
+    many: usize,
+) -> Diagnostic {
+    let name = quoted(&written.name.value);
+    let more = match many - 1 {
+        0 => String::new(),
+        more => format!(", and {more} more that are there already"),
+    };
+    let warning = |message| Diagnostic::warning(Code::Duplicate, message);
+    match (first, second) {
+        (Place::Listed(one), Place::Listed(other)) => {
+            warning(format!("group {name} lists a member twice{more}"))
+                .at(other, "the second time")
+                .and(one, "the first time")
+        }
+        _ => warning(format!(
+            "group {name} has a member twice: {first} and {second}{more}"
+        ))
+        .at(second.span(), "it counts once"),
+    }
+}
+
+fn warn_of_nobody(written: &document::Group, found: &mut Vec<Diagnostic>) {
+    let message = format!("group {} has no members", quoted(&written.name.value));
+    let place = match (written.file.entries(), written.members.at()) {
+        ([file, ..], _) => &file.span,
+        (_, Some(members)) => &members.span,
+        _ => &written.place,
+    };
+    found.push(
+        Diagnostic::warning(Code::EmptyGroup, message)
+            .at(place, "nobody is in it")
+            .help("write one member on a line; lines that begin with `#` are comments"),
+    );
+}
+
+/// Members by a field that anybody may fill in are whoever says so, unless a proxy in front sees to it.
+fn warn_of_say_so(
+    written: &document::Group,
+    by: &Part,
+    document: &Document,
+    files: &[(&At<String>, Vec<u8>)],
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some(at) = written.by.at() else { return };
+    let open = match by {
+        Part::Header { secret, .. } | Part::Query { secret, .. } => !secret,
+        _ => false,
+    };
+    let hashed = |text: &[u8]| {
+        text.get(..7)
+            .is_some_and(|mark| mark.eq_ignore_ascii_case(b"sha256:"))
+    };
+    let mut listed = written.members.entries().iter();
+    let mut lines = files.iter().flat_map(|(_, content)| lines(content));
+    let all_hashed =
+        listed.all(|at| hashed(at.value.as_bytes())) && lines.all(|(_, text)| hashed(text));
+    if !open || all_hashed || !document.server.trust.is_absent() {
+        return;
+    }
+    let message = format!(
+        "whoever knows the name of a member is in group {}",
+        quoted(&written.name.value)
+    );
+    found.push(
+        Diagnostic::warning(Code::SaySo, message)
+            .at(&at.span, "clients write there what they like")
+            .help("look up what only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name it in `[server] trust`"),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_blanks_and_marks_are_no_members() {
+        let text = "\u{feff}# head\r\n\r\n  a  \n b#c # d\n\t#\nsha256:x\n#e";
+        let found: Vec<(usize, String)> = lines(text.as_bytes())
+            .map(|(line, text)| (line, String::from_utf8(text.to_vec()).unwrap()))
+            .collect();
+        let expected = [(3, "a"), (4, "b#c"), (6, "sha256:x")];
+        assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn a_member_and_its_digest_are_the_same() {
+        let by = Part::Cookie("c".into());
+        let plain = one_value(b"abc", &by).unwrap();
+        let sum = "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015ad";
+        assert_eq!(
+            one_value(format!("sha256:{sum}").as_bytes(), &by).unwrap(),
+            plain
+        );
+        for wrong in [
+            "sha256:",
+            "sha256:12",
+            &format!("sha256:{sum}0"),
+            &format!("sha256:x{}", &sum[1..]),
+        ] {
+            assert!(one_value(wrong.as_bytes(), &by).is_err(), "{wrong}");
+        }
+        assert_eq!(
+            one_value(b"A.b", &Part::Host).unwrap(),
+            Group::digest(b"a.b")
+        );
+    }
+}

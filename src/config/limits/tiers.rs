@@ -1,0 +1,169 @@
+//! Tiers of a limit: the limit itself, compiled with what a group has otherwise; and which keys groups know.
+
+use super::{Groups, Known, alone};
+use crate::config::Severity;
+use crate::config::diagnostic::{Code, Diagnostic};
+use crate::config::document::{Limit, Tier as Written};
+use crate::config::source::{At, Span};
+use crate::key::{Group, Part};
+use crate::limit;
+use crate::limit::tier::Tier;
+use std::sync::Arc;
+
+/// Gives `limits`, which `written` has been compiled to, their tiers. Nothing is left when one of them is wrong.
+pub(super) fn add(
+    limits: Vec<limit::Limit>,
+    written: &Limit,
+    groups: &Groups,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<limit::Limit> {
+    if limits.is_empty() || written.tiers.is_absent() {
+        return limits;
+    }
+    let mut of_groups: Vec<_> = written
+        .tiers
+        .entries()
+        .iter()
+        .filter_map(|tier| Some((groups.find(&tier.value.group.value)?, tier)))
+        .collect();
+    of_groups.sort_by_key(|((position, _), _)| *position);
+    let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
+    for ((_, group), tier) in of_groups {
+        let Some(compiled) = compile(&limits, written, tier, (group, groups), found) else {
+            return Vec::new();
+        };
+        for (tiers, limit) in tiers.iter_mut().zip(compiled) {
+            tiers.push(Tier {
+                group: Arc::clone(group),
+                limit: Arc::new(limit.for_group(group)),
+            });
+        }
+    }
+    let tiered = limits.into_iter().zip(tiers);
+    tiered.map(|(limit, tiers)| limit.tiered(tiers)).collect()
+}
+
+/// One tier, of as many rates as the limit.
+fn compile(
+    limits: &[limit::Limit],
+    written: &Limit,
+    tier: &At<Written>,
+    (group, groups): (&Group, &Groups),
+    found: &mut Vec<Diagnostic>,
+) -> Option<Vec<limit::Limit>> {
+    let whole = merged(written, &tier.value);
+    if whole.rates.entries().len() != written.rates.entries().len() && !written.rates.is_absent() {
+        found.push(other_list(written, &tier.value));
+        return None;
+    }
+    let mut mistakes = Vec::new();
+    let compiled = alone(&whole, &limits[0].name, groups, &mut mistakes);
+    // What is wrong with the limit itself has been said once.
+    mistakes.retain(|one| {
+        let span = |one: &Diagnostic| one.primary.as_ref().map(|label| label.span.clone());
+        let same = |other: &Diagnostic| other.code == one.code && span(other) == span(one);
+        !found.iter().any(same)
+    });
+    let wrong = mistakes.iter().any(|one| one.severity == Severity::Error);
+    found.append(&mut mistakes);
+    (!wrong && compiled.len() == limits.len() && *group.name == *tier.value.group.value)
+        .then_some(compiled)
+}
+
+/// The limit as it is for the group.
+fn merged(written: &Limit, tier: &Written) -> Limit {
+    let mut whole = written.clone();
+    whole.name.value = format!("{}.tiers.{}", written.name.value, tier.group.value);
+    if !tier.rates.is_absent() {
+        whole.rates = tier.rates.clone();
+    }
+    for (key, other) in [
+        (&mut whole.burst, &tier.burst),
+        (&mut whole.max, &tier.max),
+        (&mut whole.queue, &tier.queue),
+    ] {
+        if !other.is_absent() {
+            *key = other.clone();
+        }
+    }
+    if !tier.max_wait.is_absent() {
+        whole.max_wait = tier.max_wait.clone();
+    }
+    if !tier.cost.is_absent() {
+        whole.cost = tier.cost.clone();
+    }
+    whole
+}
+
+fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
+    let (name, group) = (&written.name.value, &tier.group.value);
+    let (own, theirs) = (written.rates.entries().len(), tier.rates.entries().len());
+    let rates = |many: usize| match many {
+        1 => "one rate".to_owned(),
+        many => format!("{many} rates"),
+    };
+    let place = tier.rates.at().map_or(&tier.group.span, |at| &at.span);
+    let mut diagnostic = Diagnostic::error(
+        Code::Conflict,
+        format!(
+            "limit `{name}` has {}, and its tier for `{group}` {}",
+            rates(own),
+            rates(theirs)
+        ),
+    )
+    .at(place, "a tier has as many rates as its limit, one for each");
+    if let Some(rates) = written.rates.at() {
+        diagnostic = diagnostic.and(&rates.span, rates_of(own));
+    }
+    diagnostic.help("write as many, in the same order")
+}
+
+fn rates_of(many: usize) -> &'static str {
+    match many {
+        1 => "one",
+        _ => "these",
+    }
+}
+
+/// The groups that know the values of each of `parts`, for a limit whose unknown keys count otherwise.
+pub(super) fn known(
+    written: &Limit,
+    parts: &[Part],
+    groups: &Groups,
+    found: &mut Vec<Diagnostic>,
+    unknown: &Span,
+) -> Option<Known> {
+    let of_part = |part: &Part| -> Vec<Arc<Group>> {
+        let same = groups.all.iter().filter(|group| group.by == *part);
+        same.filter(|_| !matches!(part, Part::Ip(_)))
+            .cloned()
+            .collect()
+    };
+    let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
+    if known.iter().any(|groups| !groups.is_empty()) {
+        return Some(Known(known));
+    }
+    let by = written.by.at()?;
+    let example = parts
+        .iter()
+        .find(|part| !matches!(part, Part::Ip(_) | Part::Method | Part::Route));
+    let help = match example {
+        Some(part) => format!(
+            "add a group by the same, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"
+        ),
+        None => "leave `unknown` out: nobody can invent what this limit counts by".to_owned(),
+    };
+    found.push(
+        Diagnostic::error(
+            Code::Conflict,
+            format!(
+                "limit `{}` tells unknown keys apart, and no group knows any",
+                written.name.value
+            ),
+        )
+        .at(unknown, "every key would be unknown")
+        .and(&by.span, "counted by this")
+        .help(help),
+    );
+    None
+}

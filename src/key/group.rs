@@ -1,0 +1,368 @@
+//! Groups: who is a member, by lists, files and networks that the gateway has read itself.
+//!
+//! A value is known by its digest alone, the one that also stands for secrets in keys: whoever looks into the process or
+//! its log finds no member, and a key that has been written says all that a look-up needs.
+
+use super::extract::{Said, piece_digest, write_part};
+use super::{Caller, KeyTemplate, Part};
+use foldhash::fast::RandomState;
+use ipnet::IpNet;
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The first 128 bits of SHA-256.
+pub type Digest = [u8; 16];
+
+type Set<T> = hashbrown::HashSet<T, RandomState>;
+
+/// Members of one kind.
+pub struct Group {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What of a request is looked up among the members.
+    pub by: Part,
+    members: Members,
+}
+
+enum Members {
+    Values(Set<Digest>),
+    Networks(Networks),
+}
+
+/// Networks by their length, so that their number does not matter.
+#[derive(Default)]
+struct Networks {
+    v4: Vec<(u8, Set<u32>)>,
+    v6: Vec<(u8, Set<u128>)>,
+}
+
+impl Group {
+    /// Whose members are values, known by their digests.
+    #[must_use]
+    pub fn of_values(name: Arc<str>, by: Part, members: impl IntoIterator<Item = Digest>) -> Self {
+        Self {
+            name,
+            by,
+            members: Members::Values(members.into_iter().collect()),
+        }
+    }
+
+    /// Whose members are the clients of these networks.
+    #[must_use]
+    pub fn of_networks(name: Arc<str>, by: Part, members: impl IntoIterator<Item = IpNet>) -> Self {
+        let mut networks = Networks::default();
+        for member in members {
+            networks.insert(member);
+        }
+        Self {
+            name,
+            by,
+            members: Members::Networks(networks),
+        }
+    }
+
+    /// The digest a member is known by.
+    #[must_use]
+    pub fn digest(value: &[u8]) -> Digest {
+        Self::shortened(&Sha256::digest(value).into())
+    }
+
+    /// That digest of a member whose SHA-256 is written.
+    #[must_use]
+    pub fn shortened(sha256: &[u8; 32]) -> Digest {
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&sha256[..16]);
+        digest
+    }
+
+    /// Is the value with this digest a member?
+    #[must_use]
+    pub fn has(&self, digest: &Digest) -> bool {
+        matches!(&self.members, Members::Values(values) if values.contains(digest))
+    }
+
+    /// How many members it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.members {
+            Members::Values(values) => values.len(),
+            Members::Networks(networks) => networks.all().count(),
+        }
+    }
+
+    /// Has it none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many members `self` has that `before` had not, and how many it has lost.
+    #[must_use]
+    pub fn joined_and_left(&self, before: &Self) -> (usize, usize) {
+        match (&self.members, &before.members) {
+            (Members::Values(now), Members::Values(then)) => {
+                (now.difference(then).count(), then.difference(now).count())
+            }
+            (Members::Networks(now), Members::Networks(then)) => {
+                let (now, then): (Set<IpNet>, Set<IpNet>) =
+                    (now.all().collect(), then.all().collect());
+                (now.difference(&then).count(), then.difference(&now).count())
+            }
+            _ => (self.len(), before.len()),
+        }
+    }
+}
+
+/// No member is shown.
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("name", &self.name)
+            .field("by", &self.by)
+            .field("members", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Groups of one file are told apart by their names.
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.by == other.by
+    }
+}
+
+impl Eq for Group {}
+
+impl Networks {
+    fn insert(&mut self, network: IpNet) {
+        match network.trunc() {
+            IpNet::V4(v4) => slot(&mut self.v4, v4.prefix_len()).insert(v4.network().to_bits()),
+            IpNet::V6(v6) => slot(&mut self.v6, v6.prefix_len()).insert(v6.network().to_bits()),
+        };
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.v4.iter().any(|(bits, networks)| {
+                let keep = u32::MAX.checked_shl(32 - u32::from(*bits)).unwrap_or(0);
+                networks.contains(&(v4.to_bits() & keep))
+            }),
+            IpAddr::V6(v6) => self.v6.iter().any(|(bits, networks)| {
+                let keep = u128::MAX.checked_shl(128 - u32::from(*bits)).unwrap_or(0);
+                networks.contains(&(v6.to_bits() & keep))
+            }),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = IpNet> {
+        let v4 = self.v4.iter().flat_map(|(bits, networks)| {
+            let net = |address: &u32| IpNet::new(IpAddr::V4((*address).into()), *bits);
+            networks.iter().filter_map(move |address| net(address).ok())
+        });
+        let v6 = self.v6.iter().flat_map(|(bits, networks)| {
+            let net = |address: &u128| IpNet::new(IpAddr::V6((*address).into()), *bits);
+            networks.iter().filter_map(move |address| net(address).ok())
+        });
+        v4.chain(v6)
+    }
+}
+
+fn slot<T>(lengths: &mut Vec<(u8, Set<T>)>, bits: u8) -> &mut Set<T> {
+    let at = match lengths.iter().position(|(length, _)| *length == bits) {
+        Some(at) => at,
+        None => {
+            lengths.push((bits, Set::default()));
+            lengths.len() - 1
+        }
+    };
+    &mut lengths[at].1
+}
+
+/// The memberships of one request, as far as somebody has asked: what is looked up is digested once.
+#[derive(Debug, Default)]
+pub struct Standing<'a> {
+    seen: SmallVec<[(&'a Part, Digest); 2]>,
+}
+
+impl<'a> Standing<'a> {
+    /// Is `caller` in `group`? `keys` has room behind its end; `written` says where in it a key of the same request
+    /// begins, which the template has written and which ends it.
+    pub fn is_in(
+        &mut self,
+        group: &'a Group,
+        caller: &Caller<'_>,
+        keys: &mut Vec<u8>,
+        written: Option<(&KeyTemplate, usize)>,
+    ) -> bool {
+        match &group.members {
+            Members::Networks(networks) => networks.contains(caller.address),
+            Members::Values(values) => match self.digest(&group.by, caller, keys, written) {
+                Some(digest) => values.contains(&digest),
+                None => caller.identity.is_told(&group.name),
+            },
+        }
+    }
+
+    fn digest(
+        &mut self,
+        by: &'a Part,
+        caller: &Caller<'_>,
+        keys: &mut Vec<u8>,
+        written: Option<(&KeyTemplate, usize)>,
+    ) -> Option<Digest> {
+        if let Some((_, digest)) = self.seen.iter().find(|(part, _)| *part == by) {
+            return Some(*digest);
+        }
+        let piece = written.and_then(|(template, start)| {
+            let at = template.parts.iter().position(|part| part == by)?;
+            keys.get(start..)?.split(|byte| *byte == b'|').nth(at)
+        });
+        let digest = match piece {
+            Some(piece) => piece_digest(piece),
+            None => {
+                let start = keys.len();
+                // What is said in several ways is said in none.
+                let is_there = write_part(by, caller, keys) == Said::One;
+                let digest = is_there.then(|| piece_digest(&keys[start..])).flatten();
+                keys.truncate(start);
+                digest
+            }
+        }?;
+        self.seen.push((by, digest));
+        Some(digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Location, Mask, Missing, NoIdentity};
+    use http::{HeaderMap, HeaderName, Method};
+    use std::borrow::Cow;
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Location for Nowhere {
+        fn host(&self) -> Cow<'_, str> {
+            "".into()
+        }
+
+        fn parameter(&self, _: &str) -> Option<Cow<'_, str>> {
+            None
+        }
+
+        fn path(&self) -> Option<Cow<'_, str>> {
+            None
+        }
+
+        fn query(&self) -> Option<&str> {
+            None
+        }
+    }
+
+    fn header(name: &'static str) -> Part {
+        Part::Header {
+            name: HeaderName::from_static(name),
+            secret: crate::key::is_secret(name),
+        }
+    }
+
+    fn values(by: Part, members: &[&str]) -> Group {
+        let digests = members.iter().map(|text| Group::digest(text.as_bytes()));
+        Group::of_values("g".into(), by, digests)
+    }
+
+    #[test]
+    fn a_member_is_found_by_its_value_whether_or_not_a_key_has_it() {
+        let long = "l".repeat(100);
+        let odd = "a b|c%é";
+        for name in ["x-api-key", "x-tenant"] {
+            let group = values(header(name), &["gold", &long, odd]);
+            for (value, is_member) in [
+                ("gold", true),
+                ("Gold", false),
+                (" gold ", true),
+                (long.as_str(), true),
+                (odd, true),
+                ("", false),
+                ("%sha=00", false),
+            ] {
+                let mut fields = HeaderMap::new();
+                let value = http::HeaderValue::from_bytes(value.as_bytes()).unwrap();
+                fields.insert(HeaderName::from_static(name), value);
+                let caller = Caller {
+                    address: "203.0.113.9".parse().unwrap(),
+                    route: "r",
+                    method: &Method::GET,
+                    fields: &fields,
+                    location: &Nowhere,
+                    identity: &NoIdentity,
+                };
+                let template = KeyTemplate {
+                    parts: vec![Part::Route, header(name)],
+                    missing: Missing::Ip,
+                    unknown: None,
+                };
+                let mut keys = b"before".to_vec();
+                let start = keys.len();
+                template.write(&caller, &mut keys);
+                let whole = keys.clone();
+                let mut found =
+                    |written| Standing::default().is_in(&group, &caller, &mut keys, written);
+                assert_eq!(found(None), is_member, "{name} {fields:?}");
+                assert_eq!(found(Some((&template, start))), is_member, "{fields:?}");
+                assert_eq!(keys, whole);
+            }
+        }
+    }
+
+    #[test]
+    fn networks_are_found_at_every_length() {
+        let networks = [
+            "10.0.0.0/8",
+            "192.0.2.7/32",
+            "2001:db8::/32",
+            "198.51.100.5/24",
+        ];
+        let networks = networks.map(|text| text.parse::<IpNet>().unwrap());
+        let group = Group::of_networks("g".into(), Part::Ip(Mask::DEFAULT), networks);
+        let Members::Networks(networks) = &group.members else {
+            panic!("networks");
+        };
+        for (address, is_member) in [
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("11.1.2.3", false),
+            ("192.0.2.7", true),
+            ("192.0.2.8", false),
+            ("198.51.100.77", true),
+            ("2001:db8:1::1", true),
+            ("2001:db9::1", false),
+        ] {
+            assert_eq!(
+                networks.contains(address.parse().unwrap()),
+                is_member,
+                "{address}"
+            );
+        }
+        assert_eq!(group.len(), 4);
+        let everyone = ["0.0.0.0/0", "::/0"].map(|text| text.parse::<IpNet>().unwrap());
+        let all = Group::of_networks("g".into(), Part::Ip(Mask::DEFAULT), everyone);
+        assert_eq!(all.joined_and_left(&group), (2, 4));
+        assert_eq!(group.joined_and_left(&group), (0, 0));
+    }
+
+    #[test]
+    fn who_came_and_who_left_is_counted() {
+        let (old, new) = (
+            values(header("x-api-key"), &["a", "b"]),
+            values(header("x-api-key"), &["b", "c", "d", "e"]),
+        );
+        assert_eq!(new.joined_and_left(&old), (3, 1));
+        assert!(!format!("{new:?}").contains('['), "{new:?}");
+    }
+}

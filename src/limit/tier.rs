@@ -1,0 +1,52 @@
+//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name and on its counters,
+//! as long as its algorithm and window are the same.
+
+use super::Limit;
+use crate::key::{Caller, Group, Standing};
+use std::sync::Arc;
+
+/// What holds for a group.
+#[derive(Debug)]
+pub struct Tier {
+    /// Whose members it is for.
+    pub group: Arc<Group>,
+    /// The limit with their numbers.
+    pub limit: Arc<Limit>,
+}
+
+impl Limit {
+    /// The same as the tier of a group.
+    #[must_use]
+    pub fn for_group(self, group: &Group) -> Self {
+        Self {
+            group: Some(Arc::clone(&group.name)),
+            ..self
+        }
+    }
+
+    /// The same with tiers, given in the order of the groups.
+    #[must_use]
+    pub fn tiered(self, tiers: Vec<Tier>) -> Self {
+        Self { tiers, ..self }
+    }
+
+    /// Is `other` this limit, or one of its tiers?
+    #[must_use]
+    pub fn is(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let mut tiers = self.tiers.iter();
+        Arc::ptr_eq(self, other) || tiers.any(|tier| Arc::ptr_eq(&tier.limit, other))
+    }
+
+    /// The position of the tier that holds for `caller`, whose key stands in `keys` from `start` to the end.
+    pub fn tier_of<'a>(
+        &'a self,
+        standing: &mut Standing<'a>,
+        caller: &Caller<'_>,
+        keys: &mut Vec<u8>,
+        start: usize,
+    ) -> Option<usize> {
+        let written = Some((&self.by, start));
+        let mut tiers = self.tiers.iter();
+        tiers.position(|tier| standing.is_in(&tier.group, caller, keys, written))
+    }
+}
