@@ -1,26 +1,21 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
+mod asked;
+
 use super::error::ProxyError;
 use super::returns::Returns;
 use super::slots::Slots;
-use crate::key::{Caller, Found, Misquoted, NoId, RepeatId};
+use crate::key::{Caller, Found, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Outcome, Repeat, Ruling, Wait};
 use crate::limit::{Limit, Preflights, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
-use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics;
+use asked::{cost, repeat_id};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
-static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
-
-/// Likewise of ids.
-static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// The limits that apply to one request, each with its key.
 #[derive(Debug, Default)]
@@ -186,59 +181,6 @@ impl Plan {
             (planned.limit, key, planned.cost)
         })
     }
-}
-
-/// What the request takes from `limit`.
-fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
-    let Some(price) = &limit.price else {
-        return limit.cost;
-    };
-    let (units, misquoted) = price.of(caller.fields);
-    if let Some(misquoted) = misquoted
-        && let Some(more) = MISQUOTED.pass()
-    {
-        warn_of(limit, misquoted, caller, more);
-    }
-    Cost::new(units)
-}
-
-/// What a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
-fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
-    let dedupe = limit.dedupe.as_ref()?;
-    match dedupe.field.of(caller.fields) {
-        Ok(id) => {
-            let (id, path) = (id?, caller.location.path()?);
-            let method = caller.method.as_str();
-            Some(RepeatId::of(method, &path, cost.units(), id))
-        }
-        Err(no_id) => {
-            warn_of_no_id(limit, no_id, caller);
-            None
-        }
-    }
-}
-
-#[cold]
-fn warn_of_no_id(limit: &Limit, no_id: NoId, caller: &Caller<'_>) {
-    let (Some(dedupe), Some(more)) = (&limit.dedupe, NO_ID.pass()) else {
-        return;
-    };
-    let (field, client) = (&dedupe.field.0, caller.address);
-    let (name, what) = (&limit.name, no_id.as_str());
-    tracing::warn!("{field} of {client} is {what}; limit {name} charges the request{more}");
-}
-
-#[cold]
-fn warn_of(
-    limit: &Limit,
-    misquoted: Misquoted,
-    caller: &Caller<'_>,
-    more: crate::telemetry::log::More,
-) {
-    let Some(price) = &limit.price else { return };
-    let (field, client) = (&price.header, caller.address);
-    let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
-    tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
 }
 
 /// One question to the store for all of the plan.

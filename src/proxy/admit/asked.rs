@@ -1,0 +1,66 @@
+//! What a request asks of a limit by its own fields: its cost, and what it repeats.
+
+use crate::key::{Caller, Misquoted, NoId, RepeatId};
+use crate::limit::Limit;
+use crate::limit::rate::Cost;
+use crate::telemetry::log::Throttle;
+use std::time::Duration;
+
+/// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
+static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// Likewise of ids.
+static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// What the request takes from `limit`.
+pub(super) fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
+    let Some(price) = &limit.price else {
+        return limit.cost;
+    };
+    let (units, misquoted) = price.of(caller.fields);
+    if let Some(misquoted) = misquoted
+        && let Some(more) = MISQUOTED.pass()
+    {
+        warn_of(limit, misquoted, caller, more);
+    }
+    Cost::new(units)
+}
+
+/// What a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
+pub(super) fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
+    let dedupe = limit.dedupe.as_ref()?;
+    match dedupe.field.of(caller.fields) {
+        Ok(id) => {
+            let (id, path) = (id?, caller.location.path()?);
+            let method = caller.method.as_str();
+            Some(RepeatId::of(method, &path, cost.units(), id))
+        }
+        Err(no_id) => {
+            warn_of_no_id(limit, no_id, caller);
+            None
+        }
+    }
+}
+
+#[cold]
+fn warn_of_no_id(limit: &Limit, no_id: NoId, caller: &Caller<'_>) {
+    let (Some(dedupe), Some(more)) = (&limit.dedupe, NO_ID.pass()) else {
+        return;
+    };
+    let (field, client) = (&dedupe.field.0, caller.address);
+    let (name, what) = (&limit.name, no_id.as_str());
+    tracing::warn!("{field} of {client} is {what}; limit {name} charges the request{more}");
+}
+
+#[cold]
+fn warn_of(
+    limit: &Limit,
+    misquoted: Misquoted,
+    caller: &Caller<'_>,
+    more: crate::telemetry::log::More,
+) {
+    let Some(price) = &limit.price else { return };
+    let (field, client) = (&price.header, caller.address);
+    let (name, what, max) = (&limit.name, misquoted.as_str(), price.max);
+    tracing::warn!("{field} of {client} is {what}; limit {name} takes its most, {max}{more}");
+}
