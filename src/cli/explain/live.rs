@@ -2,6 +2,7 @@
 
 use super::request::{Explanation, Held, Key};
 use crate::admin::PEEK;
+use crate::limit::Mode;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
@@ -32,6 +33,10 @@ pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Res
     let limits = explanation.way.iter_mut().flat_map(|way| &mut way.limits);
     let mut counted: Vec<(&mut Held, Value)> = limits
         .filter_map(|held| {
+            // The gateway is asked by name, and that is the limit's own.
+            if held.limit.mode == Mode::Candidate {
+                return None;
+            }
             let Key::Counted { raw, .. } = &held.key else {
                 return None;
             };
