@@ -161,8 +161,10 @@ pub(super) fn is_secret(word: &str) -> bool {
         return false;
     }
     let word = word.to_ascii_lowercase();
+    // Two slips leave six of the eight letters; counting them costs less than the distance, which every key would pay.
+    let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
     SECRET.iter().any(|secret| word.ends_with(secret))
-        || strsim::osa_distance(&word, "password") <= 2
+        || near() && strsim::osa_distance(&word, "password") <= 2
 }
 
 /// The inside of a string, or else the rest of the line; nothing where a table begins.

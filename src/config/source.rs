@@ -3,6 +3,7 @@
 use super::set::Set;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A stretch of the text, in bytes.
 pub type Span = Range<usize>;
@@ -46,7 +47,8 @@ pub struct Position {
 pub struct Source {
     text: String,
     /// The text with what looks like a credential starred out, byte for byte: spans fit both.
-    shown: String,
+    /// Only made when something is to be shown.
+    shown: OnceLock<String>,
     /// Where each line begins.
     lines: Vec<usize>,
     /// What it is made of, the file first.
@@ -76,7 +78,7 @@ impl Source {
     pub fn new(name: impl Into<String>, text: impl AsRef<str>) -> Self {
         let mut source = Self {
             text: String::new(),
-            shown: String::new(),
+            shown: OnceLock::new(),
             lines: vec![0],
             parts: Vec::new(),
             without_store: false,
@@ -105,14 +107,11 @@ impl Source {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if !self.parts.is_empty() {
             self.text.push('\n');
-            self.shown.push('\n');
             self.lines.push(self.text.len());
         }
         let start = self.text.len();
         self.text.push_str(text);
-        // A return at the end of a line is no mark that anybody wants to see.
-        let shown = super::redact::starred(text).replace("\r\n", " \n");
-        self.shown.push_str(&shown);
+        self.shown = OnceLock::new();
         let breaks = text.match_indices('\n');
         self.lines.extend(breaks.map(|(at, _)| start + at + 1));
         self.parts.push(Part {
@@ -237,7 +236,15 @@ impl Source {
     /// The text as messages may show it.
     #[must_use]
     pub fn shown(&self) -> &str {
-        &self.shown
+        self.shown.get_or_init(|| {
+            let part = |part: &Part| {
+                let text = &self.text[part.span.clone()];
+                // A return at the end of a line is no mark that anybody wants to see.
+                super::redact::starred(text).replace("\r\n", " \n")
+            };
+            let parts: Vec<String> = self.parts.iter().map(part).collect();
+            parts.join("\n")
+        })
     }
 
     /// Line and column of a byte.
