@@ -1,5 +1,6 @@
 //! What a limit tells clients: under which name it appears, and how it refuses them.
 
+use super::Limit;
 use std::sync::Arc;
 
 /// What a limit tells clients.
@@ -33,5 +34,19 @@ impl Default for Answers {
             keyless: 401,
             preflights: Preflights::Free,
         }
+    }
+}
+
+impl Limit {
+    /// The same, telling clients this.
+    #[must_use]
+    pub fn telling(self, answers: Answers) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// Its name on the wire.
+    #[must_use]
+    pub fn public_name(&self) -> &Arc<str> {
+        self.answers.public_name.as_ref().unwrap_or(&self.name)
     }
 }

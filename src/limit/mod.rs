@@ -146,18 +146,6 @@ impl Limit {
         }
     }
 
-    /// The same, telling clients this.
-    #[must_use]
-    pub fn telling(self, answers: Answers) -> Self {
-        Self { answers, ..self }
-    }
-
-    /// Its name on the wire.
-    #[must_use]
-    pub fn public_name(&self) -> &Arc<str> {
-        self.answers.public_name.as_ref().unwrap_or(&self.name)
-    }
-
     /// The same, granting what is left.
     #[must_use]
     pub fn granting_less(self) -> Self {
