@@ -88,6 +88,9 @@ pub fn answer(
         code: u8::from(compiled.is_none() || (deny_warnings && report.warnings() > 0)),
     };
     if !answer.reported(&report, format, colour) {
+        if let Some(compiled) = compiled {
+            answer.aside(what, &compiled, colour);
+        }
         return answer;
     }
     let Some(compiled) = compiled else {
@@ -133,6 +136,23 @@ impl Answer {
             Format::Github | Format::Human => {}
         }
         true
+    }
+
+    /// Does what was asked for beside a document that is all of standard output, and tells people of it.
+    fn aside(&mut self, what: &What, compiled: &Compiled, colour: Colour) {
+        let mut beside = Self {
+            out: String::new(),
+            err: String::new(),
+            code: self.code,
+        };
+        match what {
+            What::Diff(old) => beside.difference(old, compiled, Format::Human, colour),
+            What::Connect => connect::ask(compiled, Format::Human, &mut beside),
+            What::Meaning | What::Print => {}
+        }
+        self.err.push_str(&beside.out);
+        self.err.push_str(&beside.err);
+        self.code = beside.code;
     }
 
     fn line(&mut self, object: &Value) {

@@ -50,6 +50,11 @@ pub trait Identity: fmt::Debug {
         None
     }
 
+    /// Has it several tokens that differ? Nobody knows which of them the upstream believes.
+    fn is_ambiguous(&self) -> bool {
+        false
+    }
+
     /// Has somebody who saw the whole request found it in the group of this name? A log may say so.
     fn is_told(&self, _group: &str) -> bool {
         false
@@ -239,6 +244,7 @@ pub(super) fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) ->
             let taken = caller.location.parameter(name).unwrap_or_default();
             write_value(taken.as_bytes(), false, out);
         }
+        Part::Jwt { .. } if caller.identity.is_ambiguous() => return Said::Several,
         Part::Jwt { claim, secret } => {
             let claim = caller.identity.claim(claim);
             let bytes = claim.as_ref().map(|text| text.as_bytes());

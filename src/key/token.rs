@@ -110,9 +110,12 @@ impl Verifier {
     fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], NoToken> {
         const SCHEME: &[u8] = b"bearer ";
         let mut values = fields.get_all(&self.header).iter();
-        let (Some(value), None) = (values.next(), values.next()) else {
+        let Some(value) = values.next() else {
             return Err(NoToken::Absent);
         };
+        if values.any(|other| other != value) {
+            return Err(NoToken::Absent);
+        }
         let value = value.as_bytes().trim_ascii();
         let (scheme, rest) = value.split_at(SCHEME.len().min(value.len()));
         let token = match scheme.eq_ignore_ascii_case(SCHEME) {
@@ -191,6 +194,15 @@ impl fmt::Debug for Token<'_> {
 }
 
 impl Identity for Token<'_> {
+    fn is_ambiguous(&self) -> bool {
+        let Some(verifier) = self.verifier else {
+            return false;
+        };
+        let mut lines = self.fields.get_all(&verifier.header).iter();
+        let first = lines.next();
+        lines.any(|line| Some(line) != first)
+    }
+
     fn claim(&self, name: &str) -> Option<Cow<'_, str>> {
         match find(self.claims()?, name)? {
             Value::String(text) if !text.is_empty() => Some(Cow::Borrowed(text)),
@@ -278,7 +290,11 @@ mod tests {
         }
         let mut twice = bearer(&good);
         twice.append(header::AUTHORIZATION, twice[header::AUTHORIZATION].clone());
+        assert!(verifier.claims(&twice).is_ok());
+        assert!(!Token::new(Some(&verifier), &twice).is_ambiguous());
+        twice.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"));
         assert_eq!(verifier.claims(&twice), Err(NoToken::Absent));
+        assert!(Token::new(Some(&verifier), &twice).is_ambiguous());
         let mut basic = HeaderMap::new();
         let value = HeaderValue::from_str(&format!("Basic {good}")).unwrap();
         basic.insert(header::AUTHORIZATION, value);

@@ -20,6 +20,15 @@ impl LimitId {
         Self(hasher.finish())
     }
 
+    /// The identity of the counters of such a limit's tier for a group.
+    #[must_use]
+    pub fn of_group(self, group: &str) -> Self {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = foldhash::quality::FixedState::with_seed(self.0).build_hasher();
+        hasher.write(group.as_bytes());
+        Self(hasher.finish())
+    }
+
     /// The identity of the counters of the candidate beside such a limit.
     #[must_use]
     pub const fn of_candidate(self) -> Self {

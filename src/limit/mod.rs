@@ -205,8 +205,12 @@ impl Limit {
     }
 
     /// Gives it the counters that are its own: a shadow's are those of the limit that it is or will be.
-    fn identified(mut self) -> Self {
+    pub(super) fn identified(mut self) -> Self {
         let id = LimitId::of(&self.name, self.kind, self.scope);
+        let id = match &self.group {
+            Some(group) => id.of_group(group),
+            None => id,
+        };
         self.id = match self.mode {
             Mode::Candidate => id.of_candidate(),
             Mode::Enforce | Mode::Shadow => id,

@@ -1,5 +1,6 @@
-//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name and on its counters,
-//! as long as its algorithm and window are the same.
+//! Other numbers of a limit for the members of a group. A tier is the limit itself, under its name, on counters of its own:
+//! a key may stand for members and others in turn (an address, say), and what the one may have held would be impossible
+//! for the other.
 
 use super::Limit;
 use crate::key::{Caller, Group, Standing};
@@ -22,6 +23,7 @@ impl Limit {
             group: Some(Arc::clone(&group.name)),
             ..self
         }
+        .identified()
     }
 
     /// The same with tiers, given in the order of the groups.

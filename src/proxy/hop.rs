@@ -51,6 +51,17 @@ pub fn strip_request(fields: &mut HeaderMap) {
     }
 }
 
+/// Removes the fields that a request's `Connection` names: they end here, so that nobody is counted, let through or sent
+/// another way by what the upstream never sees.
+pub fn drop_named(fields: &mut HeaderMap) {
+    let mut lines = fields
+        .iter()
+        .filter(|(name, _)| **name == header::CONNECTION);
+    if lines.any(|(_, value)| !says_nothing(value)) {
+        strip_named(fields);
+    }
+}
+
 /// Removes what a response must not carry on.
 ///
 /// A response with both `Content-Length` and `Transfer-Encoding` loses both (RFC 9112 section 6.3): hyper has decoded

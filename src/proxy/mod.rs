@@ -236,6 +236,7 @@ impl Worker {
         }
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
         request::tidy(&mut parts.headers);
+        hop::drop_named(&mut parts.headers);
         exchange.host = target.authority().cloned();
         Ok(target)
     }

@@ -44,6 +44,30 @@ impl Condition {
         }
     }
 
+    /// The name of what it asks a value of, if that is one whose value is kept secret.
+    #[must_use]
+    pub fn secret_name(&self, is_secret: impl Fn(&str) -> bool) -> Option<&str> {
+        let name = match self {
+            Self::Field(name, Some(_)) => name.as_str(),
+            Self::Query(name, Some(_)) => name,
+            _ => return None,
+        };
+        is_secret(name).then_some(name)
+    }
+
+    /// The text of the value that it asks for, if it asks for one.
+    #[must_use]
+    pub fn value(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Field(_, value) => {
+                let value = value.as_ref()?;
+                Some(String::from_utf8_lossy(value.as_bytes()))
+            }
+            Self::Query(_, value) => value.as_deref().map(Cow::Borrowed),
+            Self::Https(_) => None,
+        }
+    }
+
     /// Can no request meet both?
     fn contradicts(&self, other: &Self) -> bool {
         match (self, other) {

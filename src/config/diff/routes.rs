@@ -1,6 +1,7 @@
 //! What has changed about routes.
 
 use super::{Change, Outline, list, named, time};
+use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule, Segment};
 use crate::snapshot::Own;
 use crate::snapshot::changes::Changes;
@@ -98,7 +99,12 @@ pub(super) fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         push("path", path(&a.rule), path(&b.rule));
         push("methods", list(&a.rule.methods), list(&b.rule.methods));
         for (what, of) in CONDITIONS {
-            push(what, conditions(&a.rule, of), conditions(&b.rule, of));
+            let (before, after) = (conditions(&a.rule, of), conditions(&b.rule, of));
+            match before == after && wanted(&a.rule, of) != wanted(&b.rule, of) {
+                // Nothing but a secret has changed.
+                true => push(what, before, format!("{after}, another value")),
+                false => push(what, before, after),
+            }
         }
         push("upstream", a.upstream.to_string(), b.upstream.to_string());
         push("limits", list(&a.limits), list(&b.limits));
@@ -163,8 +169,17 @@ const CONDITIONS: [(&str, Kind); 3] = [
     ("scheme", |one| matches!(one, Condition::Https(_))),
 ];
 
+fn wanted(rule: &Rule, of: Kind) -> Vec<&Condition> {
+    rule.conditions.iter().filter(|one| of(one)).collect()
+}
+
+/// As they may be shown: values of what authenticates by its name are not.
 fn conditions(rule: &Rule, of: Kind) -> String {
-    let all: Vec<&Condition> = rule.conditions.iter().filter(|one| of(one)).collect();
+    let shown = |one: &&Condition| match one.secret_name(is_secret) {
+        Some(name) => format!("{name} = \"***\""),
+        None => one.to_string(),
+    };
+    let all: Vec<String> = wanted(rule, of).iter().map(shown).collect();
     match all.is_empty() {
         true => "any".into(),
         false => list(&all),

@@ -5,6 +5,7 @@ use super::super::document::{Document, List, Route};
 use super::super::source::Span;
 use super::super::value::quoted;
 use super::{pairs, repeated_limit};
+use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Overlap, PathPattern, Rule, Segment, Table};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +33,9 @@ pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<
             for overlap in overlaps {
                 let pair = (readable.get(overlap.first), readable.get(overlap.second));
                 if let (Some(first), Some(second)) = pair {
-                    found.push(claimed_twice(first, second, &overlap));
+                    let rules = [rules.get(overlap.first), rules.get(overlap.second)];
+                    let example = without_secrets(&overlap, rules.into_iter().flatten());
+                    found.push(claimed_twice(first, second, &example));
                 }
             }
             Table::default()
@@ -126,7 +129,21 @@ fn warn_of_repeats(route: &Route, found: &mut Vec<Diagnostic>) {
     repeated_limit(&route.limits, &title, found);
 }
 
-fn claimed_twice(first: &Route, second: &Route, overlap: &Overlap) -> Diagnostic {
+/// The example of an overlap, without what conditions ask of fields and parameters that authenticate.
+fn without_secrets<'a>(overlap: &Overlap, rules: impl Iterator<Item = &'a Rule>) -> String {
+    let mut example = overlap.example.to_string();
+    for condition in rules.flat_map(|rule| &rule.conditions) {
+        if let (Some(name), Some(value)) = (condition.secret_name(is_secret), condition.value()) {
+            let spelled: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+            example = example
+                .replace(&format!("{name}: {value}"), &format!("{name}: ***"))
+                .replace(&format!("{name}={spelled}"), &format!("{name}=***"));
+        }
+    }
+    example
+}
+
+fn claimed_twice(first: &Route, second: &Route, example: &str) -> Diagnostic {
     Diagnostic::error(
         Code::Overlap,
         format!(
@@ -138,7 +155,7 @@ fn claimed_twice(first: &Route, second: &Route, overlap: &Overlap) -> Diagnostic
     .at(place(second), "the other")
     .and(place(first), "one")
     .help("give one of them a `host`, `methods`, one more of `headers`, `query` and `scheme`, or a path that is fixed further to the left")
-    .note(format!("an example: {}", overlap.example))
+    .note(format!("an example: {example}"))
 }
 
 fn place(route: &Route) -> &Span {

@@ -2,7 +2,8 @@
 //!
 //! The name is the identity, so that edited numbers keep the counters. The braces make the key alone choose the cluster
 //! slot: what counts the same client lives together. What is remembered of an id stands behind them:
-//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. A limit's candidate has `candidate-KIND`.
+//! `PREFIX:VERSION:limit:KIND:{key}:d:DIGEST`. A limit's candidate has `candidate-KIND`, the
+//! tier of a group `GROUP.KIND`.
 
 use crate::key::RepeatId;
 use crate::limit::{Limit, Mode};
@@ -52,7 +53,12 @@ pub(super) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
         Mode::Candidate => "candidate-",
         Mode::Enforce | Mode::Shadow => "",
     };
-    let _ = write!(text, ":{candidate}{}:{{", limit.kind);
+    text.push(':');
+    if let Some(group) = &limit.group {
+        // No name of a group has a dot in it.
+        let _ = write!(text, "{group}.");
+    }
+    let _ = write!(text, "{candidate}{}:{{", limit.kind);
     text.into_bytes().into()
 }
 

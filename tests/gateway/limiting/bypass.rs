@@ -222,3 +222,51 @@ async fn what_http_2_says_of_itself_counts_as_http_1_says_it() {
         );
     }
 }
+
+/// Members and others behind one address: neither empties the other's bucket.
+#[tokio::test]
+async fn a_tier_is_not_emptied_by_who_is_in_none() {
+    let upstream = Upstream::echo().await;
+    let lines = "by = \"ip\"\nrate = \"1/h\"\nburst = 2\ntiers.gold = { burst = 10 }";
+    let file = File::to(&upstream, &["one"])
+        .limit("one", lines)
+        .with("[groups.gold]\nby = \"header:x-api-key\"\nmembers = [\"g\"]");
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    let (mut members, mut others) = (0, 0);
+    for _ in 0..30 {
+        let member = request("GET", "/", &[("X-Api-Key", "g")]);
+        members += u32::from(client.ask(member).await.status == 200);
+        let other = request("GET", "/", &[]);
+        others += u32::from(client.ask(other).await.status == 200);
+    }
+    assert_eq!((members, others), (10, 2));
+}
+
+/// What `Connection` names ends here: it would be counted by, and never be seen by the upstream.
+#[tokio::test]
+async fn what_the_connection_takes_away_is_not_counted_by() {
+    let upstream = Upstream::echo().await;
+    let lines = "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"9/h\"";
+    let file = File::to(&upstream, &["one"]).limit("one", lines);
+    let gateway = Gateway::start(&file).await;
+    for named in [
+        "x-api-key",
+        "close, X-Api-Key",
+        "keep-alive,x-other, x-api-key",
+    ] {
+        let fields = [("X-Api-Key", "k"), ("Connection", named)];
+        gateway.get_with("/", &fields).await.expect(401);
+    }
+    let asks = ("Access-Control-Request-Method", "PUT");
+    let preflight = [("Origin", "https://a.test"), asks, ("Connection", "origin")];
+    let mut client = gateway.connect().await;
+    client
+        .ask(request("OPTIONS", "/", &preflight))
+        .await
+        .expect(401);
+    gateway
+        .get_with("/", &[("X-Api-Key", "k")])
+        .await
+        .expect(200);
+}

@@ -202,7 +202,7 @@ pub static LIMITS: Table = Table {
             name: "tiers",
             shape: Shape::Tiers,
             default: Words("the same for all"),
-            about: "Other numbers for groups, as `tiers.gold = { rate = \"1000/min\", burst = 200 }`; what a tier does not say is as in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`. Counters are the same ones: who changes tier keeps the count, clamped to the new numbers; only a window of another length has its own.",
+            about: "Other numbers for groups, as `tiers.gold = { rate = \"1000/min\", burst = 200 }`; what a tier does not say is as in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`. Each tier has counters of its own: who changes tier starts afresh there.",
             example: "{ gold = { rate = \"1000/min\", burst = 200 } }",
             live: true,
         },
