@@ -201,7 +201,12 @@ impl<'a> Standing<'a> {
             Members::Networks(networks) => networks.contains(caller.address),
             Members::Values(values) => match self.digest(&group.by, caller, keys, written) {
                 Some(digest) => values.contains(&digest),
-                None => caller.identity.is_told(&group.name),
+                None => {
+                    // A key that was written without the value says that there is none, or none that anybody knows.
+                    let is_part =
+                        |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
+                    !written.is_some_and(is_part) && caller.identity.is_told(&group.name)
+                }
             },
         }
     }
