@@ -2,9 +2,9 @@
 # One static binary on an empty image: no shell, no package manager, nothing to keep patched but the gateway.
 
 FROM rust:1.95-alpine AS build
-# A C compiler and libc headers, for the allocator. Alpine keeps one version per release: pinning it would break the build.
+# A C compiler and headers, for the allocator and for the cryptography behind tokens. Alpine keeps one version per release: pinning it would break the build.
 # hadolint ignore=DL3018
-RUN apk add --no-cache musl-dev gcc
+RUN apk add --no-cache musl-dev gcc linux-headers
 WORKDIR /build
 COPY . .
 # Rust's own target here is musl, linked statically.

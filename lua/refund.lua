@@ -35,6 +35,13 @@ local function instant(state, den)
   return held, part
 end
 
+-- One time less another, each whole and a part over den; negative where the whole is.
+local function minus(whole, part, less, less_part, den)
+  whole, part = whole - less, part - less_part
+  if part < 0 then return whole - 1, part + den end
+  return whole, part
+end
+
 -- What a charge was too much comes back, whoever came after it; but not the time for which the bucket would have been
 -- empty without it.
 local function settle(key, state)
@@ -42,19 +49,15 @@ local function settle(key, state)
   at = past
   local held, part = instant(state, den)
   if not held then return "\0" end
-  -- Empty then, had it been charged less; and so long ago, as whole and part.
-  local would, would_part = was - less, was_part - less_part
-  if would_part < 0 then would, would_part = would - 1, would_part + den end
+  -- Empty then, had it been charged less; and so long ago.
+  local would, would_part = minus(was, was_part, less, less_part, den)
   if would < 0 then return "\0" end
-  local wasted, wasted_part = now - would, -would_part
-  if wasted_part < 0 then wasted, wasted_part = wasted - 1, wasted_part + den end
+  local wasted, wasted_part = minus(now, 0, would, would_part, den)
   if wasted < 0 then wasted, wasted_part = 0, 0 end
-  local back, back_part = less - wasted, less_part - wasted_part
-  if back_part < 0 then back, back_part = back - 1, back_part + den end
+  local back, back_part = minus(less, less_part, wasted, wasted_part, den)
   if back < 0 or (back == 0 and back_part == 0) then return "\0" end
   if held < now or (held == now and part == 0) then return "\0" end
-  held, part = held - back, part - back_part
-  if part < 0 then held, part = held - 1, part + den end
+  held, part = minus(held, part, back, back_part, den)
   if held < now or (held == now and part == 0) then return drop(key) end
   if part == 0 then return put(key, pack(">d", held), held - now) end
   return put(key, pack(">dI4I4", held, part, den), held - now + 1)
@@ -68,15 +71,12 @@ local function bucket(key, state)
   local held, part = instant(state, den)
   if not held then return "\0" end
 
-  local later, later_part = held - was, part - was_part
-  if later_part < 0 then later, later_part = later - 1, later_part + den end
-  local back, back_part = charge - later, charge_part - later_part
-  if back_part < 0 then back, back_part = back - 1, back_part + den end
+  local later, later_part = minus(held, part, was, was_part, den)
+  local back, back_part = minus(charge, charge_part, later, later_part, den)
   if kind == 2 and (later > 0 or later_part > 0) then return "\0" end
   if later < 0 or back < 0 or (back == 0 and back_part == 0) then return "\0" end
 
-  held, part = held - back, part - back_part
-  if part < 0 then held, part = held - 1, part + den end
+  held, part = minus(held, part, back, back_part, den)
   if held < 0 then return "\0" end
   if held < now or (held == now and part == 0) then return drop(key) end
   if part == 0 then return put(key, pack(">d", held), held - now) end

@@ -2,13 +2,13 @@
 
 use super::support::{Client, Server, concurrency, leaky_bucket, limit, token_bucket, until_up};
 use crate::limit::{GivesBack, Limit};
-
 use crate::store::batch::Check;
 use crate::store::redis::RedisStore;
 use crate::store::settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 /// Asks, leaves when the question is with the server, or its answer here and unread, and lets all end.
 async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered: bool) {
@@ -21,20 +21,26 @@ async fn leave(server: &Server, store: &RedisStore, limit: &Arc<Limit>, answered
         tokio::select! {
             biased;
             told = &mut asking => panic!("the server sleeps: {told:?}"),
-            () = async { while stats.calls.get() == calls { yield_now().await } } => {}
+            () = until(|| stats.calls.get() > calls) => {}
         }
         if answered {
             server.go_on();
-            while stats.decisions.get() == decisions {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            until(|| stats.decisions.get() > decisions).await;
         }
     }
     server.go_on();
-    while stats.decisions.get() == decisions {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| stats.decisions.get() > decisions).await;
     store.settle().await;
+}
+
+/// The store's tasks run on this thread: as soon as one of them has made it so, it is seen.
+async fn until(is: impl Fn() -> bool) {
+    let seen = timeout(Duration::from_secs(10), async {
+        while !is() {
+            yield_now().await;
+        }
+    });
+    seen.await.expect("it happens within ten seconds");
 }
 
 fn is_counted(client: &mut Client) -> bool {
