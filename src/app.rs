@@ -13,7 +13,7 @@ use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
 use crate::snapshot::Snapshot;
-use crate::store::MemoryStore;
+use crate::store::{Fleet, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Metrics, max_open_files};
 use crate::upstream;
@@ -56,6 +56,7 @@ pub enum StartError {
 struct Shared {
     snapshots: Arc<ArcSwap<Snapshot>>,
     memory: Arc<MemoryStore>,
+    fleet: Arc<Fleet>,
     holds: Arc<Holds>,
     metrics: Arc<Metrics>,
     drain: Drain,
@@ -107,6 +108,7 @@ impl Gateway {
         let shared = Shared {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             memory: Arc::new(MemoryStore::new(clock, boot.store.max_keys)),
+            fleet: Arc::default(),
             holds: Arc::default(),
             metrics: Arc::clone(&metrics),
             drain: drain.clone(),

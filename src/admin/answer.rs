@@ -1,7 +1,7 @@
 //! What the admin listener answers to which request.
 
 use super::{AdminState, Phase};
-use crate::telemetry::metrics::TextFormat;
+use crate::telemetry::metrics::{SharedStore, TextFormat};
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -16,8 +16,8 @@ const PROBLEM: &str = "application/problem+json";
 /// Answers one request; its body, if it has one, is left unread.
 pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> Answer {
     let path = request.uri().path();
-    if !matches!(path, "/metrics" | "/healthz" | "/readyz") {
-        let detail = "here are /metrics, /healthz, /readyz and /v1/peek";
+    if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store") {
+        let detail = "here are /metrics, /healthz, /readyz, /v1/store and /v1/peek";
         return problem(StatusCode::NOT_FOUND, detail);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -31,7 +31,8 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> Answer 
     }
     match path {
         "/metrics" => metrics(&state, request.headers()).await,
-        "/readyz" => readiness(state.readiness.phase()),
+        "/readyz" => readiness(state.readiness.phase(), state.metrics.shared_store()),
+        "/v1/store" => store(state.metrics.shared_store()),
         // Whoever can answer is alive.
         _ => text(StatusCode::OK, "ok\n"),
     }
@@ -54,9 +55,17 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> Answer {
     shown
 }
 
-fn readiness(phase: Phase) -> Answer {
+/// The store is told of, and has no say.
+fn readiness(phase: Phase, store: Option<SharedStore>) -> Answer {
     match phase {
-        Phase::Ready => text(StatusCode::OK, "ready\n"),
+        Phase::Ready => text(
+            StatusCode::OK,
+            match store.map(SharedStore::is_up) {
+                None => "ready\n",
+                Some(true) => "ready\nstore: up\n",
+                Some(false) => "ready\nstore: away, limits do as their on_down says\n",
+            },
+        ),
         Phase::Starting => text(
             StatusCode::SERVICE_UNAVAILABLE,
             "starting: no configuration is in force yet\n",
@@ -66,6 +75,20 @@ fn readiness(phase: Phase) -> Answer {
             "draining: shutting down, finishing what is under way\n",
         ),
     }
+}
+
+/// How the store stands.
+fn store(shared: Option<SharedStore>) -> Answer {
+    json(&match shared {
+        None => serde_json::json!({ "kind": "memory", "up": true }),
+        Some(shared) => serde_json::json!({
+            "kind": "redis",
+            "up": shared.is_up(),
+            "workers": shared.workers,
+            "reaching": shared.reaching,
+            "gateways": shared.gateways,
+        }),
+    })
 }
 
 /// An object.

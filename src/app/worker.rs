@@ -107,6 +107,9 @@ async fn serve(
     } = equipment;
     let metrics = shared.metrics.worker();
     let store = connect(&store, &shared);
+    if let Store::Redis { shared: redis, .. } = &store {
+        tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
+    }
     if let Some(asked) = asked {
         let snapshots = Arc::clone(&shared.snapshots);
         tokio::task::spawn_local(answering(store.clone(), snapshots, asked));
@@ -157,6 +160,7 @@ fn connect(settings: &store::Settings, shared: &Shared) -> Store {
             shared: RedisStore::new(target, settings),
             local: Arc::clone(&shared.memory),
             on_down: settings.on_down,
+            fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
         },
     }

@@ -249,7 +249,7 @@ fn store_note(compiled: &Compiled) -> Option<&'static str> {
     let limited = !compiled.outline.limits.is_empty();
     match (&store.source, store.on_down) {
         (Source::Redis(_), OnDown::Local) if limited => Some(
-            "while Redis is away each gateway counts alone, so N gateways together admit up to N times each limit",
+            "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a limit is smaller than N",
         ),
         (Source::Redis(_), OnDown::Open) if limited => {
             Some("while Redis is away nothing is limited (on_down = \"open\")")
@@ -329,7 +329,7 @@ mod tests {
             answer.out,
             "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
              per-key  at most 20 at once, then 100 a minute, per x-api-key; 401 without one\n\
-             note: while Redis is away each gateway counts alone, so N gateways together admit up to N times each limit\n"
+             note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a limit is smaller than N\n"
         );
         assert_eq!((answer.err.as_str(), answer.code), ("", 0));
     }
@@ -338,6 +338,7 @@ mod tests {
     fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
         let manual = concat!(
             include_str!("../../docs/repeats-and-scope.md"),
+            include_str!("../../docs/outages.md"),
             include_str!("../../docs/costs-and-shadows.md")
         );
         let examples = manual.split("```toml\n").skip(1);

@@ -5,7 +5,7 @@ use crate::key::{KeyTemplate, Mask, Missing, Part};
 use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
-use crate::limit::{Answers, GivesBack, Limit, Mode, Rule, Scope, Unit};
+use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Rule, Scope, Unit};
 use std::borrow::Cow;
 
 /// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
@@ -30,6 +30,13 @@ pub fn limit(limit: &Limit) -> String {
     }
     if limit.scope == Scope::Gateway {
         text.push_str("; each gateway by itself");
+    }
+    if let Some(on_down) = limit.on_down {
+        text.push_str(match on_down {
+            OnDown::Local => "; counted by each gateway while Redis is away",
+            OnDown::Open => "; not at all while Redis is away",
+            OnDown::Closed => "; 503 while Redis is away",
+        });
     }
     if limit.gives_back.ever() {
         text.push_str(&format!("; given back after {}", refund(limit.gives_back)));
@@ -252,6 +259,12 @@ pub fn scope(scope: Scope) -> &'static str {
         Scope::Cluster => "cluster",
         Scope::Gateway => "gateway",
     }
+}
+
+/// As the file writes it.
+#[must_use]
+pub fn on_down(limit: &Limit) -> &'static str {
+    limit.on_down.map_or("as the store", OnDown::as_str)
 }
 
 /// `5`, `what x-cost says (1 without it, at most 50)`.

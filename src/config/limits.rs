@@ -87,6 +87,7 @@ fn alone(
         let limit = limit.giving_back(gives_back).counted_by(scope);
         let limit = limit.telling(answers(written));
         let limit = limit.in_mode(written.mode.or(Mode::Enforce));
+        let limit = limit.without_store(written.on_down.get().copied());
         let limit = match &exempt {
             Some(exempt) => limit.but_not_for(Arc::clone(exempt)),
             None => limit,

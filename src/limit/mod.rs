@@ -11,9 +11,11 @@ pub mod clock_window;
 pub mod concurrency;
 pub mod dedupe;
 pub mod fixed_window;
+mod gives_back;
 mod kind;
 pub mod leaky_bucket;
 mod mode;
+mod on_down;
 pub mod rate;
 mod settle;
 pub mod sliding_log;
@@ -25,8 +27,10 @@ pub mod verdict;
 pub mod wire;
 
 pub use answers::{Answers, Preflights};
+pub use gives_back::GivesBack;
 pub use kind::{Kind, LimitId, Scope, Unit};
 pub use mode::Mode;
+pub use on_down::OnDown;
 pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 
 use crate::clock::Timestamp;
@@ -85,6 +89,8 @@ pub struct Limit {
     pub exempt: Option<Arc<Exempt>>,
     /// When a charge goes back.
     pub gives_back: GivesBack,
+    /// What it does while the store is away, if not what the file says for all.
+    pub on_down: Option<OnDown>,
     /// What it tells clients.
     pub answers: Answers,
     /// The same limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
@@ -121,6 +127,7 @@ impl Limit {
             dedupe: None,
             exempt: None,
             gives_back: GivesBack::default(),
+            on_down: None,
             answers: Answers::default(),
             tiers: Vec::new(),
             group: None,
@@ -181,6 +188,12 @@ impl Limit {
     #[must_use]
     pub fn counted_by(self, scope: Scope) -> Self {
         Self { scope, ..self }.identified()
+    }
+
+    /// The same, doing so while the store is away.
+    #[must_use]
+    pub fn without_store(self, on_down: Option<OnDown>) -> Self {
+        Self { on_down, ..self }
     }
 
     /// The same, deciding or only counted beside those that do.
@@ -274,23 +287,6 @@ impl Limit {
             ..self
         }
         .identified()
-    }
-}
-
-/// When a limit gives back what a request was charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GivesBack {
-    /// When the upstream fails, or fails to answer.
-    pub errors: bool,
-    /// When the request is given up before anything of it was forwarded.
-    pub cancels: bool,
-}
-
-impl GivesBack {
-    /// Does it ever?
-    #[must_use]
-    pub const fn ever(self) -> bool {
-        self.errors || self.cancels
     }
 }
 

@@ -57,6 +57,7 @@ impl Limit {
                 dedupe: None,
                 exempt: None,
                 gives_back: GivesBack::default(),
+                on_down: self.on_down,
                 group: None,
                 tiers: Vec::new(),
                 answers: self.answers.clone(),

@@ -248,7 +248,7 @@ impl Admission {
     pub fn decider(&self) -> metrics::DecidedBy {
         match self.by {
             DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
-            DecidedBy::Local => metrics::DecidedBy::Local,
+            DecidedBy::Local { .. } => metrics::DecidedBy::Local,
             DecidedBy::Open => metrics::DecidedBy::Open,
             DecidedBy::Closed => metrics::DecidedBy::Closed,
         }
@@ -259,6 +259,12 @@ impl Admission {
     pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
         match limit.scope {
             Scope::Gateway => metrics::DecidedBy::Store,
+            // Others of the request are counted here; this one lets everything pass.
+            Scope::Cluster
+                if matches!(self.by, DecidedBy::Local { .. }) && !self.is_known(limit) =>
+            {
+                metrics::DecidedBy::Open
+            }
             Scope::Cluster => self.decider(),
         }
     }

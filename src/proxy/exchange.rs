@@ -337,7 +337,7 @@ impl Exchange {
         }
         let service = self.local.service(route);
         let limits = self.plan.limits(service);
-        if decided.partly {
+        if !decided.is_whole() {
             return fields::stamp_known(fields, style, &limits, decided);
         }
         let prepared = &self.local.route(route, &self.worker.metrics).policy;

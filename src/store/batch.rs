@@ -6,9 +6,10 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling};
-use crate::limit::{Limit, RecordMark, Scope, Ticket};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling, Verdict};
+use crate::limit::{Limit, OnDown, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// One limit of a request. The limits of one request differ from each other.
@@ -83,6 +84,35 @@ pub struct Half {
     pub at: Timestamp,
     /// One for each limit, in order.
     pub measured: Measurements,
+    /// How many gateways count for themselves, if they do: each request was measured at so many times its cost.
+    pub gateways: NonZeroU32,
+    /// Limits that let everything pass were not measured: what those do that do not say it themselves.
+    pub open: Option<OnDown>,
+}
+
+impl Half {
+    /// Measured in the one place where all are counted.
+    #[must_use]
+    pub fn whole(at: Timestamp, measured: Measurements) -> Self {
+        Self {
+            at,
+            measured,
+            gateways: NonZeroU32::MIN,
+            open: None,
+        }
+    }
+}
+
+/// Of which limits of a request nobody could say anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unknown {
+    /// Of none.
+    #[default]
+    Nothing,
+    /// Of those that all gateways share.
+    Shared,
+    /// Of those among them that let everything pass while the store is away; with it what limits do that do not say.
+    Open(OnDown),
 }
 
 /// A request's decision, and what its tickets are made of.
@@ -96,19 +126,44 @@ pub struct Decided {
     pub aside: Vec<Aside>,
     /// When this gateway's own limits were decided, by its own clock, if others were decided elsewhere.
     pub own: Option<Timestamp>,
-    /// Only this gateway's own limits were decided: nobody could say anything of the others.
-    pub partly: bool,
+    /// Of which limits nobody could say anything.
+    pub unknown: Unknown,
+    /// How many times a request's cost was charged by limits that all gateways share, as each counts for itself now.
+    pub gateways: NonZeroU32,
 }
 
 impl Decided {
     /// Gives the measurements of `checks` their meaning: charged only when every limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], at: Timestamp, measured: Measurements) -> Self {
+        Self::of_half(checks, Half::whole(at, measured))
+    }
+
+    /// The same of limits that all gateways share, whoever measured them.
+    #[must_use]
+    pub fn of_half(checks: &[Check<'_>], half: Half) -> Self {
+        let Half {
+            at,
+            measured,
+            gateways,
+            open,
+        } = half;
         let charges = Charges::of(checks, &measured, false);
         let (mut verdicts, mut aside) = (SmallVec::new(), Vec::new());
         for (index, (check, measured)) in checks.iter().zip(&measured).enumerate() {
             let (rule, charged) = (&check.limit.rule, charges.has(index));
-            let verdict = rule.verdict(*measured, at, measured.charged(check.cost), charged);
+            let verdict = match check.is_own() || gateways == NonZeroU32::MIN {
+                true => rule.verdict(*measured, at, measured.charged(check.cost), charged),
+                false => {
+                    let cost = measured.charged(check.times(gateways).cost);
+                    let verdict = rule.verdict(*measured, at, cost, charged);
+                    let remaining = verdict.remaining / u64::from(gateways.get());
+                    Verdict {
+                        remaining,
+                        ..verdict
+                    }
+                }
+            };
             if check.limit.mode.decides() {
                 verdicts.push(verdict);
                 continue;
@@ -124,7 +179,8 @@ impl Decided {
             measured,
             aside,
             own: None,
-            partly: false,
+            unknown: open.map_or(Unknown::Nothing, Unknown::Open),
+            gateways,
         }
     }
 
@@ -136,17 +192,14 @@ impl Decided {
         (own_at, own): (Timestamp, &Measurements),
         shared: Option<Half>,
     ) -> Self {
-        let partly = shared.is_none();
-        let shared = shared.unwrap_or_else(|| Half {
-            at: own_at,
-            measured: checks
-                .iter()
-                .filter(|check| !check.is_own())
-                .map(|check| match check.limit.mode.decides() {
-                    true => Measured::UNKNOWN,
-                    false => Measured::SPOILT,
-                })
-                .collect(),
+        let is_known = shared.is_some();
+        let shared = shared.unwrap_or_else(|| {
+            let others = checks.iter().filter(|check| !check.is_own());
+            let unknown = others.map(|check| match check.limit.mode.decides() {
+                true => Measured::UNKNOWN,
+                false => Measured::SPOILT,
+            });
+            Half::whole(own_at, unknown.collect())
         });
         let (mut own, mut others) = (own.iter(), shared.measured.iter());
         let measured: Measurements = checks
@@ -156,18 +209,32 @@ impl Decided {
                 false => others.next().copied(),
             })
             .collect();
-        let decided = Self::of(checks, shared.at, measured);
+        let decided = Self::of_half(checks, Half { measured, ..shared });
         Self {
             own: Some(own_at),
-            partly,
+            unknown: match is_known {
+                true => decided.unknown,
+                false => Unknown::Shared,
+            },
             ..decided
         }
+    }
+
+    /// Has somebody decided each of its limits?
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.unknown == Unknown::Nothing
     }
 
     /// Has anybody decided `check`?
     #[must_use]
     pub fn is_known(&self, limit: &Limit) -> bool {
-        !self.partly || limit.scope == Scope::Gateway
+        limit.scope == Scope::Gateway
+            || match self.unknown {
+                Unknown::Nothing => true,
+                Unknown::Shared => false,
+                Unknown::Open(otherwise) => limit.on_down.unwrap_or(otherwise) == OnDown::Local,
+            }
     }
 
     /// Has an admitted request been charged by `check`, number `index` of it?
@@ -187,7 +254,10 @@ impl Decided {
             Some(own) if check.is_own() => own,
             _ => self.decision.at,
         };
-        check.ticket(at, *measured)
+        match check.is_own() {
+            true => check.ticket(at, *measured),
+            false => check.times(self.gateways).ticket(at, *measured),
+        }
     }
 }
 
@@ -229,7 +299,10 @@ pub enum DecidedBy {
     /// Redis.
     Redis,
     /// The memory store, because Redis is away.
-    Local,
+    Local {
+        /// As one of so many gateways.
+        gateways: NonZeroU32,
+    },
     /// Nobody: Redis is away and the file says to let everything pass.
     Open,
     /// Nobody, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.

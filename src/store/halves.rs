@@ -58,7 +58,7 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn take(memory: &'a MemoryStore, checks: Checks<'a>) -> Self {
-        let Half { at, measured } = memory.measure(&checks, None, false);
+        let Half { at, measured, .. } = memory.measure(&checks, None, false);
         let charges = Charges::of(&checks, &measured, false);
         Self {
             memory,

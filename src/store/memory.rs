@@ -110,8 +110,7 @@ impl MemoryStore {
 
     /// The same, with the instant given: for tests and replays.
     pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> Decided {
-        let Half { at, measured } = self.measure(checks, now, false);
-        Decided::of(checks, at, measured)
+        Decided::of_half(checks, self.measure(checks, now, false))
     }
 
     /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
@@ -217,7 +216,7 @@ impl MemoryStore {
             self.put(table, place, record.change());
         }
         drop(guards);
-        Ok(Half { at: now, measured })
+        Ok(Half::whole(now, measured))
     }
 
     /// Stores what a decision changes.

@@ -1,25 +1,30 @@
 //! Where counters live: in this process, or in Redis, with one meaning.
 
+mod away;
 pub mod batch;
 mod beside;
 pub mod error;
+mod fleet;
 mod halves;
 pub mod memory;
 pub mod redis;
 pub mod settings;
 mod settle;
 
-pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
+pub use crate::limit::OnDown;
+pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund, Unknown};
 pub use beside::Aside;
 pub use error::StoreError;
+pub use fleet::Fleet;
 pub use memory::MemoryStore;
-pub use settings::{OnDown, RedisTarget, Rotated, Secret, Settings, Source};
+pub use settings::{RedisTarget, Rotated, Secret, Settings, Source};
 pub use settle::{Correction, more};
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{self, Operation, Outcome, StoreMetrics};
+use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
+use away::StandIn;
 use redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +43,10 @@ pub enum Store {
         shared: RedisStore,
         /// This process's own, for when Redis is away.
         local: Arc<MemoryStore>,
-        /// What a limit does then.
+        /// What limits do then that do not say it themselves.
         on_down: OnDown,
+        /// The gateways that count together.
+        fleet: Arc<Fleet>,
         /// Counts both.
         metrics: StoreMetrics,
     },
@@ -61,7 +68,7 @@ impl Store {
             }
             Self::Redis { .. } => {
                 let (half, by) = self.decide_shared(checks, false).await?;
-                let decided = half.map(|Half { at, measured }| Decided::of(checks, at, measured));
+                let decided = half.map(|half| Decided::of_half(checks, half));
                 Ok((decided, by))
             }
         }
@@ -74,7 +81,7 @@ impl Store {
         checks: &[Check<'_>],
         refused: bool,
     ) -> Result<(Option<Half>, DecidedBy), StoreError> {
-        let (shared, local, on_down, metrics) = match self {
+        let (shared, local, on_down, gateways, metrics) = match self {
             Self::Memory(memory) => {
                 let half = memory.measure(checks, None, refused);
                 return Ok((Some(half), DecidedBy::Memory));
@@ -83,8 +90,9 @@ impl Store {
                 shared,
                 local,
                 on_down,
+                fleet,
                 metrics,
-            } => (shared, local, on_down, metrics),
+            } => (shared, local, *on_down, fleet.gateways(), metrics),
         };
         let asked = Instant::now();
         let answer = shared.measure(checks, refused).await;
@@ -106,26 +114,13 @@ impl Store {
         {
             tracing::warn!("{error}; {remedy}{more}");
         }
-        match on_down {
-            OnDown::Local => {
-                metrics.fallback(metrics::DecidedBy::Local);
-                let half = local.measure(checks, None, refused);
-                Ok((Some(half), DecidedBy::Local))
-            }
-            OnDown::Open => {
-                metrics.fallback(metrics::DecidedBy::Open);
-                Ok((None, DecidedBy::Open))
-            }
-            // Who decides nothing keeps nobody out.
-            OnDown::Closed if !checks.iter().any(|check| check.limit.mode.decides()) => {
-                metrics.fallback(metrics::DecidedBy::Open);
-                Ok((None, DecidedBy::Open))
-            }
-            OnDown::Closed => {
-                metrics.fallback(metrics::DecidedBy::Closed);
-                Err(error)
-            }
-        }
+        let stand_in = StandIn {
+            memory: local,
+            on_down,
+            gateways,
+            metrics,
+        };
+        stand_in.decide(checks, refused, error)
     }
 
     /// How one counter stands, without taking anything from it.
@@ -189,20 +184,26 @@ impl Store {
         }
     }
 
-    /// Waits until refunds have been sent, for the store's timeout at most.
+    /// Waits until refunds have been sent, and the other gateways told that this one goes, each for the store's timeout
+    /// at most.
     pub async fn settle(&self) {
-        if let Self::Redis { shared, .. } = self {
+        if let Self::Redis { shared, fleet, .. } = self {
             shared.settle().await;
+            fleet.leave(shared).await;
         }
     }
 
     /// Tells the metrics whether Redis is there. To be called now and then, since a quiet worker asks nothing.
     pub fn report(&self) {
         if let Self::Redis {
-            shared, metrics, ..
+            shared,
+            fleet,
+            metrics,
+            ..
         } = self
         {
             metrics.set_up(shared.is_up());
+            metrics.set_gateways(fleet.gateways().get());
         }
     }
 
@@ -214,7 +215,7 @@ impl Store {
             }
             (
                 Self::Memory(memory) | Self::Redis { local: memory, .. },
-                DecidedBy::Memory | DecidedBy::Local,
+                DecidedBy::Memory | DecidedBy::Local { .. },
             ) => {
                 memory.refund(&charge.limit, &charge.key, charge.ticket);
             }

@@ -2,6 +2,7 @@
 //!
 //! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
+mod beat;
 mod clear;
 mod gather;
 mod health;
@@ -131,8 +132,8 @@ impl RedisStore {
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<Decided, StoreError> {
-        let Half { at, measured } = self.ask(None, checks, false).await?;
-        Ok(Decided::of(checks, at, measured))
+        let half = self.ask(None, checks, false).await?;
+        Ok(Decided::of_half(checks, half))
     }
 
     /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
@@ -153,8 +154,8 @@ impl RedisStore {
         now: Timestamp,
         checks: &[Check<'_>],
     ) -> Result<Decided, StoreError> {
-        let Half { at, measured } = self.ask(Some(now), checks, false).await?;
-        Ok(Decided::of(checks, at, measured))
+        let half = self.ask(Some(now), checks, false).await?;
+        Ok(Decided::of_half(checks, half))
     }
 
     /// Gives charges back, soon; nobody waits for it, and what cannot be given back stays charged.
@@ -265,7 +266,7 @@ impl RedisStore {
     ) -> Result<Half, StoreError> {
         if checks.is_empty() {
             let (at, measured) = (clock.unwrap_or_else(clock::wall), Default::default());
-            return Ok(Half { at, measured });
+            return Ok(Half::whole(at, measured));
         }
         let (number, receiver) = self.enqueue(clock, checks, (refused, false))?;
         let mut waiting = Waiting {
@@ -281,7 +282,7 @@ impl RedisStore {
         match told {
             Ok(Ok((at, mut measured))) => {
                 measured.truncate(checks.len());
-                Ok(Half { at, measured })
+                Ok(Half::whole(at, measured))
             }
             Ok(Err(Wrong::Store(error))) => Err(error),
             Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {

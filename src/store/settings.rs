@@ -1,5 +1,6 @@
 //! What the file says about the store. Read once, at start, but for the password.
 
+use crate::limit::OnDown;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -141,15 +142,4 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
-}
-
-/// What a limit does while the store is away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnDown {
-    /// Counts in this process, with the whole limit.
-    Local,
-    /// Lets everything pass.
-    Open,
-    /// Refuses everything with 503.
-    Closed,
 }

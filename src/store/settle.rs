@@ -38,6 +38,12 @@ impl Charge {
 impl Store {
     /// Makes a charge, decided `by` that, one of `truth`.
     pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
+        let truth = match by {
+            DecidedBy::Local { gateways } => {
+                more(&charge.limit, &charge.key, truth).times(gateways).cost
+            }
+            _ => truth,
+        };
         let Some(correction) = charge.correction(truth) else {
             return;
         };
@@ -52,7 +58,7 @@ impl Store {
             (Self::Redis { local, .. }, _) if limit.scope == Scope::Gateway => memory(local),
             (
                 Self::Memory(local) | Self::Redis { local, .. },
-                DecidedBy::Memory | DecidedBy::Local,
+                DecidedBy::Memory | DecidedBy::Local { .. },
             ) => memory(local),
             (Self::Redis { shared, .. }, DecidedBy::Redis) => match correction {
                 Correction::Less(ticket) => shared.correct([Refund { limit, key, ticket }]),

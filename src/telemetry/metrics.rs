@@ -20,7 +20,7 @@ mod worker;
 
 pub use label::{DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Source, Told};
 pub use process::max_open_files;
-pub use store::StoreMetrics;
+pub use store::{SharedStore, StoreMetrics};
 pub use text::TextFormat;
 pub use worker::{
     Connected, Held, InFlight, LimitMetrics, RouteMetrics, UpstreamMetrics, WorkerMetrics,
@@ -86,6 +86,18 @@ impl Metrics {
         let cells = Arc::new(StoreCells::default());
         lock(&self.stores).push(Arc::clone(&cells));
         StoreMetrics::new(cells)
+    }
+
+    /// How the shared store stands; nothing where there is none.
+    #[must_use]
+    pub fn shared_store(&self) -> Option<SharedStore> {
+        let stores = lock(&self.stores);
+        let gateways = stores.iter().map(|store| store.gateways()).max()?;
+        Some(SharedStore {
+            workers: stores.len(),
+            reaching: stores.iter().filter(|store| store.is_up()).count(),
+            gateways: gateways.max(1),
+        })
     }
 
     /// How many keys the memory store holds.

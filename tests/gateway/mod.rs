@@ -3,6 +3,7 @@
 mod admin;
 mod checking;
 mod cli;
+mod cut;
 mod dawdling;
 mod delaying;
 mod draining;
@@ -13,6 +14,7 @@ mod forwarding;
 mod framing;
 mod heads;
 mod limiting;
+mod outage;
 mod place;
 mod regressions;
 mod reloading;

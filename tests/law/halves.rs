@@ -13,7 +13,9 @@ use tollgate::key::RepeatId;
 use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::{Outcome, Repeat, Ruling, Wait};
 use tollgate::limit::{Limit, Mode, Rule, Scope};
-use tollgate::store::{Charge, Check, Decided, DecidedBy, MemoryStore, OnDown, Store, StoreError};
+use tollgate::store::{
+    Charge, Check, Decided, DecidedBy, MemoryStore, OnDown, Store, StoreError, Unknown,
+};
 use tollgate::telemetry::metrics::Metrics;
 
 const HOUR: u64 = 3600 * SECOND;
@@ -33,6 +35,7 @@ impl Both {
             shared: connect(&redis).await,
             local: Arc::clone(&memory),
             on_down,
+            fleet: Arc::default(),
             metrics: Metrics::new().store(),
         };
         Self {
@@ -192,7 +195,7 @@ async fn limits_of_its_own_alone_ask_no_redis_and_outlive_it() {
         decided.decision.ruling,
         Ruling::Refuse { by: 1, .. }
     ));
-    assert_eq!((by, decided.partly), (DecidedBy::Closed, true));
+    assert_eq!((by, decided.unknown), (DecidedBy::Closed, Unknown::Shared));
     assert!(!decided.is_known(&shared) && decided.is_known(&alone));
 }
 
@@ -213,7 +216,7 @@ async fn its_own_counters_are_not_those_of_an_outage() {
         assert_eq!(both.left(&alone).await, 2, "{on_down:?}");
         let last = both.decide(&[ask(&shared, 1), ask(&other, 1)]).await;
         assert_eq!(admitted(&last), on_down == OnDown::Open);
-        assert_eq!(last.partly, on_down == OnDown::Open);
+        assert_eq!(!last.is_whole(), on_down == OnDown::Open);
         let charged = if admitted(&last) { 3 } else { 2 };
         assert_eq!(both.left(&other).await, 9 - charged, "{on_down:?}");
     }

@@ -99,6 +99,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
         shared: connect(&redis).await,
         local: Arc::new(MemoryStore::new(Clock::manual(NOON), 100)),
         on_down: OnDown::Closed,
+        fleet: Arc::default(),
         metrics: Metrics::new().store(),
     };
     let tokens = limit("tokens", token_bucket(5, 3600 * SECOND, 5));

@@ -9,6 +9,7 @@ mod message;
 mod ports;
 pub(crate) mod process;
 mod redis;
+mod relay;
 mod transcript;
 mod upstream;
 mod wire;
@@ -21,6 +22,7 @@ pub(crate) use h2::{Feed, H2};
 pub(crate) use message::{Answer, get, request};
 pub(crate) use ports::free_port;
 pub(crate) use process::{Finished, tollgate};
+pub(crate) use relay::{Line, Relay};
 pub(crate) use upstream::{Connection, Seen, Upstream};
 pub(crate) use wire::{End, Wire};
 

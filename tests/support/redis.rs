@@ -3,6 +3,7 @@
 use super::ports::free_port;
 use super::{PATIENCE, eventually, process};
 use redis::{Cmd, FromRedisValue};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -15,6 +16,8 @@ pub(crate) struct Redis {
     port: u16,
     folder: TempDir,
     arguments: Vec<String>,
+    /// Its clock can be set.
+    has_clock: bool,
     child: Option<Child>,
 }
 
@@ -25,6 +28,7 @@ impl Redis {
             port: free_port(),
             folder: tempfile::tempdir().unwrap(),
             arguments: Vec::new(),
+            has_clock: false,
             child: None,
         }
     }
@@ -58,6 +62,49 @@ impl Redis {
         redis
     }
 
+    /// A running server whose clock can be set by [`Redis::set_clock`].
+    pub(crate) async fn start_with_clock() -> Self {
+        let mut redis = Self::absent();
+        let (source, shim) = (
+            redis.folder.path().join("clock.c"),
+            redis.folder.path().join("clock.so"),
+        );
+        std::fs::write(&source, include_str!("clock.c")).unwrap();
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&shim, &source])
+            .status();
+        assert!(
+            built
+                .await
+                .expect("Rust needs a C linker, so there is cc")
+                .success()
+        );
+        redis.has_clock = true;
+        redis.set_clock(0);
+        redis.come().await;
+        redis
+    }
+
+    fn environment(&self) -> Vec<(&'static str, PathBuf)> {
+        match self.has_clock {
+            true => vec![
+                ("LD_PRELOAD", self.folder.path().join("clock.so")),
+                ("CLOCK_OFFSET", self.clock()),
+            ],
+            false => Vec::new(),
+        }
+    }
+
+    fn clock(&self) -> PathBuf {
+        self.folder.path().join("offset")
+    }
+
+    /// Sets its clock so many seconds ahead of the true time.
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        std::fs::write(self.clock(), format!("{seconds:>20}")).unwrap();
+    }
+
     /// Starts the server, empty, and waits until it answers.
     pub(crate) async fn come(&mut self) {
         self.launch();
@@ -81,6 +128,7 @@ impl Redis {
                 &self.port.to_string(),
             ])
             .args(&self.arguments)
+            .envs(self.environment())
             .arg("--dir")
             .arg(self.folder.path())
             .stdin(Stdio::null())
@@ -107,6 +155,11 @@ impl Redis {
 
     fn pid(&self) -> u32 {
         self.child.as_ref().and_then(Child::id).expect("it runs")
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Its URL in the file.

@@ -1,7 +1,8 @@
 //! What has changed about limits, and what becomes of their counters.
 
 use super::super::describe::{
-    amount, cost, dedupe, exempt, key, missing, rate, refund, scope, span_as_written, tier, unknown,
+    amount, cost, dedupe, exempt, key, missing, on_down, rate, refund, scope, span_as_written,
+    tier, unknown,
 };
 use super::{Change, Outline, named};
 use crate::limit::Preflights;
@@ -61,6 +62,7 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("tiers", tiers(old), tiers(new));
     push("unknown", unknown(&a.by).into(), unknown(&b.by).into());
     push("scope", scope(a.scope).into(), scope(b.scope).into());
+    push("on_down", on_down(a).into(), on_down(b).into());
     push("mode", a.mode.as_str().into(), b.mode.as_str().into());
     push("candidate", candidate(before), candidate(after));
     push(

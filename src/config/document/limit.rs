@@ -10,11 +10,12 @@ use super::super::source::{At, Span};
 use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
 use super::super::vocabulary::{LIMIT_CANDIDATE, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
+use super::store::on_down;
 use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{Given, List};
 use crate::key::{Missing, Part};
-use crate::limit::{Mode, Scope};
+use crate::limit::{Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
@@ -48,6 +49,7 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) dedupe: Given<Dedupe>,
     pub(in crate::config) exempt: Given<Exempt>,
     pub(in crate::config) scope: Given<Scope>,
+    pub(in crate::config) on_down: Given<OnDown>,
     pub(in crate::config) told: Told,
     pub(in crate::config) mode: Given<Mode>,
     pub(in crate::config) candidate: Given<Candidate>,
@@ -249,6 +251,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[("cluster", Scope::Cluster), ("gateway", Scope::Gateway)],
             &[],
         ),
+        on_down: on_down(&mut fields),
         told: told::read(&mut fields),
         mode: fields.choice(
             "mode",

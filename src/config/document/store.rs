@@ -36,18 +36,17 @@ pub(super) fn read(mut fields: Fields<'_>) -> Store {
         url: fields.text("url", store),
         password: password(&mut fields),
         timeout: fields.time("timeout", Zero::Refused),
-        on_down: fields.choice(
-            "on_down",
-            &[
-                ("local", OnDown::Local),
-                ("open", OnDown::Open),
-                ("closed", OnDown::Closed),
-            ],
-            &[],
-        ),
+        on_down: on_down(&mut fields),
         prefix: prefix(&mut fields),
         max_keys: fields.whole("max_keys"),
     }
+}
+
+/// What limits do while the store is away: all of them, or one.
+pub(super) fn on_down(fields: &mut Fields<'_>) -> Given<OnDown> {
+    let all = [OnDown::Local, OnDown::Open, OnDown::Closed];
+    let choices = all.map(|on_down| (on_down.as_str(), on_down));
+    fields.choice("on_down", &choices, &[])
 }
 
 fn password(fields: &mut Fields<'_>) -> Given<Password> {

@@ -1,12 +1,14 @@
 //! Keys of a limit that make no sense beside each other.
 
+mod needless;
+
 use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::{Algorithm, Anchor, Cost, Limit, Over, Refund};
 use crate::config::source::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
-use crate::key::Missing;
+use needless::{needless_status, never_away};
 use std::time::Duration;
 
 /// Notes keys that make no sense beside each other.
@@ -19,6 +21,7 @@ pub(super) fn note(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagno
     partial_list(written, found);
     repeats(written, algorithm, found);
     needless_status(written, found);
+    never_away(written, found);
     let queue = written.queue.at().map(|at| ("queue", &at.span));
     let max_wait = written.max_wait.at().map(|at| ("max_wait", &at.span));
     let over = written.over.at();
@@ -412,25 +415,5 @@ fn unanchored(written: &Limit, keys: &[(&str, Option<Span>)], found: &mut Vec<Di
             diagnostic = diagnostic.and(&anchor.span, "at the first request");
         }
         found.push(diagnostic);
-    }
-}
-
-/// A status for who lacks the key, where nobody is refused for that.
-fn needless_status(written: &Limit, found: &mut Vec<Diagnostic>) {
-    let name = &written.name.value;
-    let (Some(status), Some(missing)) = (written.told.missing_status.at(), written.missing.at())
-    else {
-        return;
-    };
-    if missing.value != Missing::Refuse {
-        found.push(
-            Diagnostic::warning(
-                Code::NeedlessMissing,
-                format!("limit `{name}` never answers that its key is missing"),
-            )
-            .at(&status.span, "never sent")
-            .and(&missing.span, "only `\"refuse\"` answers")
-            .help("leave `missing_status` out"),
-        );
     }
 }

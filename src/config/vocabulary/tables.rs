@@ -205,7 +205,7 @@ pub static STORE: Table = Table {
             name: "on_down",
             shape: Shape::Choice(&["local", "open", "closed"]),
             default: Value("\"local\""),
-            about: "What limits do while Redis is away: count in each gateway alone, let everything pass, or answer 503.",
+            about: "What limits do while Redis is away, unless they say it themselves: count in each gateway, as one of the gateways that were there, let everything pass, or answer 503.",
             example: "\"closed\"",
             live: false,
         },

@@ -68,6 +68,12 @@ pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
     format!("{prefix}:{VERSION}:probe:{{").into_bytes()
 }
 
+/// Where the gateways tell that they live. No limit has it: it has no kind.
+#[must_use]
+pub(super) fn gateways_key(prefix: &str) -> String {
+    format!("{prefix}:{VERSION}:gateways:{{*}}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

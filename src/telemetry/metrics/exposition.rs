@@ -224,6 +224,9 @@ impl Metrics {
         let up = stores.iter().all(|store| store.is_up());
         let help = "1 when every worker reaches the store; the memory store is always reached.";
         gauge(e, "tollgate_store_up", help, None, i64::from(up))?;
+        let gateways = self.shared_store().map(|store| store.gateways);
+        let help = "Gateways that count together, this one included, as last heard from the store.";
+        gauge(e, "tollgate_gateways", help, None, gateways.unwrap_or(1))?;
         let answers = [DecidedBy::Local, DecidedBy::Open, DecidedBy::Closed];
         let rows = answers.map(|by| {
             let count = stores.iter().map(|store| store.fallbacks(by)).sum();

@@ -9,12 +9,32 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct StoreMetrics(Arc<StoreCells>);
 
+/// How the store that all gateways share stands, as this process sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedStore {
+    /// Workers, each with a way of its own to it.
+    pub workers: usize,
+    /// How many of them reach it.
+    pub reaching: usize,
+    /// Gateways that count together, this one included, as last heard.
+    pub gateways: u64,
+}
+
+impl SharedStore {
+    /// Do all workers reach it?
+    #[must_use]
+    pub fn is_up(self) -> bool {
+        self.reaching == self.workers
+    }
+}
+
 /// Any thread may write here: a call to the store costs far more than an atomic addition.
 #[derive(Debug, Default)]
 pub(super) struct StoreCells {
     calls: [[Histogram<RoundTrip, Total>; Outcome::ALL.len()]; Operation::ALL.len()],
     fallbacks: [Total; DecidedBy::ALL.len()],
     up: Total,
+    gateways: Total,
 }
 
 impl StoreCells {
@@ -28,6 +48,10 @@ impl StoreCells {
 
     pub(super) fn is_up(&self) -> bool {
         self.up.get() != 0
+    }
+
+    pub(super) fn gateways(&self) -> u64 {
+        self.gateways.get()
     }
 }
 
@@ -44,6 +68,11 @@ impl StoreMetrics {
     /// Whether this worker reaches the store. It does not until it says so.
     pub fn set_up(&self, up: bool) {
         self.0.up.set(u64::from(up));
+    }
+
+    /// How many gateways count together, as this worker has heard.
+    pub fn set_gateways(&self, gateways: u32) {
+        self.0.gateways.set(gateways.into());
     }
 
     /// A request was decided without the store.

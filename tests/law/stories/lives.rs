@@ -142,6 +142,7 @@ async fn redis_tells_how_a_counter_stands_and_forgets_it() {
         shared: connect(&server).await,
         local: Arc::new(MemoryStore::new(Clock::manual(NOON), 100)),
         on_down: OnDown::Closed,
+        fleet: Arc::default(),
         metrics: Metrics::new().store(),
     })
     .await;

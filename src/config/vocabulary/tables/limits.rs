@@ -223,6 +223,14 @@ pub static LIMITS: Table = Table {
             live: true,
         },
         Key {
+            name: "on_down",
+            shape: Shape::Choice(&["local", "open", "closed"]),
+            default: Words("`on_down` in `[store]`"),
+            about: "What it does while Redis is away: `local` counts in each gateway, which admits its share: as one of the gateways that were there; `open` lets everything pass, `closed` answers 503. A request that one of its limits is closed for is answered 503; else each of them does its own.",
+            example: "\"closed\"",
+            live: true,
+        },
+        Key {
             name: "public_name",
             shape: Shape::Text,
             default: Words("the limit's name"),
@@ -277,5 +285,5 @@ pub static LIMITS: Table = Table {
             live: true,
         },
     ],
-    later: &["on_down"],
+    later: &[],
 };

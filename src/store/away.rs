@@ -1,0 +1,101 @@
+//! What stands in for Redis while it is away: each limit does as its `on_down` says.
+//!
+//! What is counted here is counted as one of many: a request costs as many times as much as there were gateways, so that
+//! all of them together admit what one would have. What such a cost leaves of a limit is divided again before anybody
+//! is told.
+
+use super::batch::{Check, DecidedBy, Half, Measurements};
+use super::error::StoreError;
+use super::memory::MemoryStore;
+use crate::limit::OnDown;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{INLINE_LIMITS, Measured};
+use crate::telemetry::metrics::{self, StoreMetrics};
+use smallvec::SmallVec;
+use std::num::NonZeroU32;
+
+/// Who stands in.
+#[derive(Debug)]
+pub(super) struct StandIn<'a> {
+    /// This process's own counters.
+    pub(super) memory: &'a MemoryStore,
+    /// What limits do that do not say.
+    pub(super) on_down: OnDown,
+    /// How many gateways there were.
+    pub(super) gateways: NonZeroU32,
+    pub(super) metrics: &'a StoreMetrics,
+}
+
+impl StandIn<'_> {
+    /// Decides `checks`, which nobody else could for `error`. Of a request that is `refused` already nothing is charged.
+    ///
+    /// # Errors
+    /// When a limit that decides lets nothing pass.
+    pub(super) fn decide(
+        &self,
+        checks: &[Check<'_>],
+        refused: bool,
+        error: StoreError,
+    ) -> Result<(Option<Half>, DecidedBy), StoreError> {
+        // Who decides nothing keeps nobody out.
+        let mut deciding = checks.iter().filter(|check| check.limit.mode.decides());
+        if deciding.any(|check| self.does(check) == OnDown::Closed) {
+            self.metrics.fallback(metrics::DecidedBy::Closed);
+            return Err(error);
+        }
+        let counted: SmallVec<[Check<'_>; INLINE_LIMITS]> = checks
+            .iter()
+            .filter(|check| self.does(check) == OnDown::Local)
+            .map(|check| check.times(self.gateways))
+            .collect();
+        if counted.is_empty() {
+            self.metrics.fallback(metrics::DecidedBy::Open);
+            return Ok((None, DecidedBy::Open));
+        }
+        self.metrics.fallback(metrics::DecidedBy::Local);
+        let half = self.memory.measure(&counted, None, refused);
+        let by = DecidedBy::Local {
+            gateways: self.gateways,
+        };
+        Ok((Some(self.spread(checks, half)), by))
+    }
+
+    fn does(&self, check: &Check<'_>) -> OnDown {
+        check.limit.on_down.unwrap_or(self.on_down)
+    }
+
+    /// Puts what was counted here beside what nobody counted.
+    fn spread(&self, checks: &[Check<'_>], half: Half) -> Half {
+        let mut counted = half.measured.into_iter();
+        let measured: Measurements = checks
+            .iter()
+            .map(|check| match self.does(check) {
+                OnDown::Local => counted.next().unwrap_or(Measured::UNKNOWN),
+                _ if check.limit.mode.decides() => Measured::UNKNOWN,
+                _ => Measured::SPOILT,
+            })
+            .collect();
+        let any_open = checks.iter().any(|check| self.does(check) != OnDown::Local);
+        Half {
+            at: half.at,
+            measured,
+            gateways: self.gateways,
+            open: any_open.then_some(self.on_down),
+        }
+    }
+}
+
+impl Check<'_> {
+    /// The same for one of so many gateways. Where that is more than the limit ever holds, it costs all of that: a limit
+    /// smaller than the number of gateways admits one request in each.
+    #[must_use]
+    pub(super) fn times(self, gateways: NonZeroU32) -> Self {
+        let own = u64::from(self.cost.units());
+        let most = self.limit.rule.most().max(own);
+        let cost = own.saturating_mul(u64::from(gateways.get())).min(most);
+        Self {
+            cost: Cost::new(u32::try_from(cost).unwrap_or(u32::MAX)),
+            ..self
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The gateways that count together: each tells Redis every few seconds that it lives, and is told how many do.
+//!
+//! When Redis is away the last number heard says how a limit is divided. A number that has just fallen is not believed at
+//! once: after an outage gateways come back one by one.
+
+use super::error::StoreError;
+use super::redis::RedisStore;
+use crate::telemetry::log::Throttle;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// A gateway that has not been heard of for so long, by Redis' clock, is not there.
+pub(super) const LIFE: Duration = Duration::from_secs(10);
+/// Least time between two beats of one gateway; with every [`MANY`] gateways it grows by as much, up to [`RARE`].
+const BEAT: Duration = Duration::from_secs(2);
+const MANY: u32 = 250;
+const RARE: Duration = Duration::from_secs(4);
+/// How often each worker looks whether a beat is due.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Tells of a user who may not count the gateways.
+static UNCOUNTED: Throttle = Throttle::every(Duration::from_secs(300));
+
+/// What this process knows of the gateways beside it. Its workers share it; none waits for another.
+#[derive(Debug)]
+pub struct Fleet {
+    /// This gateway's name among them: by chance, new with every start.
+    me: u64,
+    begun: Instant,
+    /// The most heard in this span of [`LIFE`], and in the one before.
+    now: AtomicU32,
+    before: AtomicU32,
+    /// Which span that is.
+    span: AtomicU64,
+    /// When the next beat is due, in milliseconds since `begun`.
+    due: AtomicU64,
+    left: AtomicBool,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            me: fastrand::u64(..),
+            begun: Instant::now(),
+            now: AtomicU32::new(0),
+            before: AtomicU32::new(0),
+            span: AtomicU64::new(0),
+            due: AtomicU64::new(0),
+            left: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Fleet {
+    /// How many gateways there were when Redis was last heard, this one included. One that never heard it is alone.
+    #[must_use]
+    pub fn gateways(&self) -> NonZeroU32 {
+        let heard = self.now.load(Ordering::Relaxed);
+        let most = heard.max(self.before.load(Ordering::Relaxed));
+        NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// Tells that this gateway lives, whenever that is due, until it leaves. One of its workers does it each time.
+    pub async fn keep(self: Arc<Self>, store: RedisStore) {
+        while !self.left.load(Ordering::Relaxed) {
+            if store.is_up() && self.is_my_turn() {
+                match store.beat(self.me, LIFE).await {
+                    Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
+                    // It will be the same the next time.
+                    Err(StoreError::Refused(why)) => {
+                        if let Some(more) = UNCOUNTED.pass() {
+                            tracing::warn!(
+                                "the gateways cannot be counted: {why}; without Redis each would \
+                                 count as if it were alone; let its user call EVAL on PREFIX:1:gateways:*{more}"
+                            );
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!("the gateways were not counted: {error}");
+                        self.due.store(self.millis(), Ordering::Relaxed);
+                    }
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Tells that this gateway goes, once.
+    pub async fn leave(&self, store: &RedisStore) {
+        if !self.left.swap(true, Ordering::Relaxed) && store.is_up() {
+            // Who cannot be told finds out by itself.
+            let _ = store.beat(self.me, Duration::ZERO).await;
+        }
+    }
+
+    fn millis(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Is a beat due, and nobody else at it? Moves on when the next one is.
+    fn is_my_turn(&self) -> bool {
+        let (now, due) = (self.millis(), self.due.load(Ordering::Relaxed));
+        if now < due {
+            return false;
+        }
+        let groups = self.gateways().get() / MANY;
+        let pause = (BEAT * (groups + 1)).min(RARE);
+        // By chance up to a quarter shorter: gateways that were started together do not stay together.
+        let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let next = now + pause - fastrand::u64(..=pause / 4);
+        let taken = self
+            .due
+            .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok()
+    }
+
+    /// Takes in a number heard `at` so long after the start.
+    fn heard(&self, gateways: u32, at: Duration) {
+        let span = at.as_secs() / LIFE.as_secs();
+        let last = self.span.swap(span, Ordering::Relaxed);
+        match span - last.min(span) {
+            0 => {
+                self.now.fetch_max(gateways, Ordering::Relaxed);
+            }
+            1 => {
+                let before = self.now.swap(gateways, Ordering::Relaxed);
+                self.before.store(before, Ordering::Relaxed);
+            }
+            // Nothing was heard in between: what was true before may still be.
+            _ => {
+                let most = self.gateways().get();
+                self.before.store(most, Ordering::Relaxed);
+                self.now.store(gateways, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_has_fallen_is_believed_after_a_while() {
+        let fleet = Fleet::default();
+        assert_eq!(fleet.gateways().get(), 1);
+        let mut told = Vec::new();
+        for (second, heard) in [
+            (0, 1),
+            (2, 3),
+            (4, 2),
+            (11, 2),
+            (13, 2),
+            (21, 2),
+            (60, 1),
+            (71, 1),
+            (82, 1),
+        ] {
+            fleet.heard(heard, Duration::from_secs(second));
+            told.push(fleet.gateways().get());
+        }
+        assert_eq!(told, [1, 3, 3, 3, 3, 2, 2, 1, 1]);
+    }
+
+    #[test]
+    fn one_worker_beats_at_a_time() {
+        let fleet = Fleet::default();
+        assert!(fleet.is_my_turn());
+        assert!(!fleet.is_my_turn());
+    }
+}

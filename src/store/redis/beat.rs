@@ -1,0 +1,66 @@
+//! Tells Redis that this gateway lives, and hears how many do.
+
+use super::layout::gateways_key;
+use super::pool::Connection;
+use super::{RedisStore, Shared};
+use crate::store::error::StoreError;
+use bb8_redis::redis::{Value, cmd};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
+const BEAT: &str = include_str!("../../../lua/beat.lua");
+
+impl RedisStore {
+    /// Tells that `me` will be there for `life`, or goes when that is nothing; says how many gateways there are. Takes
+    /// twice the settings' `timeout` at most.
+    ///
+    /// # Errors
+    /// When Redis did not say.
+    pub async fn beat(&self, me: u64, life: Duration) -> Result<u32, StoreError> {
+        let shared = &*self.shared;
+        let era = shared.health.era();
+        let told = match timeout(shared.timeout, shared.connections.take()).await {
+            Ok(Ok(mut connection)) => {
+                let told = timeout(shared.timeout, shared.tell_life(&mut connection, me, life));
+                let told = told.await;
+                if !matches!(told, Ok(Ok(_))) {
+                    connection.condemn();
+                }
+                told
+            }
+            Ok(Err(error)) => Ok(Err(error)),
+            Err(late) => Err(late),
+        };
+        let told = told.unwrap_or(Err(StoreError::Timeout {
+            after: shared.timeout,
+        }));
+        if let Err(error @ (StoreError::Timeout { .. } | StoreError::Lost(_))) = &told {
+            // Not even the next request has to find that out.
+            shared.fall(era, error);
+        }
+        told
+    }
+}
+
+impl Shared {
+    async fn tell_life(
+        &self,
+        connection: &mut Connection,
+        me: u64,
+        life: Duration,
+    ) -> Result<u32, StoreError> {
+        let mut command = cmd("EVAL");
+        command.arg(BEAT).arg(1).arg(gateways_key(&self.prefix));
+        let life = life.as_micros().to_string();
+        command.arg(&me.to_be_bytes()).arg(life);
+        let wrong = StoreError::Protocol("not a number of gateways");
+        match connection.send(&command).await? {
+            Value::BulkString(bytes) => match <[u8; 4]>::try_from(&*bytes) {
+                Ok(count) => Ok(u32::from_be_bytes(count)),
+                Err(_) => Err(wrong),
+            },
+            _ => Err(wrong),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! While Redis is away each limit does as it says, and gateways that count alone admit together what one would.
+
+use crate::support::{File, Gateway, Redis, Upstream, eventually};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn hear_of(gateways: &[&Gateway], many: u32) {
+    for gateway in gateways {
+        eventually(SOON, "the gateways have heard of each other", async || {
+            let told = gateway.admin_get("/v1/store").await.json();
+            told["gateways"] == many && told["up"] == true
+        })
+        .await;
+    }
+}
+
+async fn lose(redis: &mut Redis, gateways: &[&Gateway]) {
+    redis.kill().await;
+    for gateway in gateways {
+        eventually(SOON, "the gateways know", async || {
+            gateway.get("/").await;
+            gateway.admin_get("/v1/store").await.json()["reaching"] == 0
+        })
+        .await;
+    }
+}
+
+/// What each of so many clients gets through `gateways`, one request after another by turns.
+async fn admitted(gateways: &[&Gateway], path: &str, client: &str, tries: usize) -> usize {
+    let mut admitted = 0;
+    for turn in 0..tries {
+        let gateway = gateways[turn % gateways.len()];
+        let answer = gateway.get_with(path, &[("x-key", client)]).await;
+        assert!(matches!(answer.status, 200 | 429), "{}", answer.status);
+        admitted += usize::from(answer.status == 200);
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn three_gateways_without_redis_admit_together_what_one_would() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let by = "by = \"header:x-key\"\nmissing = \"skip\"";
+    let algorithms = [
+        ("token", "rate = \"90/h\"\nburst = 90"),
+        ("odd", "rate = \"100/h\"\nburst = 100"),
+        ("fixed", "rate = \"50/h\"\nalgorithm = \"fixed-window\""),
+        (
+            "clock",
+            "rate = \"50/day\"\nalgorithm = \"fixed-window\"\nanchor = \"clock\"",
+        ),
+        ("sliding", "rate = \"20/h\"\nalgorithm = \"sliding-window\""),
+        ("log", "rate = \"20/h\"\nalgorithm = \"sliding-log\""),
+        ("tiny", "rate = \"2/h\"\nalgorithm = \"fixed-window\""),
+        ("dear", "rate = \"30/h\"\nburst = 30\ncost = 2"),
+    ];
+    let mut file = File::to(&upstream, &[]).redis(&redis, "timeout = \"1s\"");
+    for (name, numbers) in algorithms {
+        file = file.limit(name, &format!("{by}\n{numbers}")).route(
+            &format!("r-{name}"),
+            &format!("/{name}"),
+            "main",
+            &[name],
+        );
+    }
+    let gateways = [
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+    ];
+    let all: Vec<&Gateway> = gateways.iter().collect();
+    hear_of(&all, 3).await;
+    lose(&mut redis, &all).await;
+    // A limit smaller than the number of gateways admits one request in each: nothing else would be of use.
+    for (name, most) in [
+        ("token", 90),
+        ("odd", 99),
+        ("fixed", 48),
+        ("clock", 48),
+        ("sliding", 18),
+        ("log", 18),
+        ("tiny", 3),
+        ("dear", 15),
+    ] {
+        let path = format!("/{name}");
+        assert_eq!(admitted(&all, &path, "k", 120).await, most, "{name}");
+    }
+    let answer = all[0]
+        .get_with("/odd", &[("x-key", "other")])
+        .await
+        .expect(200);
+    assert_eq!(answer.remaining("odd"), 32, "its share of what is left");
+}
+
+#[tokio::test]
+async fn a_gateway_that_goes_is_not_counted_and_one_that_dies_not_for_long() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let file = File::to(&upstream, &["calls"])
+        .limit("calls", "by = \"everyone\"\nrate = \"90/h\"")
+        .redis(&redis, "timeout = \"1s\"");
+    let one = Gateway::start(&file).await;
+    hear_of(&[&one], 1).await;
+    let mut two = Gateway::start(&file).await;
+    hear_of(&[&one, &two], 2).await;
+    assert!(one.metrics().await.contains("tollgate_gateways 2"));
+    two.stop().await;
+    // It has told that it goes. The number is not believed to have fallen for up to two lives of ten seconds.
+    let there: Vec<u8> = redis.command(&["GET", "tollgate:1:gateways:{*}"]).await;
+    assert_eq!(there.len(), 16);
+}
+
+#[tokio::test]
+async fn each_limit_does_its_own_while_redis_is_away() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let file = File::to(&upstream, &[])
+        .redis(&redis, "timeout = \"1s\"\non_down = \"open\"")
+        .limit("free", "by = \"everyone\"\nrate = \"2/h\"")
+        .limit(
+            "mine",
+            "by = \"everyone\"\nrate = \"2/h\"\non_down = \"local\"",
+        )
+        .limit(
+            "shut",
+            "by = \"everyone\"\nrate = \"100/h\"\non_down = \"closed\"",
+        )
+        .limit(
+            "own",
+            "by = \"everyone\"\nrate = \"5/h\"\nscope = \"gateway\"",
+        )
+        .route("free", "/free", "main", &["free"])
+        .route("both", "/both", "main", &["free", "mine"])
+        .route("shut", "/shut", "main", &["shut", "mine"])
+        .route("own", "/own", "main", &["own", "free", "mine"]);
+    let gateway = Gateway::start(&file).await;
+    hear_of(&[&gateway], 1).await;
+    gateway.get("/shut").await.expect(200);
+    lose(&mut redis, &[&gateway]).await;
+    for _ in 0..5 {
+        gateway.get("/free").await.expect(200);
+        gateway.get("/shut").await.expect(503);
+    }
+    // What another limit's absence shuts has charged nothing.
+    let first = gateway.get("/both").await.expect(200);
+    assert_eq!(first.remaining("mine"), 1);
+    assert!(
+        !first.field("ratelimit").contains("free"),
+        "nobody counted it"
+    );
+    gateway.get("/own").await.expect(200);
+    let refused = gateway.get("/both").await.expect(429);
+    assert_eq!(refused.json()["violated-policies"][0], "mine");
+    let line = gateway.line_of(&refused).await;
+    assert_eq!(
+        (&line["decided_by"], &line["limit"]),
+        (&"local".into(), &"mine".into())
+    );
+    gateway.get("/own").await.expect(429);
+    let metrics = gateway.metrics().await;
+    for (limit, by) in [("free", "open"), ("mine", "local")] {
+        let row = metrics.lines().any(|line| {
+            line.starts_with("tollgate_limit_decisions_total")
+                && line.contains(&format!("limit=\"{limit}\""))
+                && line.contains(&format!("decided_by=\"{by}\""))
+                && !line.ends_with(" 0")
+        });
+        assert!(row, "{limit} by {by}:\n{metrics}");
+    }
+    assert!(metrics.contains("tollgate_store_fallbacks_total{answer=\"closed\"} 5"));
+    let ready = gateway.admin_get("/readyz").await.expect(200).text();
+    assert_eq!(
+        ready,
+        "ready\nstore: away, limits do as their on_down says\n"
+    );
+    redis.come().await;
+    eventually(SOON, "Redis is back", async || {
+        gateway.admin_get("/readyz").await.text() == "ready\nstore: up\n"
+    })
+    .await;
+    gateway.get("/shut").await.expect(200);
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_shared_out_and_freed() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let file = File::to(&upstream, &["slots"])
+        .redis(&redis, "timeout = \"1s\"")
+        .limit(
+            "slots",
+            "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 5",
+        );
+    let gateways = [Gateway::start(&file).await, Gateway::start(&file).await];
+    let all: Vec<&Gateway> = gateways.iter().collect();
+    hear_of(&all, 2).await;
+    lose(&mut redis, &all).await;
+    // Every slot comes back, however many each request took.
+    for _ in 0..20 {
+        all[0].get("/").await.expect(200);
+    }
+}
