@@ -27,6 +27,8 @@ pub struct Measured {
     pub granted: Option<Cost>,
     /// What its id meant.
     pub repeat: Repeat,
+    /// How many microseconds had been given back when all was charged, where that is settled later (`trail`).
+    pub back: u64,
     /// Its counter cannot be read, which is told of limits alone that do not decide.
     pub spoilt: bool,
 }
@@ -60,6 +62,7 @@ impl Measured {
             span,
             granted: None,
             repeat: Repeat::No,
+            back: 0,
             spoilt: false,
         }
     }
@@ -81,6 +84,7 @@ impl Measured {
             span,
             granted: None,
             repeat: Repeat::No,
+            back: 0,
             spoilt: false,
         }
     }
