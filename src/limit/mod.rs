@@ -403,6 +403,7 @@ impl Rule {
             mark,
             cost,
             record: None,
+            overflow: measured.overflow,
         }
     }
 

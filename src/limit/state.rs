@@ -143,6 +143,8 @@ pub struct Ticket {
     pub cost: Cost,
     /// What is remembered of it, if it had an id.
     pub record: Option<RecordMark>,
+    /// It was counted where all count for whose keys there was no room.
+    pub overflow: bool,
 }
 
 /// Which record a charge has left.

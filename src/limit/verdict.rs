@@ -29,6 +29,8 @@ pub struct Measured {
     pub repeat: Repeat,
     /// How many microseconds had been given back when all was charged, where that is settled later (`trail`).
     pub back: u64,
+    /// It was counted where all count for whose keys there was no room.
+    pub overflow: bool,
     /// Its counter cannot be read, which is told of limits alone that do not decide.
     pub spoilt: bool,
 }
@@ -63,6 +65,7 @@ impl Measured {
             granted: None,
             repeat: Repeat::No,
             back: 0,
+            overflow: false,
             spoilt: false,
         }
     }
@@ -85,6 +88,7 @@ impl Measured {
             granted: None,
             repeat: Repeat::No,
             back: 0,
+            overflow: false,
             spoilt: false,
         }
     }

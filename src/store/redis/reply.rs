@@ -112,6 +112,7 @@ impl Reader<'_> {
                     granted: given,
                     repeat,
                     back,
+                    overflow: false,
                     spoilt: told == SPOILT,
                 })
             })

@@ -96,6 +96,7 @@ async fn those_who_leave_from_the_back_free_their_places(store: &UnderTest) {
             mark: tollgate::limit::Mark::Bucket(state),
             cost: ask(&queue, 1).cost,
             record: None,
+            overflow: false,
         };
         store.refund(NOON, ask(&queue, 1), ticket).await;
     }
