@@ -2,7 +2,8 @@
 -- Twin: src/limit/bucket.rs.
 --
 -- The state is the double `at`, or `at`, `part` and `den`: empty at `at + part/den` microseconds. A level is the time
--- it takes to drain: whole microseconds, and a part of one over the limit's own denominator.
+-- it takes to drain: whole microseconds, and a part of one over the limit's own denominator. Where charges are settled
+-- two doubles stand behind it (metered.lua).
 --
 -- take      raises the level by the charge unless that exceeds the capacity, or the level exceeds the latest at which
 --           anything may still be admitted
@@ -12,9 +13,9 @@ local function take(state, charge, charge_part, capacity, capacity_part, den, la
   local whole, part, mended = 0, 0, false
   if state then
     local stored, fraction, under = -1, 0, 1
-    if #state == 8 then
+    if #state == 8 or #state == 24 then
       stored = unpack(">d", state)
-    elseif #state == 16 then
+    elseif #state == 16 or #state == 32 then
       stored, fraction, under = unpack(">dI4I4", state)
       if fraction == 0 or fraction >= under then stored = -1 end
     end

@@ -1,6 +1,6 @@
 -- check.lua: what one limit says to one request, by whichever algorithm its block begins with. Writes nothing.
 --
--- Algorithms from the fourth to the tenth are in the longer scripts only; the short one is never asked for them.
+-- Algorithms from the fourth on are in the longer scripts only; the short one is never asked for them.
 local function check(key)
   local algorithm = blocks:byte(at)
   if algorithm > 6 then
@@ -8,6 +8,7 @@ local function check(key)
     if algorithm == 8 then return concurrency(key) end
     if algorithm == 9 then return partial(key, check) end
     if algorithm == 10 then return deduped(key, check) end
+    if algorithm == 13 then return metered(key, check) end
     -- Nothing is counted: another limit of the request, counted elsewhere, refuses it.
     at = at + 1
     return -1, 0, 0

@@ -25,7 +25,7 @@ local function deduped(key, check)
   end
   local going_free = ends > 0 and free < repeats
   at = going_free and first + own or first
-  local wait, whole, part, new, life, late = check(key)
+  local wait, whole, part, new, life, late, more = check(key)
   at = first + own + none
   if going_free then
     wait = -1.5 - granted
@@ -33,9 +33,10 @@ local function deduped(key, check)
   elseif ends == 0 and (wait == 0 or wait < -1) then
     granted = wait == 0 and cost or -1 - wait
     wait = -1.25 - granted
+    granted = math.floor(granted)
     new = { record = record, bytes = pack(">dI4I4", now + ttl, granted, 0), lasts = ttl, own = new }
   end
-  return wait, whole, part, new, life, wrong or late
+  return wait, whole, part, new, life, wrong or late, more
 end
 
 -- The charge before its record: should the record be refused, a repeat is charged again, and never goes free for nothing.

@@ -1,4 +1,4 @@
--- partial.lua: what is left of a limit that cannot give all. Twin: Limit::check in src/limit/mod.rs.
+-- partial.lua: what is left of a limit that cannot give all. Twin: src/limit/check.rs.
 --
 -- block     9, cost, most, where in the limit's own block its cost stands, and for buckets the time of one unit: whole,
 --           part, denominator (0 for all others); then the limit's own block at that cost

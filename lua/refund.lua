@@ -9,7 +9,9 @@
 --                             6                                                                    (anything: forgotten)
 --                             7, life of a lease, the first slot, how many                         (slots: freed)
 --                             8, the same                                                          (slots: renewed)
---                             10, as 1, for what was charged too much           (both buckets: settled)
+--                             10, the ticket's instant and part, when it was charged, what had been given back until then,
+--                             the whole charge and its part, what was too much and its part, den
+--                                                                                                  (both buckets: settled)
 --                             9, the end of its record, the length of the block behind it, which follows
 --                                                                                                  (a charge with an id)
 -- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
@@ -25,9 +27,9 @@ end
 -- When a bucket is empty, if that can be compared: no state, and another rate's fraction, cannot.
 local function instant(state, den)
   local held, part, under = -1, 0, den
-  if state and #state == 8 then
+  if state and (#state == 8 or #state == 24) then
     held = unpack(">d", state)
-  elseif state and #state == 16 then
+  elseif state and (#state == 16 or #state == 32) then
     held, part, under = unpack(">dI4I4", state)
     if part == 0 or part >= under then return nil end
   end
@@ -43,24 +45,31 @@ local function minus(whole, part, less, less_part, den)
 end
 
 -- What a charge was too much comes back, whoever came after it; but not the time for which the bucket would have been
--- empty without it.
+-- empty without it. Its level was never lower since than what is left of the charge itself; nor, where the bucket was not
+-- found empty since, than what is left of the level after the charge, less what was given back to others.
 local function settle(key, state)
-  local _, was, was_part, less, less_part, den, past = unpack(">Bddddd", blocks, at)
+  local _, was, was_part, taken, before, full, full_part, less, less_part, den, past = unpack(">Bddddddddd", blocks, at)
   at = past
   local held, part = instant(state, den)
-  if not held then return "\0" end
-  -- Empty then, had it been charged less; and so long ago.
-  local would, would_part = minus(was, was_part, less, less_part, den)
-  if would < 0 then return "\0" end
-  local wasted, wasted_part = minus(now, 0, would, would_part, den)
-  if wasted < 0 then wasted, wasted_part = 0, 0 end
-  local back, back_part = minus(less, less_part, wasted, wasted_part, den)
+  if not held or held < now or (held == now and part == 0) then return "\0" end
+  local back, back_part = taken + full - now, full_part
+  local _, found, gone = trail(state)
+  if found and taken >= found and gone >= before then
+    local left, left_part = was - now - (gone - before), was_part
+    if left > back or (left == back and left_part > back_part) then back, back_part = left, left_part end
+  end
+  if back > less or (back == less and back_part > less_part) then back, back_part = less, less_part end
   if back < 0 or (back == 0 and back_part == 0) then return "\0" end
-  if held < now or (held == now and part == 0) then return "\0" end
   held, part = minus(held, part, back, back_part, den)
   if held < now or (held == now and part == 0) then return drop(key) end
-  if part == 0 then return put(key, pack(">d", held), held - now) end
-  return put(key, pack(">dI4I4", held, part, den), held - now + 1)
+  local bytes = part == 0 and pack(">d", held) or pack(">dI4I4", held, part, den)
+  if found then
+    gone = gone + back + (back_part > 0 and 1 or 0)
+    -- More than is counted exactly: another history.
+    if gone >= 9007199254740992 then found, gone = now, 0 end
+    bytes = bytes .. pack(">dd", found, gone)
+  end
+  return put(key, bytes, held - now + (part > 0 and 1 or 0))
 end
 
 -- A bucket gives back only what nobody was granted after the ticket. In a queue a later request was told a wait that
@@ -73,6 +82,9 @@ local function bucket(key, state)
 
   local later, later_part = minus(held, part, was, was_part, den)
   local back, back_part = minus(charge, charge_part, later, later_part, den)
+  -- What has come in again by itself is nobody's to give.
+  local left = was - now
+  if left < back or (left == back and was_part < back_part) then back, back_part = left, was_part end
   if kind == 2 and (later > 0 or later_part > 0) then return "\0" end
   if later < 0 or back < 0 or (back == 0 and back_part == 0) then return "\0" end
 

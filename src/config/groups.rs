@@ -6,7 +6,7 @@ use super::document::{self, Document};
 use super::files::Files;
 use super::source::{At, Source, Span};
 use super::value::{network, quoted};
-use crate::key::{Digest, Group, Part};
+use crate::key::{Digest, Group, Part, cookie};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -257,6 +257,7 @@ fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
         // Hosts are compared in small letters.
         return Ok(match by {
             Part::Host => Group::digest(&text.to_ascii_lowercase()),
+            Part::Cookie(_) => Group::digest(&cookie::read(text)),
             _ => Group::digest(text),
         });
     }

@@ -97,7 +97,7 @@ pub(super) fn read(
                 "{header} {:?} {:?} {:?} {:?}",
                 texts(&written.issuer),
                 texts(&written.audience),
-                written.leeway.get(),
+                written.leeway.get().copied().unwrap_or_default(),
                 pinned(written)
             ),
             digest.finalize().into(),

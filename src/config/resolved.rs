@@ -8,7 +8,7 @@ use super::files::Files;
 use super::source::Source;
 use super::vocabulary::{Default, Shape, TABLES, Table};
 use super::{Compiled, document, read, redact};
-use crate::limit::{Limit, Rule};
+use crate::limit::{Limit, Mode, Rule};
 use crate::store;
 use ::toml::de::{DeTable, DeValue};
 use sha2::{Digest as _, Sha256};
@@ -175,6 +175,11 @@ impl Writer<'_> {
         }
         let mut of_it = self.compiled.outline.limits.iter();
         let limit: &Limit = of_it.find(|limit| &*limit.name == name)?;
+        // What is written holds for tiers and candidates too, whose own numbers it does not follow from.
+        let mut same = of_it.filter(|other| other.name == limit.name);
+        if !limit.tiers.is_empty() || same.any(|other| other.mode == Mode::Candidate) {
+            return None;
+        }
         let number = match (key, &limit.rule) {
             ("burst", Rule::TokenBucket(rule)) => u64::from(rule.burst.get()),
             ("burst", Rule::LeakyBucket(rule)) => u64::from(rule.burst.get()),
@@ -197,13 +202,22 @@ impl Writer<'_> {
         let shape = vocabulary.key(key).map(|key| key.shape);
         match (shape, value) {
             (Some(Shape::Secret), value) => self.starred(value),
-            (Some(Shape::Changes | Shape::Conditions), DeValue::Table(table)) => {
-                self.lines_of(table, 2)
-            }
+            (Some(Shape::Changes), DeValue::Table(table)) => self.lines_of(table, (2, true)),
+            (Some(Shape::Conditions), DeValue::Table(table)) => self.lines_of(table, (2, false)),
             (_, DeValue::String(text)) if key == "file" => {
                 let path = self.source.beside(offset, text);
                 let path = std::path::absolute(&path).unwrap_or(path);
                 toml::text(&path.display().to_string())
+            }
+            (_, DeValue::String(text)) if (vocabulary.name, key) == ("response", "body") => {
+                match text.strip_prefix("file:") {
+                    Some(path) => {
+                        let path = self.source.beside(offset, path);
+                        let path = std::path::absolute(&path).unwrap_or(path);
+                        toml::text(&format!("file:{}", path.display()))
+                    }
+                    None => toml::text(text),
+                }
             }
             (_, DeValue::String(text)) if key == "url" => toml::text(&without_password(text)),
             (_, value) => toml::value(value),
@@ -219,14 +233,18 @@ impl Writer<'_> {
         })
     }
 
-    /// Names with values, some of which are secrets.
-    fn lines_of(&mut self, table: &DeTable<'_>, depth: usize) -> String {
+    /// Names with values, some of which are secrets; where values are sent and the environment gave them, nobody knows
+    /// that they are none.
+    fn lines_of(&mut self, table: &DeTable<'_>, (depth, are_sent): (usize, bool)) -> String {
         let mut out = String::from("{");
         for (index, (name, value)) in table.iter().enumerate() {
             let name = name.get_ref().as_ref();
+            let written = self.source.text().get(value.span());
+            let is_given = are_sent && written.is_some_and(|text| text.contains("${"));
             let value = match value.get_ref() {
+                value @ DeValue::String(_) if is_given => self.starred(value),
                 DeValue::Table(table) if is_place(table) => self.starred(value.get_ref()),
-                DeValue::Table(inner) if depth > 0 => self.lines_of(inner, depth - 1),
+                DeValue::Table(inner) if depth > 0 => self.lines_of(inner, (depth - 1, are_sent)),
                 value @ DeValue::String(_) if redact::is_secret(name) => self.starred(value),
                 value => toml::value(value),
             };
@@ -323,10 +341,42 @@ mod tests {
     #[test]
     fn it_means_the_same() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let valid = fs::read_dir(root.join("tests/config/valid")).unwrap();
-        let valid = valid.map(|entry| entry.unwrap().path());
-        let files = valid.filter(|path| path.extension().is_some_and(|end| end == "toml"));
-        for path in files.chain([root.join("gateway.toml")]) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("refused.json"), "{}").unwrap();
+        fs::write(
+            folder.path().join("key"),
+            "0123456789abcdef0123456789abcdef",
+        )
+        .unwrap();
+        fs::write(
+            folder.path().join("inherited.toml"),
+            "[response]\nbody = \"file:refused.json\"\n\
+             [jwt]\nalgorithms = \"HS256\"\nkeys = \"key\"\n\
+             [groups.gold]\nby = \"header:x-api-key\"\nmembers = [\"a\"]\n\
+             [limits.tiered]\nby = \"ip\"\nrate = \"10/s\"\ntiers.gold = { rate = \"100/s\" }\n\
+             [limits.tried]\nby = \"ip\"\nrate = \"10/s\"\ncandidate = { rate = \"5/s\" }\n\
+             [limits.queued]\nby = \"jwt:sub\"\nmissing = \"ip\"\nrate = \"10/s\"\n\
+             algorithm = \"leaky-bucket\"\nover = \"delay\"\ntiers.gold = { rate = \"100/s\" }\n\
+             [limits.tried-queue]\nby = \"ip\"\nrate = \"10/s\"\nalgorithm = \"leaky-bucket\"\n\
+             candidate = { rate = \"5/s\", max_wait = \"1s\" }\n\
+             [upstreams.u]\nservers = \"a:1\"\n\
+             [routes.r]\npath = \"/r\"\nquery = { \"$filter\" = \"$$x\" }\nupstream = \"u\"\n\
+             limits = [\"tiered\", \"tried\", \"queued\", \"tried-queue\"]\n",
+        )
+        .unwrap();
+        let files = ["tests/config/valid", "deploy", "."].map(|name| root.join(name));
+        let files = files.iter().map(std::path::PathBuf::as_path);
+        let all = files.chain([folder.path()]).flat_map(|folder| {
+            let entries = fs::read_dir(folder).unwrap();
+            entries.map(|entry| entry.unwrap().path())
+        });
+        let is_one = |path: &std::path::PathBuf| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            path.extension().is_some_and(|end| end == "toml") && text.contains("[routes")
+        };
+        let mut many = 0;
+        for path in all.filter(is_one) {
+            many += 1;
             let (text, compiled) = printed(&path);
             let again = parse("resolved", &text).unwrap_or_else(|report| {
                 panic!("{text}{}", report.human(super::super::render::Colour::Off))
@@ -342,6 +392,7 @@ mod tests {
                 path.display()
             );
         }
+        assert!(many > 6, "{many}");
     }
 
     #[test]
@@ -360,7 +411,7 @@ mod tests {
         fs::write(
             at("routes.d/a.toml"),
             "[routes.a]\nupstream = \"u\"\nlimits = \"per-client\"\n\
-             request_headers.set = { x-api-key = { file = \"key\" }, x-token = \"other\", x-a = \"b\" }\n\
+             request_headers.set = { x-api-key = { file = \"key\" }, x-token = \"other\", x-a = \"b\", x-given = \"v-${CARGO_PKG_NAME}\" }\n\
              [routes.\"b\"]\npath = \"/b\"\nheaders = { x-token = \"t1\" }\nupstream = \"u\"\n\
              [routes.c]\npath = \"/b\"\nheaders = { x-token = \"t2\" }\nupstream = \"u\"\n",
         )
@@ -373,7 +424,7 @@ mod tests {
             "rate = \"7/s\"\n",
             "burst = 7 # default\n",
             "algorithm = \"token-bucket\" # default\n",
-            "request_headers = { set = { x-api-key = \"***\", x-token = \"***2\", x-a = \"b\" } }\n",
+            "request_headers = { set = { x-api-key = \"***\", x-token = \"***2\", x-a = \"b\", x-given = \"***3\" } }\n",
             "timeout = \"30s\" # default\n",
             "[routes.c]\n",
         ] {

@@ -1,6 +1,6 @@
 //! Whom a limit does not hold for.
 
-use super::{Caller, Group, Standing};
+use super::{Caller, Group, Part, Standing};
 use http::Method;
 use ipnet::IpNet;
 use std::fmt;
@@ -32,14 +32,21 @@ impl Exempt {
     }
 
     /// The first of its groups that `caller` is in. `keys` has room behind its end.
+    ///
+    /// # Errors
+    /// When what a group goes by came several times and differs.
     pub fn group<'a>(
         &'a self,
         standing: &mut Standing<'a>,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
-    ) -> Option<&'a Arc<Group>> {
-        let mut groups = self.groups.iter();
-        groups.find(|group| standing.is_in(group, caller, keys, None))
+    ) -> Result<Option<&'a Arc<Group>>, &'a Part> {
+        for group in &self.groups {
+            if standing.is_in(group, caller, keys, None)? {
+                return Ok(Some(group));
+            }
+        }
+        Ok(None)
     }
 
     /// Does it cover every request there is?

@@ -6,7 +6,7 @@
 //! method that hardly anybody knows), `%sha=` (a digest). An absent field and an empty one are the same.
 
 use super::address::Spelled;
-use super::{Digest, Group, KeyTemplate, Known, Mask, Missing, Part, digest};
+use super::{Digest, Group, KeyTemplate, Known, Mask, Missing, Part, cookie, digest};
 use http::{HeaderMap, HeaderName, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -273,13 +273,13 @@ fn write_method(method: &Method, out: &mut Vec<u8>) {
 }
 
 /// The values of the cookies of this name, over all `Cookie` lines (RFC 6265 section 4.2; HTTP/2 may send a line for each).
-fn cookies<'a>(fields: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+fn cookies<'a>(fields: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let lines = fields.get_all(header::COOKIE).into_iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     pairs.filter_map(move |pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (key, value) = pair.split_at(equals);
-        (key.trim_ascii() == name.as_bytes()).then(|| value[1..].trim_ascii())
+        (key.trim_ascii() == name.as_bytes()).then(|| cookie::read(value[1..].trim_ascii()))
     })
 }
 

@@ -190,22 +190,26 @@ pub struct Standing<'a> {
 impl<'a> Standing<'a> {
     /// Is `caller` in `group`? `keys` has room behind its end; `written` says where in it a key of the same request
     /// begins, which the template has written and which ends it.
+    ///
+    /// # Errors
+    /// When the part that the group goes by came several times and differs: nobody can know which of them the upstream
+    /// believes, and whoever says it twice would be in no group at all.
     pub fn is_in(
         &mut self,
         group: &'a Group,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         written: Option<(&KeyTemplate, usize)>,
-    ) -> bool {
+    ) -> Result<bool, &'a Part> {
         match &group.members {
-            Members::Networks(networks) => networks.contains(caller.address),
-            Members::Values(values) => match self.digest(&group.by, caller, keys, written) {
-                Some(digest) => values.contains(&digest),
+            Members::Networks(networks) => Ok(networks.contains(caller.address)),
+            Members::Values(values) => match self.digest(&group.by, caller, keys, written)? {
+                Some(digest) => Ok(values.contains(&digest)),
                 None => {
                     // A key that was written without the value says that there is none, or none that anybody knows.
                     let is_part =
                         |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
-                    !written.is_some_and(is_part) && caller.identity.is_told(&group.name)
+                    Ok(!written.is_some_and(is_part) && caller.identity.is_told(&group.name))
                 }
             },
         }
@@ -217,9 +221,9 @@ impl<'a> Standing<'a> {
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         written: Option<(&KeyTemplate, usize)>,
-    ) -> Option<Digest> {
+    ) -> Result<Option<Digest>, &'a Part> {
         if let Some((_, digest)) = self.seen.iter().find(|(part, _)| *part == by) {
-            return Some(*digest);
+            return Ok(Some(*digest));
         }
         let piece = written.and_then(|(template, start)| {
             let at = template.parts.iter().position(|part| part == by)?;
@@ -229,15 +233,21 @@ impl<'a> Standing<'a> {
             Some(piece) => piece_digest(piece),
             None => {
                 let start = keys.len();
-                // What is said in several ways is said in none.
-                let is_there = write_part(by, caller, keys) == Said::One;
-                let digest = is_there.then(|| piece_digest(&keys[start..])).flatten();
+                let said = write_part(by, caller, keys);
+                let digest = match said {
+                    Said::One => piece_digest(&keys[start..]),
+                    Said::Nothing | Said::Several => None,
+                };
                 keys.truncate(start);
+                // Browsers send cookies of one name that were set for several paths: they are none.
+                if said == Said::Several && !matches!(by, Part::Cookie(_)) {
+                    return Err(by);
+                }
                 digest
             }
-        }?;
-        self.seen.push((by, digest));
-        Some(digest)
+        };
+        self.seen.extend(digest.map(|digest| (by, digest)));
+        Ok(digest)
     }
 }
 
@@ -318,8 +328,8 @@ mod tests {
                 let whole = keys.clone();
                 let mut found =
                     |written| Standing::default().is_in(&group, &caller, &mut keys, written);
-                assert_eq!(found(None), is_member, "{name} {fields:?}");
-                assert_eq!(found(Some((&template, start))), is_member, "{fields:?}");
+                assert_eq!(found(None), Ok(is_member), "{name} {fields:?}");
+                assert_eq!(found(Some((&template, start))), Ok(is_member), "{fields:?}");
                 assert_eq!(keys, whole);
             }
         }

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod client_ip;
+pub mod cookie;
 mod digest;
 mod exempt;
 mod extract;

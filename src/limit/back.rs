@@ -17,6 +17,9 @@ impl Rule {
         (at, now): (Timestamp, Timestamp),
         ticket: Ticket,
     ) -> Refunded {
+        if let Mark::Trailed(_) = ticket.mark {
+            return self.settle(state, now, ticket);
+        }
         let (interval, brim) = match self {
             Self::TokenBucket(rule) => (rule.interval, rule.brim),
             Self::LeakyBucket(rule) if !self.queues() => (rule.interval, rule.brim),
@@ -52,6 +55,9 @@ impl Rule {
     /// Gives a ticket's charge back, as far as nobody counts on it. Its record is looked at by whoever holds both.
     #[must_use]
     pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
+        if let Mark::Trailed(_) = ticket.mark {
+            return self.settle(state, now, ticket);
+        }
         let Some(state) = state else {
             return Refunded::Nothing;
         };
@@ -60,11 +66,14 @@ impl Rule {
             (
                 Self::TokenBucket(TokenBucket { interval, .. })
                 | Self::LeakyBucket(LeakyBucket { interval, .. }),
-                State::Bucket(state),
+                State::Bucket(_) | State::Trailed(_),
                 Mark::Bucket(was),
             ) => {
                 let charge = interval.times(u64::from(cost.units()));
-                match bucket::refund(*state, was, charge, now, *interval, self.queues()) {
+                let Some(state) = state.bucket() else {
+                    return Refunded::Nothing;
+                };
+                match bucket::refund(state, was, charge, now, *interval, self.queues()) {
                     None => Refunded::Nothing,
                     Some(left) if left == Span::default() => Refunded::Gone,
                     Some(left) => {

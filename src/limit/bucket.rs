@@ -101,35 +101,10 @@ pub fn undo(level: Span, charge: Span, elapsed: u64, interval: Interval) -> Span
     interval.sub(level, back).unwrap_or_default()
 }
 
-/// Takes back by how much a charge was too much, whoever was charged since. `ticket` is the state right after it. With the
-/// smaller charge the bucket might have been empty for a while since, and nobody gets that time back. Returns the level
-/// that is left, or nothing when nothing goes back.
+/// Can `state` be compared with what is computed under `interval`?
 #[must_use]
-pub fn settle(
-    state: BucketState,
-    ticket: BucketState,
-    less: Span,
-    now: Timestamp,
-    interval: Interval,
-) -> Option<Span> {
-    let comparable = |s: BucketState| s.part == 0 || s.den == interval.den.get();
-    if !comparable(state) || !comparable(ticket) {
-        return None;
-    }
-    let instant = |s: BucketState| Span {
-        whole: s.at,
-        part: s.part,
-    };
-    let now = Span {
-        whole: now.micros(),
-        part: 0,
-    };
-    let would = interval.sub(instant(ticket), less)?;
-    let wasted = interval.sub(now, would).unwrap_or_default();
-    let some = |span: &Span| *span > Span::default();
-    let back = interval.sub(less, wasted).filter(some)?;
-    let level = interval.sub(instant(state), now).filter(some)?;
-    Some(interval.sub(level, back).unwrap_or_default())
+pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
+    state.part == 0 || state.den == interval.den.get()
 }
 
 /// Takes back what `ticket` was granted, less what was granted after it.
@@ -146,8 +121,7 @@ pub fn refund(
     interval: Interval,
     queue: bool,
 ) -> Option<Span> {
-    let comparable = |s: BucketState| s.part == 0 || s.den == interval.den.get();
-    if !comparable(state) || !comparable(ticket) {
+    if !is_comparable(state, interval) || !is_comparable(ticket, interval) {
         return None;
     }
     let (held, then) = (
@@ -164,13 +138,16 @@ pub fn refund(
     if queue && later > Span::default() {
         return None;
     }
-    let back = interval
-        .sub(charge, later)
-        .filter(|back| *back > Span::default())?;
-    let left = interval.sub(held, back)?;
     let passed = Span {
         whole: now.micros(),
         part: 0,
     };
+    // What has come in again by itself is nobody's to give.
+    let undrained = interval.sub(then, passed)?;
+    let back = interval
+        .sub(charge, later)
+        .map(|back| back.min(undrained))
+        .filter(|back| *back > Span::default())?;
+    let left = interval.sub(held, back)?;
     Some(interval.sub(left, passed).unwrap_or_default())
 }

@@ -7,6 +7,7 @@ mod answers;
 mod back;
 pub mod bucket;
 pub mod calendar;
+mod check;
 pub mod clock_window;
 pub mod concurrency;
 pub mod dedupe;
@@ -23,6 +24,7 @@ pub mod sliding_window;
 mod state;
 pub mod tier;
 pub mod token_bucket;
+pub mod trail;
 pub mod verdict;
 pub mod wire;
 
@@ -47,7 +49,7 @@ use sliding_window::SlidingWindow;
 use std::sync::{Arc, OnceLock};
 use tier::Tier;
 use token_bucket::TokenBucket;
-use verdict::{Measured, Verdict, Wait};
+use verdict::{Measured, Verdict};
 
 /// A limit as the file defines it, compiled.
 #[derive(Debug)]
@@ -83,6 +85,8 @@ pub struct Limit {
     overdraft: OnceLock<Option<Arc<Limit>>>,
     /// Does it grant what is left when it cannot grant all?
     pub partial: bool,
+    /// Does its counters' state say what a settlement must know (`trail`)?
+    trails: bool,
     /// Does it charge a repeated request once?
     pub dedupe: Option<Dedupe>,
     /// Whom it does not hold for, if anyone.
@@ -124,6 +128,7 @@ impl Limit {
             meter: None,
             overdraft: OnceLock::new(),
             partial: false,
+            trails: false,
             dedupe: None,
             exempt: None,
             gives_back: GivesBack::default(),
@@ -151,37 +156,6 @@ impl Limit {
             exempt: Some(exempt),
             ..self
         }
-    }
-
-    /// The same, granting what is left.
-    #[must_use]
-    pub fn granting_less(self) -> Self {
-        let block = wire::partial(&self.rule, self.cost, &self.block);
-        Self {
-            partial: true,
-            block,
-            ..self
-        }
-    }
-
-    /// Would `cost`, or where that is allowed some of it, be admitted at `now`? As [`Rule::check`].
-    #[must_use]
-    pub fn check(
-        &self,
-        state: Option<&State>,
-        now: Timestamp,
-        cost: Cost,
-    ) -> (Measured, Option<Change>) {
-        let (measured, change) = self.rule.check(state, now, cost);
-        if !self.partial || measured.wait == Wait::Micros(0) || cost <= Cost::ONE {
-            return (measured, change);
-        }
-        let left = self.rule.verdict(measured, now, cost, false).remaining;
-        // With nothing left the wait is the one for a single unit.
-        let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
-        let (mut measured, change) = self.rule.check(state, now, less);
-        measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);
-        (measured, change)
     }
 
     /// The same, counted by all gateways together or by each.
@@ -425,6 +399,7 @@ impl Rule {
             mark,
             cost,
             record: None,
+            overflow: measured.overflow,
         }
     }
 

@@ -21,8 +21,9 @@ impl Limit {
     pub fn metered(mut self, meter: Meter) -> Self {
         let room = debt(self.rule.most(), self.cost, meter.max);
         self.rule = self.rule.with_brim(self.rate, room);
-        self.block = wire::block(&self.rule, self.cost);
         self.meter = Some(meter);
+        self.trails = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
+        self.block = self.block_of(self.cost, Timestamp::default());
         self
     }
 
@@ -33,8 +34,7 @@ impl Limit {
         let made = self.overdraft.get_or_init(|| {
             let rule = self.rule.without_bound()?;
             let block = wire::block(&rule, Cost::ONE);
-            let block = wire::partial(&rule, Cost::ONE, &block);
-            Some(Arc::new(Self {
+            let mut made = Self {
                 name: Arc::clone(&self.name),
                 shown: Arc::clone(&self.shown),
                 window: None,
@@ -54,6 +54,7 @@ impl Limit {
                 meter: None,
                 overdraft: OnceLock::new(),
                 partial: true,
+                trails: self.trails,
                 dedupe: None,
                 exempt: None,
                 gives_back: GivesBack::default(),
@@ -62,7 +63,9 @@ impl Limit {
                 tiers: Vec::new(),
                 answers: self.answers.clone(),
                 block,
-            }))
+            };
+            made.block = made.block_of(Cost::ONE, Timestamp::default());
+            Some(Arc::new(made))
         });
         made.as_ref()
     }
@@ -166,16 +169,41 @@ impl Rule {
                 return Refunded::Nothing;
             }
         };
-        let (Some(state), Mark::Bucket(was)) = (state.and_then(State::bucket), ticket.mark) else {
+        let (Some(state), Mark::Trailed(mark)) = (state, ticket.mark) else {
             return Refunded::Nothing;
         };
+        let Some(bucket) = state.bucket() else {
+            return Refunded::Nothing;
+        };
+        let is_comparable = |of| bucket::is_comparable(of, interval);
+        if !is_comparable(bucket) || !is_comparable(mark.was) {
+            return Refunded::Nothing;
+        }
+        let level = bucket::level(
+            Some(bucket),
+            now,
+            interval,
+            Span {
+                whole: u64::MAX,
+                part: 0,
+            },
+        )
+        .span;
         let less = interval.times(u64::from(ticket.cost.units()));
-        match bucket::settle(state, was, less, now, interval) {
-            None => Refunded::Nothing,
-            Some(left) if left == Span::default() => Refunded::Gone,
+        let back = mark.back(less, state.trail(), now, interval);
+        if level == Span::default() || back == Span::default() {
+            return Refunded::Nothing;
+        }
+        match interval
+            .sub(level, back)
+            .filter(|left| *left > Span::default())
+        {
+            None => Refunded::Gone,
             Some(left) => {
-                let state = BucketState::at_level(now, left, interval);
-                Refunded::Left(Change::put(State::Bucket(state), state.ends()))
+                let bucket = BucketState::at_level(now, left, interval);
+                let trail = state.trail().map(|trail| trail.less(back, now));
+                let state = State::of_bucket(bucket, trail);
+                Refunded::Left(Change::put(state, bucket.ends()))
             }
         }
     }

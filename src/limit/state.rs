@@ -7,6 +7,7 @@ use super::fixed_window::WindowState;
 use super::rate::Cost;
 use super::sliding_log::{Growth, LogState};
 use super::sliding_window::PartsState;
+use super::trail::{TrailMark, TrailedState};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 
@@ -15,6 +16,8 @@ use crate::key::RepeatId;
 pub enum State {
     /// Of either bucket.
     Bucket(BucketState),
+    /// Of either bucket where charges are settled.
+    Trailed(Box<TrailedState>),
     /// Of a window, wherever it is anchored.
     Window(WindowState),
     /// Of a sliding window.
@@ -31,6 +34,7 @@ impl State {
     pub(super) fn bucket(&self) -> Option<BucketState> {
         match self {
             Self::Bucket(state) => Some(*state),
+            Self::Trailed(state) => Some(state.bucket),
             _ => None,
         }
     }
@@ -139,6 +143,8 @@ pub struct Ticket {
     pub cost: Cost,
     /// What is remembered of it, if it had an id.
     pub record: Option<RecordMark>,
+    /// It was counted where all count for whose keys there was no room.
+    pub overflow: bool,
 }
 
 /// Which record a charge has left.
@@ -155,6 +161,8 @@ pub struct RecordMark {
 pub enum Mark {
     /// The state right after the charge.
     Bucket(BucketState),
+    /// The same where the charge is settled later.
+    Trailed(TrailMark),
     /// The window, or the part of one, that it was counted in.
     Window {
         /// Its start, microseconds since the epoch.

@@ -3,7 +3,7 @@
 //! for the other.
 
 use super::Limit;
-use crate::key::{Caller, Group, Standing};
+use crate::key::{Caller, Group, Part, Standing};
 use std::sync::Arc;
 
 /// What holds for a group.
@@ -40,15 +40,22 @@ impl Limit {
     }
 
     /// The position of the tier that holds for `caller`, whose key stands in `keys` from `start` to the end.
+    ///
+    /// # Errors
+    /// When what a tier's group goes by came several times and differs.
     pub fn tier_of<'a>(
         &'a self,
         standing: &mut Standing<'a>,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         start: usize,
-    ) -> Option<usize> {
+    ) -> Result<Option<usize>, &'a Part> {
         let written = Some((&self.by, start));
-        let mut tiers = self.tiers.iter();
-        tiers.position(|tier| standing.is_in(&tier.group, caller, keys, written))
+        for (position, tier) in self.tiers.iter().enumerate() {
+            if standing.is_in(&tier.group, caller, keys, written)? {
+                return Ok(Some(position));
+            }
+        }
+        Ok(None)
     }
 }

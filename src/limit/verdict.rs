@@ -27,6 +27,10 @@ pub struct Measured {
     pub granted: Option<Cost>,
     /// What its id meant.
     pub repeat: Repeat,
+    /// How many microseconds had been given back when all was charged, where that is settled later (`trail`).
+    pub back: u64,
+    /// It was counted where all count for whose keys there was no room.
+    pub overflow: bool,
     /// Its counter cannot be read, which is told of limits alone that do not decide.
     pub spoilt: bool,
 }
@@ -60,6 +64,8 @@ impl Measured {
             span,
             granted: None,
             repeat: Repeat::No,
+            back: 0,
+            overflow: false,
             spoilt: false,
         }
     }
@@ -81,6 +87,8 @@ impl Measured {
             span,
             granted: None,
             repeat: Repeat::No,
+            back: 0,
+            overflow: false,
             spoilt: false,
         }
     }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | bucket without a fraction | `at` f64 |
 //! | bucket with one | `at` f64, `part` u32, `den` u32 |
+//! | bucket whose charges are settled | one of these, then `found` f64, `back` f64 |
 //! | window | `start` f64, `count` u32 |
 //! | sliding window | `start` f64, the counts of the newest k + 1 parts u32, newest first |
 //! | sliding log | a list: each instant f64, oldest first |
@@ -20,6 +21,7 @@ use super::fixed_window::WindowState;
 use super::rate::{Cost, Interval, Span};
 use super::sliding_log::LogState;
 use super::sliding_window::{MAX_PARTS, PartsState};
+use super::trail::Trail;
 use super::{Rule, State};
 use crate::clock::Timestamp;
 use smallvec::SmallVec;
@@ -42,6 +44,7 @@ const PARTIAL: u8 = 9;
 const DEDUPE: u8 = 10;
 const REFUSED: u8 = 11;
 const BESIDE: u8 = 12;
+const TRAILED: u8 = 13;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -55,12 +58,11 @@ impl State {
     pub fn encode(&self) -> StateBytes {
         let mut bytes = StateBytes::new();
         match self {
-            Self::Bucket(state) => {
-                put(&mut bytes, state.at);
-                if state.part > 0 {
-                    bytes.extend_from_slice(&state.part.to_be_bytes());
-                    bytes.extend_from_slice(&state.den.to_be_bytes());
-                }
+            Self::Bucket(state) => put_bucket(&mut bytes, *state),
+            Self::Trailed(state) => {
+                put_bucket(&mut bytes, state.bucket);
+                put(&mut bytes, state.trail.found);
+                put(&mut bytes, state.trail.back);
             }
             Self::Window(state) => {
                 put(&mut bytes, state.start);
@@ -99,15 +101,7 @@ impl State {
     #[must_use]
     pub fn decode(rule: &Rule, bytes: &[u8]) -> Option<Self> {
         match (rule, bytes.len()) {
-            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8) => Some(Self::Bucket(BucketState {
-                at: whole(bytes, 0)?,
-                part: 0,
-                den: 1,
-            })),
-            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 16) => {
-                let (at, part, den) = (whole(bytes, 0)?, small(bytes, 8)?, small(bytes, 12)?);
-                (0 < part && part < den).then_some(Self::Bucket(BucketState { at, part, den }))
-            }
+            (Rule::TokenBucket(_) | Rule::LeakyBucket(_), 8 | 16 | 24 | 32) => bucket(bytes),
             (Rule::FixedWindow(_) | Rule::ClockWindow(_), 12) => Some(Self::Window(WindowState {
                 start: whole(bytes, 0)?,
                 count: small(bytes, 8)?,
@@ -138,6 +132,31 @@ impl State {
             }
             _ => None,
         }
+    }
+}
+
+/// A bucket's state, and what stands behind it: without that it is one of which nothing else is known.
+fn bucket(bytes: &[u8]) -> Option<State> {
+    let (at, behind) = (whole(bytes, 0)?, if bytes.len() % 16 == 8 { 8 } else { 16 });
+    let (part, den) = match behind {
+        8 => (0, 1),
+        _ => (small(bytes, 8)?, small(bytes, 12)?),
+    };
+    if behind == 16 && !(0 < part && part < den) {
+        return None;
+    }
+    let trail = match (whole(bytes, behind), whole(bytes, behind + 8)) {
+        (Some(found), Some(back)) => Some(Trail { found, back }),
+        _ => None,
+    };
+    Some(State::of_bucket(BucketState { at, part, den }, trail))
+}
+
+fn put_bucket(bytes: &mut StateBytes, state: BucketState) {
+    put(bytes, state.at);
+    if state.part > 0 {
+        bytes.extend_from_slice(&state.part.to_be_bytes());
+        bytes.extend_from_slice(&state.den.to_be_bytes());
     }
 }
 
@@ -270,6 +289,16 @@ pub fn refused() -> Block {
 #[must_use]
 pub fn beside(group: u8) -> [u8; 2] {
     [BESIDE, group]
+}
+
+/// `own`, the block of a limit at `cost`, whose charges are settled later.
+#[must_use]
+pub fn trailed(cost: Cost, own: &[u8]) -> Block {
+    let mut bytes = Block::new();
+    bytes.push(TRAILED);
+    put(&mut bytes, u64::from(cost.units()));
+    bytes.extend_from_slice(own);
+    bytes
 }
 
 /// `own`, the block of a limit at `cost`, where its id may have been charged; `none` is the same at no cost.

@@ -1,13 +1,14 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
 mod said;
+mod told;
 
 use super::error::ProxyError;
 use super::returns::Returns;
 use super::slots::Slots;
-use crate::key::{Caller, Found, RepeatId, Standing};
+use crate::key::{Caller, Found, Part, RepeatId, Standing};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{INLINE_LIMITS, Outcome, Repeat, Ruling, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling, Wait};
 use crate::limit::{Limit, Preflights, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Check, Decided, DecidedBy, Store};
@@ -100,9 +101,16 @@ impl Plan {
                 if not.covers(caller) {
                     continue;
                 }
-                if let Some(group) = not.group(&mut standing, caller, &mut self.keys) {
-                    self.spared.push((index, Arc::clone(&group.name)));
-                    continue;
+                match not.group(&mut standing, caller, &mut self.keys) {
+                    Ok(None) => {}
+                    Ok(Some(group)) => {
+                        self.spared.push((index, Arc::clone(&group.name)));
+                        continue;
+                    }
+                    Err(part) => {
+                        self.ambiguous(index, limit, part)?;
+                        continue;
+                    }
                 }
             }
             let start = self.keys.len();
@@ -115,8 +123,16 @@ impl Plan {
             match found {
                 Found::Key => {
                     let tier = match limit.tiers.is_empty() {
-                        true => None,
+                        true => Ok(None),
                         false => limit.tier_of(&mut standing, caller, &mut self.keys, start),
+                    };
+                    let tier = match tier {
+                        Ok(tier) => tier,
+                        Err(part) => {
+                            self.keys.truncate(start);
+                            self.ambiguous(index, limit, part)?;
+                            continue;
+                        }
                     };
                     let limit = tier.map_or(limit, |tier| &limit.tiers[tier].limit);
                     let cost = match (&limit.price, &limit.dedupe) {
@@ -133,20 +149,25 @@ impl Plan {
                     });
                 }
                 Found::Skip => {}
-                Found::Refuse(_) | Found::Ambiguous(_) if !limit.mode.decides() => {
-                    self.keyless.push(index);
-                }
-                Found::Ambiguous(part) => {
-                    return Err(ProxyError::AmbiguousKey {
-                        limit: Arc::clone(&limit.name),
-                        part: part.clone(),
-                    });
-                }
+                Found::Refuse(_) if !limit.mode.decides() => self.keyless.push(index),
+                Found::Ambiguous(part) => self.ambiguous(index, limit, part)?,
                 Found::Refuse(part) => {
                     return Err(ProxyError::keyless(limit, part));
                 }
             }
         }
+        Ok(())
+    }
+
+    /// `part` came several times and differs, by which limit number `index` counts or its groups go.
+    fn ambiguous(&mut self, index: usize, limit: &Limit, part: &Part) -> Result<(), ProxyError> {
+        if limit.mode.decides() {
+            return Err(ProxyError::AmbiguousKey {
+                limit: Arc::clone(&limit.name),
+                part: part.clone(),
+            });
+        }
+        self.keyless.push(index);
         Ok(())
     }
 
@@ -369,52 +390,6 @@ impl Admission {
         queued
             .filter_map(|(index, check)| Charge::of(decided, index, check))
             .collect()
-    }
-
-    /// What a limit of the plan has charged, had it been admitted at `cost`.
-    #[must_use]
-    pub fn charged_by(&self, index: usize, cost: Cost) -> Cost {
-        let measured = || self.decided.as_ref()?.measured.get(index);
-        measured().map_or(cost, |measured| measured.charged(cost))
-    }
-
-    /// Has a limit of the plan let the request go free, as a repeat of one that it has charged?
-    #[must_use]
-    pub fn is_repeat(&self, index: usize) -> bool {
-        self.free().nth(index).unwrap_or(false)
-    }
-
-    /// Has any?
-    #[must_use]
-    pub fn has_repeat(&self) -> bool {
-        self.free().any(|free| free)
-    }
-
-    fn free(&self) -> impl Iterator<Item = bool> {
-        let admitted = |decided: &&Decided| matches!(decided.decision.ruling, Ruling::Admit { .. });
-        let measured = self.decided.iter().filter(admitted);
-        measured.flat_map(|decided| {
-            let those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
-            those_that_decide.map(|(one, _)| one.repeat == Repeat::Free)
-        })
-    }
-
-    /// Left of the limit that has least, among those that somebody has counted.
-    #[must_use]
-    pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
-        let verdicts = &self.decided.as_ref()?.decision.verdicts;
-        let limits = plan.positions().map(|at| &service.limits[at]);
-        limits
-            .zip(verdicts)
-            .filter(|(limit, _)| self.is_known(limit))
-            .map(|(_, verdict)| verdict.remaining)
-            .min()
-    }
-
-    /// What a limit of the plan has granted, where the store has said so.
-    #[must_use]
-    pub fn granted_by(&self, index: usize) -> Option<Cost> {
-        self.decided.as_ref()?.measured.get(index)?.granted
     }
 
     /// What the limit that may grant less has granted, if there is such a limit and it was asked for anything.

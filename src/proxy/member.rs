@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// Deeper nesting is not followed.
+/// Deeper nesting is not followed: nothing is known of what stands behind it.
 const DEEPEST: usize = 256;
 
 /// Looks for a member.
@@ -19,6 +19,12 @@ pub(super) struct Member {
     is_next: bool,
     state: State,
     found: Option<u32>,
+    /// It was there, and was no whole number.
+    odd: bool,
+    /// The first half of a character in a name that was written as two.
+    half: Option<u32>,
+    /// Texts are lines: what a broken one leaves open ends with it.
+    lines: bool,
     /// Nothing can be made of the rest of the text.
     lost: bool,
 }
@@ -32,7 +38,7 @@ enum State {
     /// In a name: how much of it is as wanted, if it still may be.
     InName {
         same: Option<usize>,
-        escaped: bool,
+        escape: Escape,
     },
     Colon,
     InText {
@@ -46,6 +52,18 @@ enum State {
     After,
 }
 
+/// Where in a name an escape is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    Out,
+    Begun,
+    /// In the digits of `\u`: so many are to come.
+    Digits {
+        left: u8,
+        value: u32,
+    },
+}
+
 impl Member {
     /// The member at the end of `names`.
     #[must_use]
@@ -57,8 +75,26 @@ impl Member {
             is_next: false,
             state: State::Value,
             found: None,
+            odd: false,
+            half: None,
+            lines: false,
             lost: false,
         }
+    }
+
+    /// The same in lines, each a text of its own.
+    #[must_use]
+    pub(super) fn in_lines(self) -> Self {
+        Self {
+            lines: true,
+            ..self
+        }
+    }
+
+    /// Was it there, and never a whole number? `null` says nothing.
+    #[must_use]
+    pub(super) fn is_odd(&self) -> bool {
+        self.odd && self.found.is_none()
     }
 
     /// The last number that was found.
@@ -77,16 +113,20 @@ impl Member {
     /// Reads on.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            if self.lost {
+            if !self.lost {
+                self.state = self.step(*byte);
+            }
+            if self.lines && *byte == b'\n' {
+                self.restart();
+            } else if self.lost && !self.lines {
                 return;
             }
-            self.state = self.step(*byte);
         }
     }
 
     fn step(&mut self, byte: u8) -> State {
         match self.state {
-            State::InName { same, escaped } => self.in_name(byte, same, escaped),
+            State::InName { same, escape } => self.in_name(byte, same, escape),
             State::InText { escaped: true } => State::InText { escaped: false },
             State::InText { escaped: false } => match byte {
                 b'"' => State::After,
@@ -101,6 +141,7 @@ impl Member {
                 b'.' | b'e' | b'E' | b'+' | b'-' => State::InNumber(None),
                 _ => {
                     self.found = number.or(self.found);
+                    self.odd |= number.is_none();
                     self.after(byte)
                 }
             },
@@ -109,13 +150,18 @@ impl Member {
                 _ => State::Plain,
             },
             _ if byte.is_ascii_whitespace() => self.state,
+            // A byte order mark.
+            State::Value if self.open.is_empty() && matches!(byte, 0xEF | 0xBB | 0xBF) => {
+                self.state
+            }
             State::Value => self.value(byte),
             State::Name => match byte {
                 b'"' => {
                     let is_on_way = self.open.len() == self.on_way;
+                    self.half = None;
                     State::InName {
                         same: is_on_way.then_some(0),
-                        escaped: false,
+                        escape: Escape::Out,
                     }
                 }
                 _ => self.after(byte),
@@ -125,30 +171,71 @@ impl Member {
         }
     }
 
-    fn in_name(&mut self, byte: u8, same: Option<usize>, escaped: bool) -> State {
-        let wanted = self.names[self.on_way.saturating_sub(1)].as_bytes();
-        match byte {
-            b'"' if !escaped => {
-                self.is_next = same == Some(wanted.len());
-                State::Colon
+    fn in_name(&mut self, byte: u8, same: Option<usize>, escape: Escape) -> State {
+        let stays = |escape| State::InName { same, escape };
+        let code = match (escape, byte) {
+            (Escape::Out, b'"') => {
+                let wanted = self.names.get(self.on_way.saturating_sub(1));
+                self.is_next = self.half.is_none() && same == wanted.map(|name| name.len());
+                return State::Colon;
             }
-            // An escaped name is none that is looked for.
-            b'\\' => State::InName {
-                same: None,
-                escaped: !escaped,
-            },
-            _ => State::InName {
-                same: same
-                    .filter(|at| wanted.get(*at) == Some(&byte))
-                    .map(|at| at + 1),
-                escaped: false,
-            },
+            (Escape::Out, b'\\') => return stays(Escape::Begun),
+            (Escape::Out, byte) => return self.named(same, &[byte]),
+            (Escape::Begun, b'u') => return stays(Escape::Digits { left: 4, value: 0 }),
+            (Escape::Begun, byte) => u32::from(match byte {
+                b'b' => 8,
+                b'f' => 12,
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                other => other,
+            }),
+            (Escape::Digits { left, value }, byte) => {
+                let Some(digit) = char::from(byte).to_digit(16) else {
+                    return self.named(None, &[]);
+                };
+                let value = value * 16 + digit;
+                if left > 1 {
+                    let left = left - 1;
+                    return stays(Escape::Digits { left, value });
+                }
+                value
+            }
+        };
+        // Characters beyond the first 65536 are written as two.
+        let code = match (self.half.take(), code) {
+            (None, 0xD800..=0xDBFF) => {
+                self.half = Some(code);
+                return stays(Escape::Out);
+            }
+            (Some(half), 0xDC00..=0xDFFF) => 0x10000 + (half - 0xD800) * 0x400 + (code - 0xDC00),
+            (Some(_), _) => return self.named(None, &[]),
+            (None, code) => code,
+        };
+        let mut buffer = [0; 4];
+        match char::from_u32(code) {
+            Some(character) => self.named(same, character.encode_utf8(&mut buffer).as_bytes()),
+            None => self.named(None, &[]),
+        }
+    }
+
+    /// So much more of a name, as it is.
+    fn named(&mut self, same: Option<usize>, bytes: &[u8]) -> State {
+        let wanted = self.names.get(self.on_way.saturating_sub(1));
+        let same = same.filter(|_| self.half.take().is_none()).and_then(|at| {
+            let rest = wanted?.as_bytes().get(at..)?;
+            rest.starts_with(bytes).then_some(at + bytes.len())
+        });
+        State::InName {
+            same,
+            escape: Escape::Out,
         }
     }
 
     fn value(&mut self, byte: u8) -> State {
         let is_next = std::mem::take(&mut self.is_next);
         let is_last = is_next && self.on_way == self.names.len();
+        self.odd |= is_last && !matches!(byte, b'0'..=b'9' | b'n');
         match byte {
             b'{' | b'[' => {
                 if self.open.len() == DEEPEST {
@@ -223,10 +310,10 @@ impl Events {
         }
     }
 
-    /// The last number that was found.
+    /// What has been found in them.
     #[must_use]
-    pub(super) fn found(&self) -> Option<u32> {
-        self.member.found()
+    pub(super) fn member(&self) -> &Member {
+        &self.member
     }
 
     /// Reads on.
@@ -260,120 +347,4 @@ impl Events {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    fn names(path: &str) -> Arc<[Box<str>]> {
-        path.split('.').map(Box::from).collect()
-    }
-
-    fn found(path: &str, text: &str, piece: usize) -> Option<u32> {
-        let mut member = Member::at(&names(path));
-        for piece in text.as_bytes().chunks(piece.max(1)) {
-            member.read(piece);
-        }
-        member.found()
-    }
-
-    #[test]
-    fn the_member_is_found_where_it_stands_and_nowhere_else() {
-        for (text, units) in [
-            (r#"{"usage":{"total_tokens":42}}"#, Some(42)),
-            (
-                r#" { "id" : "x" , "usage" : { "prompt" : 1, "total_tokens" : 7 } , "z": [] } "#,
-                Some(7),
-            ),
-            (
-                r#"{"total_tokens":1,"other":{"usage":{"total_tokens":2}}}"#,
-                None,
-            ),
-            (r#"{"usage":[{"total_tokens":3}]}"#, None),
-            (r#"[{"usage":{"total_tokens":3}}]"#, None),
-            (
-                r#"{"usage":{"nested":{"total_tokens":4},"total_tokens":5}}"#,
-                Some(5),
-            ),
-            (r#"{"usage":{"total_tokens":"6"}}"#, None),
-            (r#"{"usage":{"total_tokens":null}}"#, None),
-            (r#"{"usage":{"total_tokens":-6}}"#, None),
-            (r#"{"usage":{"total_tokens":1.5}}"#, None),
-            (
-                r#"{"text":"\"usage\":{\"total_tokens\":9}","usage":{"total_tokens":8}}"#,
-                Some(8),
-            ),
-            (
-                r#"{"usage":null,"usage":{"total_tokens":99999999999}}"#,
-                Some(u32::MAX),
-            ),
-            (r#"{"usage":{"total_tokens":1"#, None),
-            ("", None),
-            ("not json at all, {\"usage\":", None),
-            (
-                r#"{"a":[[],[1,2],{}],"usage":{"total_tokens":10}}"#,
-                Some(10),
-            ),
-        ] {
-            for piece in [1, 2, 7, 1_000] {
-                assert_eq!(found("usage.total_tokens", text, piece), units, "{text}");
-            }
-        }
-        assert_eq!(found("n", "{\"n\":1}\n{\"n\":2}\n{\"m\":3}", 3), Some(2));
-    }
-
-    #[test]
-    fn the_last_event_that_has_it_counts() {
-        let stream = ": hello\r\n\r\ndata: {\"usage\":null}\r\n\r\nevent: x\r\ndata:{\"usage\":\r\ndata: {\"n\":3}}\r\n\r\n\
-            data: {\"usage\":{\"n\":5}}\n\ndata: {\"broken\n\ndatum: {\"usage\":{\"n\":9}}\n\ndata: [DONE]\n\n";
-        for piece in 1..40 {
-            let mut events = Events::with(Member::at(&names("usage.n")));
-            for piece in stream.as_bytes().chunks(piece) {
-                events.read(piece);
-            }
-            assert_eq!(events.found(), Some(5), "{piece}");
-        }
-    }
-
-    fn any_json() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            any::<bool>().prop_map(Value::from),
-            any::<u32>().prop_map(Value::from),
-            any::<f64>().prop_map(Value::from),
-            ".*".prop_map(Value::from),
-            Just(Value::Null),
-        ];
-        leaf.prop_recursive(5, 40, 6, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map("[ab\"\\\\{]{0,2}", inner, 0..5)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn a_parser_finds_the_same(value in any_json(), piece in 1_usize..20, pretty: bool) {
-            let value = json!({ "a": value.clone(), "b": value });
-            let text = if pretty { format!("{value:#}") } else { value.to_string() };
-            for path in ["a", "a.a", "a.b", "b.a.b", "b.b"] {
-                let mut at = Some(&value);
-                for name in path.split('.') {
-                    at = at.and_then(|at| at.as_object()?.get(name));
-                }
-                let wanted = at.and_then(Value::as_u64).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-                prop_assert_eq!(found(path, &text, piece), wanted, "{} in {}", path, text);
-            }
-        }
-
-        #[test]
-        fn no_bytes_are_too_much(bytes: Vec<u8>) {
-            let mut events = Events::with(Member::at(&names("a.b")));
-            events.read(&bytes);
-            let mut member = Member::at(&names("a.b"));
-            member.read(&bytes);
-            member.read(&vec![b'['; 5_000]);
-        }
-    }
-}
+mod tests;

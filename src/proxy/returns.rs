@@ -66,12 +66,8 @@ impl Returns {
     /// The response is over, or nobody reads on: what it has said so far counts.
     pub(super) fn over(&self) {
         for reading in self.readings.take() {
-            let (charge, found) = reading.end();
-            let told = match found {
-                Some(_) => Told::Number,
-                None => Told::Nothing,
-            };
-            self.correct(&charge, told, found);
+            let (charge, told, units) = reading.end();
+            self.correct(&charge, told, units);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What responses say that their requests have cost: in a field, or in a body that passes by.
 
 use super::member::{Events, Member};
-use crate::key::{Meter, Place};
+use crate::key::{Meter, Misquoted, Place};
 use crate::limit::Limit;
 use crate::store::Charge;
 use crate::telemetry::log::Throttle;
@@ -80,7 +80,8 @@ impl Reading {
         let text = match &*kind {
             _ if encoded => return Err(charge),
             "text/event-stream" => Text::Events(Events::with(member)),
-            "application/json" | "application/x-ndjson" | "application/jsonl" => Text::Json(member),
+            "application/x-ndjson" | "application/jsonl" => Text::Json(member.in_lines()),
+            "application/json" => Text::Json(member),
             other if other.ends_with("+json") => Text::Json(member),
             _ => return Err(charge),
         };
@@ -99,13 +100,28 @@ impl Reading {
         }
     }
 
-    /// The body is over: its charge, and the number that it has said.
+    /// The body is over: its charge, whether it has said anything, and the number.
     #[must_use]
-    pub(super) fn end(self) -> (Charge, Option<u32>) {
-        let found = match &self.text {
-            Text::Json(member) => member.found(),
-            Text::Events(events) => events.found(),
+    pub(super) fn end(self) -> (Charge, Told, Option<u32>) {
+        let member = match &self.text {
+            Text::Json(member) => member,
+            Text::Events(events) => events.member(),
         };
-        (self.charge, found.map(|units| units.min(self.max)))
+        let told = match member.found() {
+            Some(_) => Told::Number,
+            None if member.is_odd() => {
+                if let (Some(more), Some(meter)) = (NONSENSE.pass(), &self.charge.limit.meter) {
+                    let (what, name) = (Misquoted::Malformed.as_str(), &self.charge.limit.name);
+                    let member = meter.name();
+                    tracing::warn!(
+                        "{member} of a response is {what}; limit {name} stays at its estimate{more}"
+                    );
+                }
+                Told::Unreadable
+            }
+            None => Told::Nothing,
+        };
+        let units = member.found().map(|units| units.min(self.max));
+        (self.charge, told, units)
     }
 }

@@ -58,7 +58,7 @@ impl Check<'_> {
             _ => None,
         };
         let cost = measured.charged(self.cost);
-        let ticket = self.limit.rule.ticket(at, measured, cost);
+        let ticket = self.limit.ticket(at, measured, cost);
         (self.cost != Cost::ZERO).then_some(Ticket { record, ..ticket })
     }
 }

@@ -3,16 +3,17 @@
 //! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
 //! them for a few hundred nanoseconds, never across an await.
 
+mod entry;
 mod returns;
 
 use super::batch::{Check, Decided, Half, Measurements};
 use super::beside::Charges;
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
-use crate::limit::concurrency::FOREVER;
 use crate::limit::dedupe::RecordState;
-use crate::limit::verdict::{INLINE_LIMITS, Repeat, Wait};
-use crate::limit::{Change, Limit, LimitId, State, Update};
+use crate::limit::verdict::{INLINE_LIMITS, Measured, Repeat, Wait};
+use crate::limit::{Change, Limit, LimitId, State};
+use entry::Entry;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
@@ -22,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Shards; a power of two, far more than cores.
 pub const SHARDS: usize = 64;
 /// The key all keys without room share; no written key contains a bare `%` followed by this.
-const OVERFLOW: &[u8] = b"%overflow";
+pub(super) const OVERFLOW: &[u8] = b"%overflow";
 
 /// Counters of this process.
 #[derive(Debug)]
@@ -40,17 +41,6 @@ pub struct MemoryStore {
 #[repr(align(128))]
 struct Shard(Mutex<HashTable<Entry>>);
 
-/// On a cache line of its own: looking one up costs what fetching it costs, and most would lie across two.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Entry {
-    limit: LimitId,
-    /// The text of an IPv4 address fits in here, most others stand elsewhere.
-    key: SmallVec<[u8; 16]>,
-    state: State,
-    ends: Timestamp,
-}
-
 /// Stands between a key and an id in what records are filed under; no key has this byte.
 const BEFORE_ID: u8 = 0;
 
@@ -61,6 +51,8 @@ struct Place<'a> {
     shard: usize,
     limit: LimitId,
     key: &'a [u8],
+    /// Its limit does not decide.
+    aside: bool,
 }
 
 /// One check on its way through a decision.
@@ -126,12 +118,12 @@ impl MemoryStore {
         let records: Vec<Option<Place<'_>>> = checks
             .iter()
             .zip(&ids)
-            .map(|(check, id)| Some(self.place(check.limit.id, id.as_deref()?)))
+            .map(|(check, id)| Some(self.place(check.limit, id.as_deref()?)))
             .collect();
         let mut steps: Steps<'_> = checks
             .iter()
             .map(|check| Step {
-                place: self.place(check.limit.id, check.key),
+                place: self.place(check.limit, check.key),
                 found: None,
                 change: None,
             })
@@ -143,7 +135,7 @@ impl MemoryStore {
                 // so all locks are let go and the decision starts again. At most once for each check.
                 Err(index) => {
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    steps[index].place = self.place(checks[index].limit.id, OVERFLOW);
+                    steps[index].place = self.place(checks[index].limit, OVERFLOW);
                 }
             }
         }
@@ -177,26 +169,34 @@ impl MemoryStore {
             if step.found.is_none()
                 && self.is_full()
                 && place.key != OVERFLOW
-                && !self.has_room(table, now)
+                && !self.has_room(table, now, place.aside)
             {
+                if place.aside {
+                    // It decides nothing: it gives way to those that do.
+                    self.overflowed.fetch_add(1, Ordering::Relaxed);
+                    measured.push(Measured::SPOILT);
+                    continue;
+                }
                 return Err(index);
             }
-            let (outcome, change) = match (records.get(index).copied().flatten(), check.repeats()) {
-                (Some(at), Some((dedupe, _))) => {
-                    let record = at.find(&guards).and_then(State::record);
-                    let state = place.find(&guards);
-                    let limit = check.limit;
-                    let found = limit.check_with_id(dedupe, record, state, now, check.cost);
-                    remembered.extend(found.record.map(|record| (index, at, record)));
-                    (found.measured, found.change)
-                }
-                _ => {
-                    // One that has just made room is not there any more, and was worth nothing.
-                    let held = step.found.and_then(|index| table.get_bucket(index));
-                    let state = held.map(|entry| &entry.state);
-                    check.limit.check(state, now, check.cost)
-                }
-            };
+            let (mut outcome, change) =
+                match (records.get(index).copied().flatten(), check.repeats()) {
+                    (Some(at), Some((dedupe, _))) => {
+                        let record = at.find(&guards).and_then(State::record);
+                        let state = place.find(&guards);
+                        let limit = check.limit;
+                        let found = limit.check_with_id(dedupe, record, state, now, check.cost);
+                        remembered.extend(found.record.map(|record| (index, at, record)));
+                        (found.measured, found.change)
+                    }
+                    _ => {
+                        // One that has just made room is not there any more, and was worth nothing.
+                        let held = step.found.and_then(|index| table.get_bucket(index));
+                        let state = held.map(|entry| &entry.state);
+                        check.limit.check(state, now, check.cost)
+                    }
+                };
+            outcome.overflow = place.key == OVERFLOW;
             measured.push(outcome);
             step.change = change;
         }
@@ -207,7 +207,7 @@ impl MemoryStore {
                 continue;
             }
             let table = table(&mut guards, place.shard);
-            if self.is_full() && !place.is_in(table) && !self.has_room(table, now) {
+            if self.is_full() && !place.is_in(table) && !self.has_room(table, now, place.aside) {
                 // Its repeats will be charged.
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
                 measured[index].repeat = Repeat::No;
@@ -236,7 +236,7 @@ impl MemoryStore {
             };
             let table = table(guards, step.place.shard);
             match step.found.and_then(|index| table.get_bucket_mut(index)) {
-                Some(entry) => entry.put(change),
+                Some(entry) => entry.put(change, step.place.aside),
                 None => {
                     step.change = Some(change);
                     new = true;
@@ -254,7 +254,7 @@ impl MemoryStore {
 
     /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
-        let place = self.place(limit.id, key);
+        let place = self.place(limit, key);
         self.remove(&mut lock(&self.shards[place.shard]), place)
     }
 
@@ -299,14 +299,15 @@ impl MemoryStore {
     /// The stored state of one counter, as it is: for the conformance suite.
     #[must_use]
     pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
-        let place = self.place(limit.id, key);
+        let place = self.place(limit, key);
         let table = lock(&self.shards[place.shard]);
         table
             .find(place.hash, |entry| place.is(entry))
             .map(|entry| entry.state.clone())
     }
 
-    fn place<'a>(&self, limit: LimitId, key: &'a [u8]) -> Place<'a> {
+    fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> Place<'a> {
+        let limit = of.id;
         let hash = self.hash(limit, key);
         // The table uses the low and the top bits; the shard is chosen by bits in between.
         let shard = usize::try_from(hash >> 40).unwrap_or(0) & (self.shards.len() - 1);
@@ -315,6 +316,7 @@ impl MemoryStore {
             shard,
             limit,
             key,
+            aside: !of.mode.decides(),
         }
     }
 
@@ -343,64 +345,44 @@ impl MemoryStore {
         self.len() >= self.max_keys
     }
 
-    /// What has ended in this shard makes room at once, without waiting for the sweep.
-    fn has_room(&self, table: &mut HashTable<Entry>, now: Timestamp) -> bool {
+    /// What has ended in this shard makes room at once, without waiting for the sweep; then, for limits that decide, a
+    /// counter of one that does not.
+    fn has_room(&self, table: &mut HashTable<Entry>, now: Timestamp, aside: bool) -> bool {
         self.forget_ended(table, now);
+        if self.is_full() && !aside {
+            let before = table.len();
+            let mut left = (self.len() + 1).saturating_sub(self.max_keys);
+            table.retain(|entry| {
+                let goes = left > 0 && entry.is_aside();
+                left -= usize::from(goes);
+                !goes
+            });
+            self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
+        }
         !self.is_full()
     }
 
     fn forget_ended(&self, table: &mut HashTable<Entry>, now: Timestamp) {
         let before = table.len();
-        table.retain(|entry| entry.ends > now);
+        table.retain(|entry| entry.ends() > now);
         self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
     }
 
     /// Stores a change of what may or may not be there.
     fn put(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
         match table.find_mut(place.hash, |entry| place.is(entry)) {
-            Some(entry) => entry.put(change),
+            Some(entry) => entry.put(change, place.aside),
             None => self.insert(table, place, change),
         }
     }
 
     fn insert(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
-        let change = kept(change);
-        let entry = Entry {
-            limit: place.limit,
-            key: SmallVec::from_slice(place.key),
-            state: change.update.after(None),
-            ends: change.ends,
-        };
+        let entry = Entry::new(place.limit, place.key, change, place.aside);
         table.insert_unique(place.hash, entry, |entry| {
             self.hash(entry.limit, &entry.key)
         });
         self.live.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// Two would cost twice as much to look up.
-const _: () = assert!(size_of::<Entry>() <= 64);
-
-impl Entry {
-    fn put(&mut self, change: Change) {
-        let change = kept(change);
-        match (change.update, &mut self.state) {
-            (Update::Grow(growth), State::Log(log)) => growth.apply(log),
-            (Update::Lease(leasing), State::Leases(leases)) => leasing.apply(leases),
-            (Update::Put(put), state) => *state = put,
-            (update, state) => *state = update.after(None),
-        }
-        self.ends = change.ends;
-    }
-}
-
-/// Nobody can be lost here without the counter: a slot is taken until it is given back.
-fn kept(mut change: Change) -> Change {
-    if let Update::Lease(leasing) = &mut change.update {
-        leasing.until = FOREVER;
-        change.ends = Timestamp::from_micros(FOREVER);
-    }
-    change
 }
 
 impl Place<'_> {

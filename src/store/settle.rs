@@ -1,6 +1,7 @@
 //! Settles charges whose true number is known only afterwards. Nobody waits for it.
 
 use super::batch::{Charge, Check, DecidedBy, Refund};
+use super::memory::OVERFLOW;
 use super::{MemoryStore, Store};
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope, Ticket};
@@ -51,6 +52,11 @@ impl Store {
         let memory = |memory: &MemoryStore| match correction {
             Correction::Less(ticket) => memory.correct(limit, key, ticket),
             Correction::More(overdraft, cost) => {
+                let key = if charge.ticket.overflow {
+                    OVERFLOW
+                } else {
+                    key
+                };
                 memory.measure(&[more(overdraft, key, cost)], None, false);
             }
         };

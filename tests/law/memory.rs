@@ -3,10 +3,12 @@
 use super::numbers::{CLIENT, NOON, SECOND, ask, concurrency, fixed_window, limit, token_bucket};
 use super::stories::dedupe::once;
 use super::under_test::admitted;
+use super::under_test::metered;
 use std::sync::Arc;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate::key::RepeatId;
 use tollgate::limit::Limit;
+use tollgate::limit::Mode;
 use tollgate::limit::verdict::Repeat;
 use tollgate::store::{Check, MemoryStore};
 
@@ -232,4 +234,57 @@ fn an_id_without_room_is_charged_and_never_takes_a_live_state() {
     (0..TURNS).for_each(|turn| store.sweep(turn));
     assert_eq!(store.len(), 1);
     assert_eq!(told(&ids[29]), Repeat::First);
+}
+
+#[test]
+fn what_was_charged_on_the_shared_counter_comes_back_there() {
+    let store = MemoryStore::new(Clock::manual(NOON), 2);
+    let limit = metered(limit("tokens", token_bucket(10, 10 * SECOND, 10)), 40);
+    store.decide(&[check(&limit, "early")]);
+    store.decide(&[check(&limit, "earlier")]);
+    let late = Check {
+        key: b"late",
+        ..ask(&limit, 6)
+    };
+    let ticket = store.decide(&[late]).ticket(0, &late).unwrap();
+    assert!(ticket.overflow);
+    store.refund_at(&limit, late.key, ticket, NOON);
+    let again = store.decide(&[late]);
+    assert_eq!(again.decision.verdicts[0].remaining, 4);
+    // Its key may have room since.
+    assert!(store.reset(&limit, b"early"));
+    assert!(store.reset(&limit, b"earlier"));
+    let own = store.decide(&[late]);
+    assert_eq!(own.decision.verdicts[0].remaining, 4);
+    let ticket = again.ticket(0, &late).unwrap();
+    store.correct_at(&limit, late.key, ticket, NOON);
+    let peek = store.decide(&[Check {
+        key: b"late",
+        ..ask(&limit, 0)
+    }]);
+    assert_eq!(peek.decision.verdicts[0].remaining, 4, "its own stays");
+}
+
+#[test]
+fn limits_that_do_not_decide_give_way_to_those_that_do() {
+    let store = MemoryStore::new(Clock::manual(NOON), 1000);
+    let decides = limit("decides", token_bucket(3, 60 * SECOND, 3));
+    let watches = Arc::into_inner(limit("watches", token_bucket(3, 60 * SECOND, 3))).unwrap();
+    let watches = Arc::new(watches.in_mode(Mode::Shadow));
+    let all = names(1500);
+    for key in &all[..1000] {
+        store.decide(&[check(&watches, key)]);
+    }
+    assert_eq!((store.len(), store.overflowed()), (1000, 0));
+    // No room for another of them: it is not counted, and nobody is in its place.
+    let more = store.decide(&[check(&watches, "more")]);
+    assert_eq!(more.aside[0].verdict, None);
+    assert_eq!(store.overflowed(), 1);
+    for key in &all[..500] {
+        store.decide(&[check(&decides, key), check(&watches, key)]);
+    }
+    let held = |key: &&String| store.stored(&decides, key.as_bytes()).is_some();
+    let many = all[..500].iter().filter(held).count();
+    assert!(many > 480, "{many} have counters of their own");
+    assert!(store.len() <= 1002, "{}", store.len());
 }

@@ -118,7 +118,7 @@ impl UnderTest {
                 }],
             )
             .await;
-        limit.rule.ticket(at, peek.measured[0], Cost::new(units))
+        limit.ticket(at, peek.measured[0], Cost::new(units))
     }
 
     /// Forgets a counter.

@@ -221,14 +221,14 @@ impl Listener {
             }
         };
         let state = states.remove(&limit.id);
-        let (measured, change) = limit.rule.check(state.as_ref(), at, cost);
+        let (measured, change) = limit.check(state.as_ref(), at, cost);
         let state = match change {
             Some(change) => Some(change.update.after(state)),
             None => state,
         };
         states.extend(state.map(|state| (limit.id, state)));
         let charged = measured.wait == Wait::Micros(0) && cost != Cost::ZERO;
-        let ticket = charged.then(|| limit.rule.ticket(at, measured, cost));
+        let ticket = charged.then(|| limit.ticket(at, measured, cost));
         (limit.rule.verdict(measured, at, cost, true), ticket)
     }
 

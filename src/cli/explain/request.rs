@@ -153,7 +153,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     request::tidy(&mut asked.fields);
     if target.is_asterisk() || forwarded::count_hop(&asked.method, &mut asked.fields) == Hops::Spent
     {
-        return Err(Answer::Itself(200, "it is for the gateway itself".into()));
+        return Err(Answer::Itself(204, "it is for the gateway itself".into()));
     }
     let path = path::normalize(asked.uri.path()).map_err(|path| bad(path.into()))?;
     let onward = request::forward_target(&asked.uri, &path).map_err(bad)?;
@@ -241,10 +241,21 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         return held;
     }
     if let Some(not) = &limit.exempt {
-        let group = not.group(&mut standing, caller, &mut keys);
-        if not.covers(caller) || group.is_some() {
-            held.key = Key::Exempt(group.map(|group| Arc::clone(&group.name)));
+        // In the order of the gateway, whose log names no group where the rest suffices.
+        if not.covers(caller) {
+            held.key = Key::Exempt(None);
             return held;
+        }
+        match not.group(&mut standing, caller, &mut keys) {
+            Ok(None) => {}
+            Ok(Some(group)) => {
+                held.key = Key::Exempt(Some(Arc::clone(&group.name)));
+                return held;
+            }
+            Err(part) => {
+                held.key = Key::Ambiguous(part.to_string());
+                return held;
+            }
         }
     }
     match limit.by.write(caller, &mut keys) {
@@ -252,8 +263,14 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         Found::Refuse(part) => held.key = Key::Absent(part.to_string()),
         Found::Ambiguous(part) => held.key = Key::Ambiguous(part.to_string()),
         Found::Key => {
-            if let Some(tier) = limit.tier_of(&mut standing, caller, &mut keys, 0) {
-                let tier = &limit.tiers[tier];
+            let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
+                Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),
+                Err(part) => {
+                    held.key = Key::Ambiguous(part.to_string());
+                    return held;
+                }
+            };
+            if let Some(tier) = tier {
                 held.limit = Arc::clone(&tier.limit);
                 held.tier = Some((Arc::clone(&tier.group.name), describe::tier(&tier.limit)));
             }

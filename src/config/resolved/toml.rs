@@ -8,12 +8,17 @@ pub(super) fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     match !name.is_empty() && name.bytes().all(bare) {
         true => name.to_owned(),
-        false => text(name),
+        // No variables are read in keys.
+        false => quoted(name, "$"),
     }
 }
 
-/// A text between double quotes.
+/// A text between double quotes. What stood for a variable has been filled in; a `$` that is left stays one.
 pub(super) fn text(text: &str) -> String {
+    quoted(text, "$$")
+}
+
+fn quoted(text: &str, dollar: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
@@ -22,8 +27,7 @@ pub(super) fn text(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // What stood for a variable has been filled in; a `$` that is left stays one.
-            '$' => out.push_str("$$"),
+            '$' => out.push_str(dollar),
             c if c.is_control() => {
                 // Writing into a string cannot fail.
                 let _ = write!(out, "\\u{:04X}", u32::from(c));
@@ -76,13 +80,13 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_the_same() {
-        let written = "a = [1, -2, 0x1F, 1.5, true, 1979-05-27, \"q\\\"\\\\\\n\\u0001é\", { \"b c\" = {}, d = \"$${x}\" }]";
+        let written = "a = [1, -2, 0x1F, 1.5, true, 1979-05-27, \"q\\\"\\\\\\n\\u0001é\", { \"b $c\" = {}, d = \"$${x}\" }]";
         let (tree, errors) = DeTable::parse_recoverable(written);
         assert!(errors.is_empty());
         let once = value(&DeValue::Table(tree.into_inner()));
         assert_eq!(
             once,
-            "{ a = [1, -2, 0x1F, 1.5, true, 1979-05-27, \"q\\\"\\\\\\n\\u0001é\", { \"b c\" = {}, d = \"$$$${x}\" }] }"
+            "{ a = [1, -2, 0x1F, 1.5, true, 1979-05-27, \"q\\\"\\\\\\n\\u0001é\", { \"b $c\" = {}, d = \"$$$${x}\" }] }"
         );
     }
 }

@@ -4,7 +4,7 @@ use super::{MemoryStore, OVERFLOW, record_key, table};
 use crate::clock::Timestamp;
 use crate::limit::dedupe::RecordState;
 use crate::limit::verdict::{Measured, Repeat};
-use crate::limit::{Limit, Mark, Refunded, State, Ticket};
+use crate::limit::{Limit, Refunded, State, Ticket};
 use crate::store::Check;
 
 impl MemoryStore {
@@ -52,7 +52,7 @@ impl MemoryStore {
             return;
         };
         let name = record_key(check.key, id);
-        let place = self.place(check.limit.id, &name);
+        let place = self.place(check.limit, &name);
         let mut guards = self.lock([&place]);
         // One that lasts longer is of a charge that came after it.
         let last = at.plus(dedupe.ttl).micros();
@@ -70,31 +70,17 @@ impl MemoryStore {
         ticket: Ticket,
         left: impl Fn(Option<&State>) -> Refunded,
     ) {
-        let given = self.give_back_to((limit, key), ticket, &left);
-        if !given && matches!(ticket.mark, Mark::Slot(_)) {
-            // Taken when there was no room for the key, which may be counted by itself since: a slot must come back, or
-            // it is lost for good.
-            self.give_back_to((limit, OVERFLOW), ticket, &left);
-        }
-    }
-
-    /// Did anything go back?
-    fn give_back_to(
-        &self,
-        (limit, key): (&Limit, &[u8]),
-        ticket: Ticket,
-        left: &impl Fn(Option<&State>) -> Refunded,
-    ) -> bool {
         let id = ticket.record.map(|record| record_key(key, record.id));
-        let record = id.as_ref().map(|id| self.place(limit.id, id));
-        let place = self.place(limit.id, key);
+        let record = id.as_ref().map(|id| self.place(limit, id));
+        let counted = if ticket.overflow { OVERFLOW } else { key };
+        let place = self.place(limit, counted);
         let mut guards = self.lock([&place].into_iter().chain(&record));
         let remembered = record.and_then(|at| at.find(&guards)?.record());
         if !ticket.is_unrepeated(remembered) {
-            return false;
+            return;
         }
         match left(place.find(&guards)) {
-            Refunded::Nothing => return false,
+            Refunded::Nothing => return,
             Refunded::Left(change) => self.put(table(&mut guards, place.shard), place, change),
             Refunded::Gone => {
                 self.remove(table(&mut guards, place.shard), place);
@@ -103,6 +89,5 @@ impl MemoryStore {
         if let Some(record) = record {
             self.remove(table(&mut guards, record.shard), record);
         }
-        true
     }
 }

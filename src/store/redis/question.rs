@@ -6,7 +6,7 @@ use crate::clock::{self, Timestamp};
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::{Limit, Mark, Rule, Ticket, wire};
+use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
 use crate::store::batch::Check;
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
@@ -118,16 +118,11 @@ impl Question {
 
 /// A limit's block at a cost that need not be its own.
 fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
-    let block = if limit.rule.follows_a_calendar() {
-        let now = clock.unwrap_or_else(clock::wall);
-        wire::block_around(&limit.rule, cost, now)
-    } else {
-        wire::block(&limit.rule, cost)
+    let now = match limit.rule.follows_a_calendar() {
+        true => clock.unwrap_or_else(clock::wall),
+        false => Timestamp::default(),
     };
-    match limit.partial {
-        true => wire::partial(&limit.rule, cost, &block),
-        false => block,
-    }
+    limit.block_of(cost, now)
 }
 
 /// One call that decides `questions` in order. `clock` replaces the server's own, for tests.
@@ -221,6 +216,25 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             let numbers = [was.at, was_part, charge.whole, part, u64::from(den)];
             put(kind, &numbers);
         }
+        (
+            Rule::TokenBucket(TokenBucket { interval, .. })
+            | Rule::LeakyBucket(LeakyBucket {
+                interval, queue: 0, ..
+            }),
+            Mark::Trailed(mark),
+        ) => {
+            let was = mark.was;
+            if !bucket::is_comparable(was, *interval) {
+                return None;
+            }
+            let full = interval.times(u64::from(mark.cost.units()));
+            let less = interval.times(cost);
+            let parts = [was.part, full.part, less.part, interval.den.get()].map(u64::from);
+            let [was_part, full_part, less_part, den] = parts;
+            let charged = [was.at, was_part, mark.at.micros(), mark.back];
+            let much = [full.whole, full_part, less.whole, less_part, den];
+            put(SETTLE, &[&charged[..], &much].concat());
+        }
         (Rule::FixedWindow(_) | Rule::ClockWindow(_), Mark::Window { start, end }) => {
             put(WINDOW, &[end - start, start, cost]);
         }
@@ -239,11 +253,9 @@ pub(super) fn settle_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     if !limit.rule.can_settle() {
         return None;
     }
-    let mut block = refund_block(limit, ticket)?;
-    if let Some(kind) = block.first_mut().filter(|kind| **kind == BUCKET) {
-        *kind = SETTLE;
-    }
-    Some(block)
+    let block = refund_block(limit, ticket)?;
+    // What was charged before the limit's charges were settled.
+    (block.first() != Some(&BUCKET)).then_some(block)
 }
 
 /// The block that renews a ticket's slots, or nothing when it has none.

@@ -93,23 +93,26 @@ impl Reader<'_> {
         (0..limits)
             .map(|_| {
                 let told = self.double()?;
-                let (wait, granted, repeat) = match told {
-                    SPOILT => (Wait::Never, None, Repeat::No),
-                    -1.0 => (Wait::Never, None, Repeat::No),
+                let (mut trailed, mut repeat, mut given) = (false, Repeat::No, None);
+                let wait = match told {
+                    SPOILT | -1.0 => Wait::Never,
                     less if less < -1.0 => {
-                        let (granted, repeat) = granted(-1.0 - less)?;
-                        (Wait::Micros(0), Some(granted), repeat)
+                        (given, repeat, trailed) = granted(-1.0 - less)?;
+                        Wait::Micros(0)
                     }
-                    wait => (Wait::Micros(exact(wait)?), None, Repeat::No),
+                    wait => Wait::Micros(exact(wait)?),
                 };
                 let whole = self.whole()?;
                 let part = u32::from_be_bytes(self.take()?);
                 let span = Span { whole, part };
+                let back = if trailed { self.whole()? } else { 0 };
                 Ok(Measured {
                     wait,
                     span,
-                    granted,
+                    granted: given,
                     repeat,
+                    back,
+                    overflow: false,
                     spoilt: told == SPOILT,
                 })
             })
@@ -134,20 +137,24 @@ impl Reader<'_> {
     }
 }
 
-/// Units that were granted, and behind the point what an id meant.
-fn granted(number: f64) -> Result<(Cost, Repeat), StoreError> {
-    let repeat = match number.fract() {
-        0.25 => Repeat::First,
-        0.5 => Repeat::Free,
-        _ => Repeat::No,
+/// Units that were granted, and behind the point what an id meant and whether more is said. Where only that is said, all
+/// of the cost was charged.
+fn granted(number: f64) -> Result<(Option<Cost>, Repeat, bool), StoreError> {
+    let (repeat, trailed) = match number.fract() {
+        0.125 => (Repeat::No, true),
+        0.25 => (Repeat::First, false),
+        0.375 => (Repeat::First, true),
+        0.5 => (Repeat::Free, false),
+        _ => (Repeat::No, false),
     };
-    let whole = match repeat {
-        Repeat::No => number,
+    let whole = match (repeat, trailed) {
+        (Repeat::No, false) => number,
         _ => number.trunc(),
     };
     let units = u32::try_from(exact(whole)?).ok().filter(|units| *units > 0);
     let units = units.ok_or(StoreError::Protocol("no cost"))?;
-    Ok((Cost::new(units), repeat))
+    let is_told = !trailed || repeat != Repeat::No;
+    Ok((is_told.then(|| Cost::new(units)), repeat, trailed))
 }
 
 /// A whole number that a double counts exactly.
@@ -198,8 +205,17 @@ mod tests {
             assert_eq!(measured[0].granted, Some(Cost::new(2)));
             assert_eq!(measured[0].repeat, repeat);
         }
+        let seven = 7_f64.to_be_bytes();
+        for (wait, granted) in [(-3.125_f64, None), (-3.375, Some(Cost::new(2)))] {
+            let bytes = packed(&[&at, &[0], &wait.to_be_bytes(), &five, &[0; 4], &seven]);
+            let told = read(&bytes, [1].into_iter()).unwrap();
+            let (_, measured) = told[0].as_ref().unwrap();
+            assert_eq!((measured[0].granted, measured[0].back), (granted, 7));
+        }
         for bad in [
             f64::NAN,
+            -1.125,
+            -1.375,
             -1.5,
             -1.25,
             -2.75,

@@ -30,15 +30,17 @@ pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
 
 /// Decides a batch of requests by any algorithm.
 pub(super) static DECIDE_ANY: LazyLock<Script> =
-    LazyLock::new(|| Script::new(every_algorithm!("partial" "check" "decide")));
+    LazyLock::new(|| Script::new(every_algorithm!("partial" "trail" "metered" "check" "decide")));
 
 /// Decides a batch in which some requests have ids that are charged once.
-pub(super) static DECIDE_ONCE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(every_algorithm!("partial" "dedupe" "check" "decide")));
+pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "decide"))
+});
 
 /// Decides a batch in which some limits do not decide, and are counted beside those that do.
-pub(super) static DECIDE_BESIDE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(every_algorithm!("partial" "dedupe" "check" "shadow")));
+pub(super) static DECIDE_BESIDE: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "shadow"))
+});
 
 /// Every script: what a connection loads.
 pub(super) static ALL: [&LazyLock<Script>; 5] =
@@ -46,7 +48,7 @@ pub(super) static ALL: [&LazyLock<Script>; 5] =
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(text!("prelude" "refund")));
+    LazyLock::new(|| Script::new(text!("prelude" "trail" "refund")));
 
 /// One script as the server knows it.
 #[derive(Debug)]

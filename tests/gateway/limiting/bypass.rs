@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 on_both_stores! {
     no_spelling_of_a_path_leaves_its_route_or_its_counter
     no_way_of_saying_a_key_twice_makes_another_of_it
+    no_spelling_of_a_cookie_makes_another_of_it
     no_forged_address_is_believed
     no_address_of_a_network_is_another_client
 }
@@ -121,6 +122,31 @@ async fn no_way_of_saying_a_key_twice_makes_another_of_it(place: Place) {
             let refused = [400, 401, 429].contains(&answer.status);
             assert!(refused, "{by} {missing} {fields:?}: {}", answer.status);
         }
+    }
+}
+
+async fn no_spelling_of_a_cookie_makes_another_of_it(place: Place) {
+    let lines = "by = \"cookie:session\"\nmissing = \"refuse\"\nrate = \"1/h\"";
+    let (gateway, _upstream) = spent(&place, lines, "/", "").await;
+    let mut client = gateway.connect().await;
+    let plain = [("Cookie", "session=s:k.Zz/0=")];
+    client.ask(request("GET", "/", &plain)).await.expect(200);
+    for spelling in [
+        "session=s:k.Zz/0=",
+        "session=\"s:k.Zz/0=\"",
+        "session=s%3Ak.Zz%2F0%3D",
+        "session=s%3ak.Zz%2f0%3d",
+        "session=%73%3a%6b.Zz/0=",
+        "session=\"s%3Ak.Zz/0=\"",
+        "session=\"\\163:k.Zz/0=\"",
+        "session=\"\\s:k.Zz/0=\"",
+        " session = s:k.Zz/0= ; theme=dark",
+        "session=s:k.Zz/0=; session=\"s:k.Zz/0=\"",
+    ] {
+        let answer = client
+            .ask(request("GET", "/", &[("Cookie", spelling)]))
+            .await;
+        assert_eq!(answer.status, 429, "{spelling}");
     }
 }
 

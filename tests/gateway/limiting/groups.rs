@@ -12,6 +12,7 @@ on_both_stores! {
     keys_that_nobody_knows_count_by_address
     every_kind_of_number_may_differ
     a_list_of_rates_has_as_many_in_its_tier
+    nobody_leaves_a_group_by_saying_it_twice
 }
 
 /// `printf %s gold-2 | sha256sum`
@@ -311,4 +312,41 @@ async fn one_sentence_is_one_short_file_and_every_number_holds() {
         serde_json::json!(["orders-total"])
     );
     client.ask(get("/elsewhere")).await.expect(200);
+}
+
+async fn nobody_leaves_a_group_by_saying_it_twice(place: Place) {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["all", "watch"])
+        .with("[groups.slow]\nby = \"header:x-api-key\"\nmembers = [\"slow-1\"]")
+        .limit(
+            "all",
+            "by = \"ip\"\nrate = \"60/h\"\nburst = 60\ntiers.slow = { rate = \"1/h\", burst = 1 }",
+        )
+        .limit(
+            "watch",
+            "by = \"ip\"\nrate = \"60/h\"\nmode = \"shadow\"\ntiers.slow = { rate = \"1/h\" }",
+        );
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    let slow = ("X-Api-Key", "slow-1");
+    client.ask(request("GET", "/", &[slow])).await.expect(200);
+    for (fields, status) in [
+        (&[slow, slow][..], 429),
+        (&[slow, ("X-Api-Key", "x")], 400),
+        (&[("X-Api-Key", "x"), slow], 400),
+        (&[("X-Api-Key", "x")], 200),
+    ] {
+        let answer = client.ask(request("GET", "/", fields)).await;
+        assert_eq!(answer.status, status, "{fields:?}");
+    }
+    let file = File::to(&upstream, &["some"])
+        .with("[groups.free]\nby = \"header:x-api-key\"\nmembers = [\"free-1\"]")
+        .limit(
+            "some",
+            "by = \"ip\"\nrate = \"1/h\"\nexempt = { groups = [\"free\"] }",
+        );
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    let twice = [("X-Api-Key", "free-1"), ("X-Api-Key", "x")];
+    client.ask(request("GET", "/", &twice)).await.expect(400);
 }

@@ -96,6 +96,7 @@ async fn those_who_leave_from_the_back_free_their_places(store: &UnderTest) {
             mark: tollgate::limit::Mark::Bucket(state),
             cost: ask(&queue, 1).cost,
             record: None,
+            overflow: false,
         };
         store.refund(NOON, ask(&queue, 1), ticket).await;
     }
@@ -110,6 +111,15 @@ async fn a_refund_after_a_later_charge_admits_no_more_than_the_limit(store: &Und
     store.refund(full, ask(&tokens, 3), early).await;
     let (ruling, _) = store.one(full, ask(&tokens, 1)).await;
     assert_eq!(wait(ruling), Some(Wait::Micros(SECOND)));
+
+    // And one that was nearly full: of what had come in again by itself nothing goes back twice.
+    let tokens = limit("nearly", token_bucket(1, SECOND, 10));
+    let early = store.take(NOON, ask(&tokens, 10)).await;
+    let nearly = NOON.plus(9 * SECOND);
+    store.take(nearly, ask(&tokens, 1)).await;
+    store.refund(nearly, ask(&tokens, 10), early).await;
+    let (_, verdict) = store.one(nearly, ask(&tokens, 0)).await;
+    assert_eq!(verdict.remaining, 9);
 
     let window = limit("window", fixed_window(3, SECOND));
     let early = store.take(NOON, ask(&window, 2)).await;

@@ -9,7 +9,7 @@ use crate::law::under_test::{UnderTest, metered, wait};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::verdict::Wait;
-use tollgate::limit::{Limit, Ticket};
+use tollgate::limit::{Limit, Rule, Ticket};
 
 told_to_both! {
     what_was_too_much_comes_back_to_the_byte
@@ -18,6 +18,9 @@ told_to_both! {
     no_time_comes_back_in_which_the_bucket_would_have_been_full
     what_is_owed_counts_in_the_present_window
     whatever_is_settled_nobody_has_more_than_the_truth_allows
+    those_under_way_together_give_back_no_time_twice
+    those_under_way_together_give_back_all_that_is_not_idle
+    a_state_of_which_nothing_is_known_gives_back_the_charge_itself
 }
 
 /// One limit of each kind that settles, ten units each.
@@ -39,15 +42,25 @@ fn tens() -> Vec<Arc<Limit>> {
     ]
 }
 
+/// A bucket's own state, without what it has gone through.
+fn untrailed(limit: &Limit, bytes: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let behind = match limit.rule {
+        Rule::TokenBucket(_) | Rule::LeakyBucket(_) => 16,
+        _ => 0,
+    };
+    bytes.map(|bytes| bytes[..bytes.len() - behind].to_vec())
+}
+
 async fn what_was_too_much_comes_back_to_the_byte(store: &UnderTest) {
     for limit in tens() {
         // A request that is charged 2 from the start, and one that turns out to have cost 2.
         store.take(NOON, ask(&limit, 2)).await;
-        let wanted = store.bytes(&limit, CLIENT).await;
+        let wanted = untrailed(&limit, store.bytes(&limit, CLIENT).await);
         store.reset(&limit, CLIENT).await;
         let ticket = store.take(NOON, ask(&limit, 9)).await;
         store.correct(NOON.plus(1_000), &limit, ticket, 2).await;
-        assert_eq!(store.bytes(&limit, CLIENT).await, wanted, "{}", limit.name);
+        let held = untrailed(&limit, store.bytes(&limit, CLIENT).await);
+        assert_eq!(held, wanted, "{}", limit.name);
         // And one that has cost nothing.
         store.reset(&limit, CLIENT).await;
         let ticket = store.take(NOON, ask(&limit, 9)).await;
@@ -136,47 +149,119 @@ struct Admitted {
     cost: u64,
 }
 
-/// How full a bucket of one a second is at `now` that was charged all of it as it came.
-fn truth(admitted: &[Admitted], now: u64) -> u64 {
+/// How full the bucket is at `now` that was charged all of it as it came, rounded down.
+fn truth(admitted: &[Admitted], limit: &Limit, now: u64) -> u64 {
+    let (count, period) = (u64::from(limit.rate.count.get()), limit.rate.period.get());
     let mut empty = 0;
     for Admitted { at, cost } in admitted {
-        empty = empty.max(*at) + cost * SECOND;
+        empty = empty.max(*at * count) + cost * period;
     }
-    empty.saturating_sub(now)
+    empty.saturating_sub(now * count) / count
 }
 
 async fn whatever_is_settled_nobody_has_more_than_the_truth_allows(store: &UnderTest) {
     let mut random = fastrand::Rng::with_seed(7);
-    let limit = metered(limit("tokens", token_bucket(1, SECOND, 20)), 60);
-    for _ in 0..40 {
-        store.reset(&limit, CLIENT).await;
-        let (mut admitted, mut open) = (Vec::new(), Vec::<(usize, Ticket)>::new());
-        let mut now = NOON;
-        for _ in 0..40 {
-            now = now.plus(random.u64(0..3 * SECOND));
-            if random.bool() || open.is_empty() {
-                let cost = random.u32(1..8);
-                let check = ask(&limit, cost);
-                let decided = store.decide(now, &[check]).await;
-                if let Some(ticket) = decided.ticket(0, &check) {
-                    open.push((admitted.len(), ticket));
-                    let (at, cost) = (now.micros(), u64::from(cost));
-                    admitted.push(Admitted { at, cost });
-                }
-            } else {
-                let (index, ticket) = open.swap_remove(random.usize(..open.len()));
-                let most = if random.u8(..4) == 0 { 20 } else { 6 };
-                let cost = random.u32(0..most);
-                store.correct(now, &limit, ticket, cost).await;
-                admitted[index].cost = u64::from(cost);
+    let slow = limit("tokens", token_bucket(1, SECOND, 20));
+    let odd = limit("odd", token_bucket(7, 3 * SECOND, 30));
+    let meter = limit("meter", leaky_bucket((1, SECOND), 20, 0, 0));
+    for limit in [metered(slow, 60), metered(odd, 60), metered(meter, 60)] {
+        for step in [3 * SECOND, SECOND, SECOND / 4, 3] {
+            for _ in 0..12 {
+                store.reset(&limit, CLIENT).await;
+                overlapping(store, &limit, step, &mut random).await;
             }
-            let (_, verdict) = store.one(now, ask(&limit, 0)).await;
-            let wanted = truth(&admitted, now.micros());
-            assert!(verdict.reset >= wanted, "{} of {wanted}", verdict.reset);
         }
-        // What is owed is never lost, but for what has been worked off.
-        let end = Timestamp::from_micros(now.micros() + 1_000 * SECOND);
-        let (_, verdict) = store.one(end, ask(&limit, 0)).await;
-        assert_eq!(verdict.remaining, 20);
     }
+}
+
+/// Requests that overlap, each settled once, in any order; some charges come back whole.
+async fn overlapping(store: &UnderTest, limit: &Arc<Limit>, step: u64, random: &mut fastrand::Rng) {
+    let (mut admitted, mut open) = (Vec::new(), Vec::<(usize, Ticket)>::new());
+    let mut now = NOON;
+    for _ in 0..60 {
+        now = now.plus(random.u64(0..step));
+        // Now and then the bucket fills up.
+        if random.u8(..16) == 0 {
+            now = now.plus(random.u64(0..12 * SECOND));
+        }
+        if random.u8(..5) < 3 || open.is_empty() {
+            let cost = random.u32(1..8);
+            let check = ask(limit, cost);
+            let decided = store.decide(now, &[check]).await;
+            if let Some(ticket) = decided.ticket(0, &check) {
+                open.push((admitted.len(), ticket));
+                let (at, cost) = (now.micros(), u64::from(cost));
+                admitted.push(Admitted { at, cost });
+            }
+        } else {
+            let (index, ticket) = open.swap_remove(random.usize(..open.len()));
+            let most = if random.u8(..6) == 0 { 20 } else { 4 };
+            let cost = random.u32(0..most);
+            match cost {
+                0 => store.refund(now, ask(limit, 1), ticket).await,
+                _ => store.correct(now, limit, ticket, cost).await,
+            }
+            admitted[index].cost = u64::from(cost);
+        }
+        let (_, verdict) = store.one(now, ask(limit, 0)).await;
+        let wanted = truth(&admitted, limit, now.micros());
+        assert!(
+            verdict.reset >= wanted,
+            "{}: {} of {wanted}",
+            limit.name,
+            verdict.reset
+        );
+    }
+    // What is owed is never lost, but for what has been worked off.
+    let end = Timestamp::from_micros(now.micros() + 1_000 * SECOND);
+    let (_, verdict) = store.one(end, ask(limit, 0)).await;
+    assert_eq!(verdict.remaining, limit.rule.most());
+}
+
+async fn those_under_way_together_give_back_no_time_twice(store: &UnderTest) {
+    // A hundred and two at once, a hundred a second; three under way of which the first two cost nothing.
+    let limit = metered(limit("tokens", token_bucket(1, SECOND, 100)), 200);
+    let first = store.take(NOON, ask(&limit, 50)).await;
+    let second = store.take(NOON, ask(&limit, 50)).await;
+    let later = NOON.plus(50 * SECOND);
+    store.take(later, ask(&limit, 50)).await;
+    store.correct(later, &limit, second, 0).await;
+    store.correct(later, &limit, first, 0).await;
+    let (_, verdict) = store.one(later, ask(&limit, 0)).await;
+    assert_eq!(verdict.remaining, 50);
+}
+
+async fn those_under_way_together_give_back_all_that_is_not_idle(store: &UnderTest) {
+    let limit = metered(limit("tokens", token_bucket(1, SECOND, 100)), 200);
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        open.push(store.take(NOON, ask(&limit, 10)).await);
+    }
+    for (index, ticket) in open.into_iter().enumerate() {
+        let at = NOON.plus((index as u64 + 1) * SECOND / 10);
+        store.correct(at, &limit, ticket, 2).await;
+    }
+    let (_, verdict) = store.one(NOON.plus(SECOND), ask(&limit, 0)).await;
+    assert_eq!(verdict.remaining, 100 - 20 + 1);
+}
+
+async fn a_state_of_which_nothing_is_known_gives_back_the_charge_itself(store: &UnderTest) {
+    // Somebody for whom the limit's charges are not settled has charged it since.
+    let plain = limit("tokens", token_bucket(1, SECOND, 20));
+    let limit = metered(limit("tokens", token_bucket(1, SECOND, 20)), 60);
+    let ticket = store.take(NOON, ask(&limit, 5)).await;
+    store.take(NOON, ask(&plain, 10)).await;
+    let later = NOON.plus(3 * SECOND);
+    store.correct(later, &limit, ticket, 0).await;
+    for limit in [&limit, &plain] {
+        let (_, verdict) = store.one(later, ask(limit, 0)).await;
+        assert_eq!(verdict.remaining, 20 - 15 + 3 + 2);
+    }
+    // Its next charge is one of which everything is known again.
+    let ticket = store.take(later, ask(&limit, 5)).await;
+    store
+        .correct(later.plus(6 * SECOND), &limit, ticket, 0)
+        .await;
+    let (_, verdict) = store.one(later.plus(6 * SECOND), ask(&limit, 0)).await;
+    assert_eq!(verdict.remaining, 20 - 10 + 6);
 }

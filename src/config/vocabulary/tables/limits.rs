@@ -21,7 +21,7 @@ pub static LIMITS: Table = Table {
             name: "by",
             shape: Shape::Texts,
             default: Required,
-            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims inside others), `method`, `host`, `route`, `everyone`, or a list of parts that form one key. A field or parameter that came several times with different values is answered with 400, since nobody can know which of them the upstream believes; a cookie counts as missing then. Cookies, and fields and parameters whose names say that they are secret, leave the process as digests only; methods that hardly anybody knows count as one.",
+            about: "By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `jwt:CLAIM` (of a token that `[jwt]` believes, with dots for claims inside others), `method`, `host`, `route`, `everyone`, or a list of parts that form one key. A field or parameter that came several times with different values is answered with 400, since nobody can know which of them the upstream believes; a cookie counts as missing then, and is read as most upstreams do: without quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave the process as digests only; methods that hardly anybody knows count as one.",
             example: "\"ip\"",
             live: true,
         },

@@ -295,6 +295,9 @@ impl History {
         bytes.extend_from_slice(&self.random.u32(..9).to_be_bytes());
         bytes.push(0);
         bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 20, 21][self.random.usize(..10)]);
+        if self.random.u8(..4) == 0 {
+            self.follow(&mut bytes);
+        }
         bytes
     }
 
@@ -318,7 +321,21 @@ impl History {
         bytes.extend_from_slice(&part.to_be_bytes());
         bytes.extend_from_slice(&den.to_be_bytes());
         bytes.truncate([8, 16, 16, 16][self.random.usize(..4)]);
+        if self.random.bool() {
+            self.follow(&mut bytes);
+        }
         bytes
+    }
+
+    /// What may stand behind a bucket's state, or nearly.
+    fn follow(&mut self, bytes: &mut Vec<u8>) {
+        let now = self.now as f64;
+        let found =
+            [now - 1_000.0, now - 2_000_000.0, now, now + 1.0, 0.5, -1.0][self.random.usize(..6)];
+        let back =
+            [0.0, 7.0, 1_000_000.0, 9_007_199_254_740_991.0, f64::NAN][self.random.usize(..5)];
+        bytes.extend_from_slice(&found.to_be_bytes());
+        bytes.extend_from_slice(&back.to_be_bytes());
     }
 
     /// Parts of any length and time, around now and beyond.

@@ -1,0 +1,19 @@
+-- trail.lua: what stands behind a bucket's state where charges are settled. Twin: State::decode in src/limit/wire.rs.
+--
+-- Two doubles: the last instant at which the bucket was found empty, and how many microseconds have been given back
+-- since, rounded up.
+
+-- When the bucket is empty and what stands behind that; nothing where nothing does.
+local function trail(state)
+  local size = type(state) == "string" and #state or 0
+  if size ~= 24 and size ~= 32 then return nil end
+  local held = unpack(">d", state)
+  local found, back = unpack(">dd", state, size - 15)
+  local part, den = 1, 2
+  if size == 32 then part, den = unpack(">I4I4", state, 9) end
+  local good = part > 0 and part < den
+  for _, value in ipairs({ held, found, back }) do
+    good = good and value >= 0 and value < 9007199254740992 and value % 1 == 0
+  end
+  if good then return held, found, back end
+end

@@ -1,0 +1,85 @@
+//! One counter in memory: whose it is, its state, and until when it matters.
+
+use crate::clock::Timestamp;
+use crate::limit::concurrency::FOREVER;
+use crate::limit::{Change, LimitId, State, Update};
+use smallvec::SmallVec;
+
+/// On a cache line of its own: looking one up costs what fetching it costs, and most would lie across two.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Entry {
+    pub(super) limit: LimitId,
+    /// The text of an IPv4 address fits in here, most others stand elsewhere.
+    pub(super) key: SmallVec<[u8; 16]>,
+    pub(super) state: State,
+    life: Life,
+}
+
+/// Two would cost twice as much to look up.
+const _: () = assert!(size_of::<Entry>() <= 64);
+
+impl Entry {
+    /// One that is new.
+    pub(super) fn new(limit: LimitId, key: &[u8], change: Change, aside: bool) -> Self {
+        let change = kept(change);
+        Self {
+            limit,
+            key: SmallVec::from_slice(key),
+            state: change.update.after(None),
+            life: Life::of(change.ends, aside),
+        }
+    }
+
+    /// From when on it equals none.
+    pub(super) fn ends(&self) -> Timestamp {
+        self.life.ends()
+    }
+
+    /// Is it of a limit that does not decide?
+    pub(super) fn is_aside(&self) -> bool {
+        self.life.is_aside()
+    }
+
+    /// Stores a change.
+    pub(super) fn put(&mut self, change: Change, aside: bool) {
+        let change = kept(change);
+        match (change.update, &mut self.state) {
+            (Update::Grow(growth), State::Log(log)) => growth.apply(log),
+            (Update::Lease(leasing), State::Leases(leases)) => leasing.apply(leases),
+            (Update::Put(put), state) => *state = put,
+            (update, state) => *state = update.after(None),
+        }
+        self.life = Life::of(change.ends, aside);
+    }
+}
+
+/// When a counter ends, and whether its limit decides, in the one word that an entry has left.
+#[derive(Debug, Clone, Copy)]
+struct Life(u64);
+
+impl Life {
+    const ASIDE: u64 = 1 << 63;
+
+    fn of(ends: Timestamp, aside: bool) -> Self {
+        let micros = ends.micros().min(Self::ASIDE - 1);
+        Self(micros | if aside { Self::ASIDE } else { 0 })
+    }
+
+    fn ends(self) -> Timestamp {
+        Timestamp::from_micros(self.0 & !Self::ASIDE)
+    }
+
+    fn is_aside(self) -> bool {
+        self.0 & Self::ASIDE != 0
+    }
+}
+
+/// Nobody can be lost here without the counter: a slot is taken until it is given back.
+fn kept(mut change: Change) -> Change {
+    if let Update::Lease(leasing) = &mut change.update {
+        leasing.until = FOREVER;
+        change.ends = Timestamp::from_micros(FOREVER);
+    }
+    change
+}
