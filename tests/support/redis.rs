@@ -215,11 +215,10 @@ impl Redis {
             .sum()
     }
 
-    /// Every key there is.
-    /// The counters; the key of the gateway's own trial decisions is none.
+    /// The counters; the gateways' own trial decisions and signs of life are none.
     pub(crate) async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]).await;
-        keys.retain(|key| !key.contains(":probe:"));
+        keys.retain(|key| !key.contains(":probe:") && !key.contains(":gateways:"));
         keys
     }
 }

@@ -1,3 +1,5 @@
+//! Numbers in bodies, in every spelling and every cut.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
