@@ -5,6 +5,7 @@ mod beside;
 pub mod error;
 mod halves;
 pub mod memory;
+pub mod place;
 pub mod redis;
 pub mod settings;
 mod settle;
@@ -13,7 +14,8 @@ pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
 pub use beside::Aside;
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use settings::{OnDown, RedisTarget, Rotated, Secret, Settings, Source};
+pub use place::{Address, Place};
+pub use settings::{OnDown, RedisTarget, Secret, Settings, Source, Tls};
 pub use settle::{Correction, more};
 
 use crate::limit::rate::Cost;

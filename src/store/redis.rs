@@ -3,6 +3,7 @@
 //! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
 mod clear;
+mod dial;
 mod gather;
 mod health;
 mod layout;
@@ -97,7 +98,7 @@ impl RedisStore {
             target: target.clone(),
             timeout: settings.timeout.min(LONGEST),
             prefix: settings.prefix.clone(),
-            connections: Connections::new(target),
+            connections: Connections::new(target, None),
             health: Health::new(),
             stats: Arc::default(),
             decisions: RefCell::default(),

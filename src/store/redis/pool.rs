@@ -3,8 +3,10 @@
 //! A connection carries a flag that is raised the moment it ends or a call on it fails, so that nothing has to be asked
 //! before it is used (notes: `dependencies`, pitfall 1). Whoever takes one out looks at the flag.
 
+use super::dial::dial;
 use super::script;
 use crate::store::error::StoreError;
+use crate::store::place::Address;
 use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
@@ -12,7 +14,6 @@ use bb8_redis::redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisErr
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -26,9 +27,6 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Least time between a failure to connect and the next attempt.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
-
-/// A partition leaves no trace on an idle connection but these going unanswered.
-const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A connection with its scripts loaded. Dropping it closes it, whatever it waits for.
 #[derive(Debug)]
@@ -104,37 +102,29 @@ impl Signals {
 #[derive(Debug)]
 pub(super) struct Manager {
     target: RedisTarget,
+    /// Which of its nodes, where it has several.
+    node: Option<Address>,
     signals: Arc<Signals>,
 }
 
 impl Manager {
-    pub(super) fn new(target: RedisTarget, signals: Arc<Signals>) -> Self {
-        Self { target, signals }
-    }
-
-    fn login(&self) -> RedisConnectionInfo {
-        let mut login = RedisConnectionInfo::default()
-            .set_db(self.target.database.into())
-            .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
-        if let Some(name) = &self.target.username {
-            login = login.set_username(name);
+    pub(super) fn new(target: RedisTarget, node: Option<Address>, signals: Arc<Signals>) -> Self {
+        Self {
+            target,
+            node,
+            signals,
         }
-        if let Some(password) = self.target.present() {
-            login = login.set_password(password.expose());
-        }
-        login
     }
 
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
-        let stream = TcpStream::connect((&*self.target.host, self.target.port))
-            .await
-            .and_then(|stream| tune(&stream).map(|()| stream))
-            .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
+        let target = self.target.latest();
+        let stream = dial(&target, self.node.as_ref()).await?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) = MultiplexedConnection::new_with_config(&self.login(), stream, config)
-            .await
-            .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
+        let (line, driver) =
+            MultiplexedConnection::new_with_config(&login(&target), stream, config)
+                .await
+                .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({
             let (dead, signals) = (dead.clone(), self.signals.clone());
@@ -199,10 +189,11 @@ pub(super) struct Connections {
 pub(super) type Taken<'a> = bb8::PooledConnection<'a, Manager>;
 
 impl Connections {
-    /// Starts connecting at once and waits for nothing: the gateway starts without Redis.
-    pub(super) fn new(target: &RedisTarget) -> Self {
+    /// Starts connecting to this node of `target`, or to wherever its place says, and waits for nothing: the gateway
+    /// starts without Redis.
+    pub(super) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
         let signals = Arc::new(Signals::default());
-        let manager = Manager::new(target.clone(), signals.clone());
+        let manager = Manager::new(target.clone(), node, signals.clone());
         // bb8 neither tests on the way out (that is a round trip), nor retries by itself (`health` does, and knows when
         // to stop), nor closes what is old or idle: the flag says what is of no use.
         let pool = Pool::builder()
@@ -240,14 +231,18 @@ impl Connections {
     }
 }
 
-/// Small questions that wait for their answers: no delay, and a peer that is gone is noticed.
-fn tune(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = socket2::SockRef::from(stream);
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE);
-    socket.set_tcp_keepalive(&keepalive)
+/// What is said first on a connection.
+fn login(target: &RedisTarget) -> RedisConnectionInfo {
+    let mut login = RedisConnectionInfo::default()
+        .set_db(target.database.into())
+        .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
+    if let Some(name) = &target.username {
+        login = login.set_username(name);
+    }
+    if let Some(password) = &target.password {
+        login = login.set_password(password.expose());
+    }
+    login
 }
 
 /// The crate's error as one of ours.

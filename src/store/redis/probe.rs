@@ -38,7 +38,7 @@ impl fmt::Display for Found {
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget) -> Result<Found, StoreError> {
-    let manager = Manager::new(target.clone(), Arc::<Signals>::default());
+    let manager = Manager::new(target.clone(), None, Arc::<Signals>::default());
     let mut connection = manager.open().await?;
     let mut info = Cmd::new();
     info.arg("INFO");

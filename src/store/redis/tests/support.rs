@@ -11,6 +11,7 @@ use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Rule, Unit};
+use crate::store::Place;
 use crate::store::redis::RedisStore;
 use crate::store::settings::{RedisTarget, Settings, Source};
 use bb8_redis::redis::{self, Connection, Value};
@@ -187,14 +188,7 @@ impl Server {
     }
 
     pub(crate) fn target(&self) -> RedisTarget {
-        RedisTarget {
-            host: "127.0.0.1".into(),
-            port: self.port,
-            database: 0,
-            username: None,
-            password: None,
-            rotated: crate::store::Rotated::default(),
-        }
+        RedisTarget::new(Place::tcp("127.0.0.1", self.port))
     }
 
     pub(crate) fn settings(&self) -> Settings {
