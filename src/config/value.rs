@@ -21,7 +21,7 @@ pub(super) use key::{field, members, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
 pub(super) use server::server;
-pub(super) use store::store;
+pub(super) use store::{server_name, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
 pub(super) use zone::zone;
 

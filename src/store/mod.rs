@@ -9,14 +9,16 @@ pub mod place;
 pub mod redis;
 pub mod settings;
 mod settle;
+pub mod tls;
 
 pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund};
 pub use beside::Aside;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use place::{Address, Place};
-pub use settings::{OnDown, RedisTarget, Secret, Settings, Source, Tls};
+pub use settings::{OnDown, RedisTarget, Secret, Settings, Source};
 pub use settle::{Correction, more};
+pub use tls::Tls;
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};

@@ -8,11 +8,13 @@ mod gather;
 mod health;
 mod layout;
 mod leavers;
+mod library;
 mod pool;
 mod probe;
 mod question;
 mod reply;
 mod script;
+mod sentinel;
 mod stats;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What the file says about the store. Read once, at start, but for its secrets.
 
 use super::place::Place;
+use super::tls::Tls;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -75,6 +76,8 @@ pub struct RedisTarget {
     pub username: Option<Arc<str>>,
     /// Its password.
     pub password: Option<Secret>,
+    /// Are the scripts kept there as functions, which outlive a restart and a failover?
+    pub functions: bool,
     /// What has taken the place of the secrets since.
     pub rotated: Rotated,
 }
@@ -89,6 +92,7 @@ impl RedisTarget {
             database: 0,
             username: None,
             password: None,
+            functions: false,
             rotated: Rotated::default(),
         }
     }
@@ -99,6 +103,7 @@ impl RedisTarget {
         self.to_string() == other.to_string()
             && self.username == other.username
             && self.asker() == other.asker()
+            && self.functions == other.functions
     }
 
     /// Who asks the sentinels.
@@ -117,13 +122,6 @@ impl RedisTarget {
             None => self.clone(),
         }
     }
-}
-
-/// How connections to Redis are encrypted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
-    /// The name that the server's certificate must have, if not the one that is connected to.
-    pub server_name: Option<Arc<str>>,
 }
 
 /// Secrets that were changed while the gateway runs. Clones share them: connections made from then on present them.

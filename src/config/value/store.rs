@@ -4,7 +4,7 @@
 
 use super::server::host_and_port;
 use super::{Code, Wrong, mended};
-use crate::store::{Address, Place, RedisTarget, Secret, Source, Tls};
+use crate::store::{Address, Place, RedisTarget, Secret, Source, Tls, tls};
 use std::sync::Arc;
 
 /// Where a Redis listens, if nothing else is said, and where a sentinel does.
@@ -20,16 +20,22 @@ pub(in crate::config) fn store(text: &str) -> Result<Source, Wrong> {
     mended(text, read)
 }
 
-fn wrong(label: &str) -> Wrong {
-    Wrong::new(Code::BadStore, "this is not the address of a store", label)
-        .help("write `\"memory:\"`, `\"redis://host:6379/0\"` or `\"unix:/path/redis.sock\"`")
+/// Reads a name that the certificate of a server can have.
+pub(in crate::config) fn server_name(text: &str) -> Result<String, Wrong> {
+    match tls::server_name(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(Wrong::new(
+            Code::BadHost,
+            "no certificate can have this name",
+            "must be a name or an address, without a scheme or a port",
+        )),
+    }
 }
 
-fn later(what: &str) -> Wrong {
-    Wrong::new(
-        Code::NotAvailable,
-        format!("{what} is not available in this version"),
-        "`redis://host:port/database` is",
+fn wrong(label: &str) -> Wrong {
+    Wrong::new(Code::BadStore, "this is not the address of a store", label).help(
+        "write `\"memory:\"`, `\"redis://host:6379/0\"`, `\"unix:/path/redis.sock\"` or \
+         `\"redis+sentinel://h1,h2,h3/NAME/0\"`; `rediss` is with TLS",
     )
 }
 
@@ -65,16 +71,15 @@ fn read(text: &str) -> Result<Source, Wrong> {
         _ => return Err(wrong("`sentinel` and `cluster` can follow the `+`")),
     };
     let (username, password) = user.map_or(Ok((None, None)), credentials)?;
-    if encrypted {
-        return Err(later("Redis over TLS"));
-    }
-    match place {
-        Place::Sentinel { .. } => return Err(later("Redis Sentinel")),
-        Place::Cluster { .. } => return Err(later("Redis Cluster")),
-        Place::Tcp(_) | Place::Unix(_) => {}
+    if matches!(place, Place::Cluster { .. }) {
+        return Err(Wrong::new(
+            Code::NotAvailable,
+            "Redis Cluster is not available in this version",
+            "one Redis is, or one with replicas behind sentinels",
+        ));
     }
     Ok(Source::Redis(RedisTarget {
-        tls: encrypted.then_some(Tls { server_name: None }),
+        tls: encrypted.then(Tls::of_system),
         database,
         username,
         password,
@@ -127,7 +132,8 @@ fn unix(text: &str) -> Result<Source, Wrong> {
 fn single(text: &str) -> Result<(Place, u16), Wrong> {
     let (place, database) = text.split_once('/').unwrap_or((text, ""));
     if place.contains(',') {
-        return Err(wrong("one Redis has one address"));
+        return Err(wrong("one Redis has one address")
+            .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"` where sentinels watch over it"));
     }
     let address = address(place, REDIS)?;
     let database = number(database, "`redis://host:6379/0`")?;
@@ -141,7 +147,8 @@ fn sentinel(text: &str) -> Result<(Place, u16), Wrong> {
     // What sentinels take as a name themselves.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
-        return Err(wrong("the name that the sentinels know it by must follow"));
+        return Err(wrong("the name that the sentinels know it by must follow")
+            .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"`"));
     }
     let database = number(
         parts.next().unwrap_or_default(),
@@ -245,6 +252,12 @@ mod tests {
         for (text, shown) in [
             ("redis://cache", "redis://cache:6379/0"),
             ("redis://[::1]:7/3", "redis://[::1]:7/3"),
+            ("rediss://cache/1", "rediss://cache:6379/1"),
+            (
+                "redis+sentinel://u:p@a,b:7/n",
+                "redis+sentinel://a:26379,b:7/n/0",
+            ),
+            ("rediss+sentinel://a/n/3", "rediss+sentinel://a:26379/n/3"),
             ("unix:/run/redis.sock", "unix:/run/redis.sock"),
             ("unix:///run/redis.sock", "unix:/run/redis.sock"),
             ("unix:/run/r.sock?db=0", "unix:/run/r.sock"),
@@ -303,8 +316,8 @@ mod tests {
             "",
             "memory",
             "cache:6379",
-            "rediss://a",
-            "redis+sentinel://a/n",
+            "redis+sentinel://a",
+            "redis+sentinel://a/n/1/2",
             "redis+cluster://a",
             "redis+x://a",
             "redis://",

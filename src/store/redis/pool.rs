@@ -4,14 +4,18 @@
 //! before it is used (notes: `dependencies`, pitfall 1). Whoever takes one out looks at the flag.
 
 use super::dial::dial;
+use super::library;
+use super::reply;
 use super::script;
+use super::sentinel::First;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
+use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
+use crate::store::tls;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -34,14 +38,25 @@ pub(super) struct Connection {
     line: MultiplexedConnection,
     dead: Arc<AtomicBool>,
     driver: AbortHandle,
+    signals: Arc<Signals>,
+    /// Are scripts called as functions?
+    functions: bool,
+    /// The signals' age when it was made.
+    age: u64,
+    /// Where it leads, if somebody had to be asked.
+    pub(super) master: Option<Address>,
 }
 
 impl Connection {
     /// Sends a script call. A server that has forgotten its scripts ran nothing, so they are loaded again and the same
     /// call is made once more; no other error is ever answered by a second try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
+        let function = self.functions.then(|| library::call(command));
+        let command = function.as_ref().unwrap_or(command);
         let answer = match self.send(command).await {
-            Err(StoreError::Refused(reason)) if first_word(&reason) == "NOSCRIPT" => {
+            Err(StoreError::Refused(reason))
+                if first_word(&reason) == "NOSCRIPT" || library::is_missing(&reason) =>
+            {
                 self.load().await?;
                 self.send(command).await?
             }
@@ -59,14 +74,29 @@ impl Connection {
     }
 
     fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed)
+        self.dead.load(Ordering::Relaxed) || self.age < self.signals.age.load(Ordering::Relaxed)
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
+        if self.functions {
+            return self.load_library().await;
+        }
         for script in script::ALL {
             self.send(&script.load()).await?;
         }
         Ok(())
+    }
+
+    /// It is written where it is not yet: a write goes to disk and to every replica.
+    async fn load_library(&mut self) -> Result<(), StoreError> {
+        match self.send(&library::find()).await {
+            Ok(Value::Array(found)) if !found.is_empty() => Ok(()),
+            Ok(_) => self.send(&library::load()).await.map(drop),
+            Err(StoreError::Refused(reason)) => Err(StoreError::Refused(
+                library::unknown(&reason).map_or(reason, Into::into),
+            )),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends any command.
@@ -89,6 +119,8 @@ pub(super) struct Signals {
     pub(super) lost: Notify,
     /// One could not be made.
     failed: Notify,
+    /// Connections that were made at a lesser age are not used any more.
+    age: AtomicU64,
     why: Mutex<Option<(Instant, StoreError)>>,
 }
 
@@ -105,6 +137,7 @@ pub(super) struct Manager {
     /// Which of its nodes, where it has several.
     node: Option<Address>,
     signals: Arc<Signals>,
+    pub(super) first: First,
 }
 
 impl Manager {
@@ -113,18 +146,37 @@ impl Manager {
             target,
             node,
             signals,
+            first: First::default(),
         }
     }
 
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
         let target = self.target.latest();
-        let stream = dial(&target, self.node.as_ref()).await?;
+        let mut connection = match &self.node {
+            Some(node) => self.connect(&target, Some(node)).await?,
+            None => self.follow(&target).await?,
+        };
+        connection.load().await?;
+        Ok(connection)
+    }
+
+    /// To this node of `target`, or to the one Redis that its place names; nothing but the login is said.
+    pub(super) async fn connect(
+        &self,
+        target: &RedisTarget,
+        node: Option<&Address>,
+    ) -> Result<Connection, StoreError> {
+        let age = self.signals.age.load(Ordering::Relaxed);
+        let stream = dial(target, node).await?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) =
-            MultiplexedConnection::new_with_config(&login(&target), stream, config)
-                .await
-                .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
+        let (line, driver) = MultiplexedConnection::new_with_config(&login(target), stream, config)
+            .await
+            .map_err(|error| {
+                // That a certificate is not liked may be said after the handshake only.
+                let why = tls::explain(&error).unwrap_or_else(|| error.to_string());
+                StoreError::Unreachable(why.into())
+            })?;
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({
             let (dead, signals) = (dead.clone(), self.signals.clone());
@@ -134,13 +186,15 @@ impl Manager {
                 signals.lost.notify_one();
             }
         });
-        let mut connection = Connection {
+        Ok(Connection {
             line,
             dead,
             driver: driver.abort_handle(),
-        };
-        connection.load().await?;
-        Ok(connection)
+            signals: self.signals.clone(),
+            functions: target.functions,
+            age,
+            master: None,
+        })
     }
 }
 
@@ -182,6 +236,8 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: Pool<Manager>,
+    /// Is the master wherever they say?
+    by_sentinels: bool,
     pub(super) signals: Arc<Signals>,
 }
 
@@ -205,7 +261,21 @@ impl Connections {
             .max_lifetime(None)
             .idle_timeout(None)
             .build_unchecked(manager);
-        Self { pool, signals }
+        let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+        Self {
+            pool,
+            by_sentinels,
+            signals,
+        }
+    }
+
+    /// The store has fallen. Where that may be because another has become the master, none of the connections made so far
+    /// is used again, idle ones included: they lead to the old one.
+    pub(super) fn distrust(&self, why: &StoreError) {
+        let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
+        if demoted || self.by_sentinels {
+            self.signals.age.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A live connection, as soon as there is one; an error as soon as one cannot be made.
