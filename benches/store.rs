@@ -25,7 +25,7 @@ use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Check, MemoryStore, RedisTarget, Settings};
+use tollgate::store::{Check, MemoryStore, Place, RedisTarget, Settings};
 
 const SECOND: u64 = 1_000_000;
 /// Rounds of which the median is told.
@@ -389,14 +389,7 @@ impl Server {
 
     /// A store of this server's, connected.
     async fn store(&self) -> RedisStore {
-        let target = RedisTarget {
-            host: "127.0.0.1".into(),
-            port: self.port,
-            database: 0,
-            username: None,
-            password: None,
-            rotated: tollgate::store::Rotated::default(),
-        };
+        let target = RedisTarget::new(Place::tcp("127.0.0.1", self.port));
         let settings = Settings {
             timeout: Duration::from_secs(5),
             ..Settings::default()

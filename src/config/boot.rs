@@ -1,11 +1,10 @@
 //! Boot: the settings that are read once, at start. A reload can only say that they have changed.
 
-use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, Password};
+use super::diagnostic::Diagnostic;
+use super::document::Document;
 use super::files::Files;
-use super::source::{self, At};
-use crate::store::{self, Secret, Source};
-use crate::{admin, listen, telemetry};
+use super::source;
+use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -67,7 +66,7 @@ pub(super) fn read(
         admin: document.admin.as_ref().map(|admin| admin::Settings {
             listen: admin.listen.or(ADMIN),
         }),
-        store: store_settings(document, text, files, found),
+        store: super::store::read(document, text, files, found),
         log: telemetry::Settings {
             access: log.access.get().copied().unwrap_or_else(terminal),
             level: log.level.or(telemetry::Level::Info),
@@ -78,57 +77,4 @@ pub(super) fn read(
 /// The admin listener's address, as it will be.
 pub(super) fn admin_address(document: &Document) -> Option<SocketAddr> {
     document.admin.as_ref().map(|admin| admin.listen.or(ADMIN))
-}
-
-fn store_settings(
-    document: &Document,
-    text: &source::Source,
-    files: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> store::Settings {
-    let written = &document.store;
-    let defaults = store::Settings::default();
-    let mut source = written.url.get().cloned().unwrap_or(Source::Memory);
-    if let Some(password) = written.password.at() {
-        match &mut source {
-            Source::Redis(target) => target.password = secret(password, text, files, found),
-            Source::Memory => {}
-        }
-    }
-    store::Settings {
-        source,
-        timeout: written.timeout.or(defaults.timeout),
-        on_down: written.on_down.or(defaults.on_down),
-        prefix: written
-            .prefix
-            .get()
-            .map_or(defaults.prefix, |prefix| prefix.as_str().into()),
-        max_keys: written
-            .max_keys
-            .get()
-            .map_or(defaults.max_keys, |most| *most as usize),
-    }
-}
-
-fn secret(
-    password: &At<Password>,
-    text: &source::Source,
-    files: &mut Files,
-    found: &mut Vec<Diagnostic>,
-) -> Option<Secret> {
-    let place = match &password.value {
-        Password::Literal(secret) => return Some(secret.clone()),
-        Password::Elsewhere(place) => place,
-    };
-    let read = place.read(text, password.span.start, files);
-    match read {
-        Ok(secret) => Some(Secret::new(&secret)),
-        Err(error) => {
-            found.push(
-                Diagnostic::error(Code::Unreadable, format!("no password in {place}: {error}"))
-                    .at(&password.span, "the password is to be there"),
-            );
-            None
-        }
-    }
 }

@@ -36,6 +36,7 @@ macro_rules! codes {
 }
 
 codes! {
+    BadCertificate "bad-certificate" "A file for TLS has no certificate or key in it that can be used.";
     BadAddress "bad-address" "An address to listen on is not written as `host:port` or `:port`.";
     BadChoice "bad-choice" "A word is not among those that the key takes.";
     BadCondition "bad-condition" "A route asks for something that no request can have.";

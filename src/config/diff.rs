@@ -150,7 +150,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&percent(old.jitter), &percent(new.jitter)),
         );
     }
-    changes.extend(restart::password(running, &new.boot));
+    changes.extend(restart::secrets(running, &new.boot));
     restart::compare(running, &new.boot, &mut changes);
     changes
 }

@@ -26,7 +26,7 @@ pub(super) use jwt::Jwt;
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
 pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
-pub(super) use store::{Password, Store};
+pub(super) use store::{Kept, Sentinel, Store, StoreTls};
 pub(super) use target::Upstream;
 pub(super) use tier::Tier;
 pub(super) use variables::Variables;

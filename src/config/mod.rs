@@ -28,6 +28,7 @@ mod resolved;
 mod secret;
 mod set;
 pub mod source;
+mod store;
 mod suggest;
 mod validate;
 mod value;

@@ -143,6 +143,8 @@ mod tests {
         fs::create_dir(included.parent().unwrap()).unwrap();
         let pem = include_str!("../../tests/config/jwt/rsa.pem");
         fs::write(folder.path().join("issuer.pem"), pem).unwrap();
+        let pair = rcgen::generate_simple_self_signed(vec!["ca".to_owned()]).unwrap();
+        fs::write(folder.path().join("redis-ca.pem"), pair.cert.pem()).unwrap();
         fs::write(folder.path().join("short.secret"), "short\n").unwrap();
         let file = folder.path().join("gateway.toml");
         let mut wrong = Vec::new();

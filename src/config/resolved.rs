@@ -201,9 +201,14 @@ impl Writer<'_> {
     ) -> String {
         let shape = vocabulary.key(key).map(|key| key.shape);
         match (shape, value) {
+            (Some(Shape::Secret), value) if key == "username" => self.user(value, offset),
             (Some(Shape::Secret), value) => self.starred(value),
             (Some(Shape::Changes), DeValue::Table(table)) => self.lines_of(table, (2, true)),
             (Some(Shape::Conditions), DeValue::Table(table)) => self.lines_of(table, (2, false)),
+            (Some(Shape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
+            (_, value) if vocabulary.name == "store.tls" && key != "server_name" => {
+                self.paths(value, offset)
+            }
             (_, DeValue::String(text)) if key == "file" => {
                 let path = self.source.beside(offset, text);
                 let path = std::path::absolute(&path).unwrap_or(path);
@@ -221,6 +226,31 @@ impl Writer<'_> {
             }
             (_, DeValue::String(text)) if key == "url" => toml::text(&without_password(text)),
             (_, value) => toml::value(value),
+        }
+    }
+
+    /// A table inside another, on one line.
+    fn inside(&mut self, vocabulary: &Table, table: &DeTable<'_>) -> String {
+        let entries: Vec<String> = table
+            .iter()
+            .map(|(key, value)| {
+                let key = key.get_ref().as_ref();
+                let shown = self.shown(vocabulary, key, value.get_ref(), value.span().start);
+                format!("{} = {shown}", toml::key(key))
+            })
+            .collect();
+        format!("{{ {} }}", entries.join(", "))
+    }
+
+    /// A name is no secret, wherever it stands.
+    fn user(&self, value: &DeValue<'_>, offset: usize) -> String {
+        let file = match value {
+            DeValue::Table(table) => table.get("file"),
+            _ => None,
+        };
+        match file {
+            Some(path) => format!("{{ file = {} }}", self.paths(path.get_ref(), offset)),
+            None => toml::value(value),
         }
     }
 
@@ -384,7 +414,8 @@ mod tests {
             let mut changes = diff(&compiled.outline, &again.outline, &compiled.boot);
             changes.retain(|change| {
                 // Secrets are not in it.
-                change.subject != "store.password" && !change.what.contains("_headers changed")
+                !["store.password", "store.sentinel"].contains(&&*change.subject)
+                    && !change.what.contains("_headers changed")
             });
             assert!(
                 changes.is_empty(),

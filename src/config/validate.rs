@@ -5,19 +5,19 @@ mod lints;
 mod names;
 mod rewriting;
 mod routes;
+mod store;
 
 pub(super) use rewriting::{redirected, template};
 
 use super::boot::admin_address;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, List, Password};
+use super::document::{Document, List};
 use super::groups::Groups;
 use super::limits;
 use super::source::{self, At};
 use super::value::quoted;
 use crate::limit::Limit;
 use crate::route::{Rule, Table};
-use crate::store::Source;
 use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) fn check(
         return Checked::default();
     }
     server(document, found);
-    store(document, found);
+    store::store(document, found);
     let compiled = document
         .limits
         .iter()
@@ -164,47 +164,6 @@ fn server(document: &Document, found: &mut Vec<Diagnostic>) {
                 )),
             );
         }
-    }
-}
-
-fn store(document: &Document, found: &mut Vec<Diagnostic>) {
-    let written = &document.store;
-    let in_url = match written.url.at() {
-        Some(At {
-            value: Source::Redis(target),
-            span,
-        }) if target.password.is_some() => Some(span),
-        _ => None,
-    };
-    let memory = matches!(written.url.get(), None | Some(Source::Memory)) && !written.url.is_bad();
-    match (written.password.at(), in_url) {
-        (Some(password), Some(url)) => found.push(
-            Diagnostic::error(Code::Conflict, "the store has two passwords")
-                .at(&password.span, "one is here")
-                .and(url, "the other is in the address")
-                .help("take it out of the address"),
-        ),
-        (Some(password), None) if memory => found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                "the store has a password, but no Redis to give it to",
-            )
-            .at(&password.span, "")
-            .help("write the `url` of the Redis, as `url = \"redis://host:6379/0\"`"),
-        ),
-        _ => {}
-    }
-    let literal = written
-        .password
-        .at()
-        .filter(|at| matches!(at.value, Password::Literal(_)))
-        .map(|at| &at.span);
-    if let Some(span) = literal.or(in_url) {
-        found.push(
-            Diagnostic::warning(Code::SecretInFile, "a password is written into the file")
-                .at(span, "whoever reads the file knows it")
-                .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
-        );
     }
 }
 

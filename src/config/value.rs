@@ -10,6 +10,7 @@ mod net;
 mod offers;
 mod path;
 mod server;
+mod store;
 mod time;
 mod zone;
 
@@ -19,7 +20,8 @@ pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, members, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
-pub(super) use server::{server, store};
+pub(super) use server::server;
+pub(super) use store::{server_name, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
 pub(super) use zone::zone;
 

@@ -10,11 +10,12 @@ pub use schema::schema;
 pub use tables::{
     ADMIN, DEFAULTS, GROUPS, INCLUDE, JWT, LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER,
     LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMIT_TIER, LIMITS, LOG, RESPONSE, ROUTE_FIELDS,
-    ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, TABLES, UPSTREAMS,
+    ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, STORE_SENTINEL, STORE_TLS, TABLES,
+    UPSTREAMS,
 };
 
 /// A table of the file.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Table {
     /// Its name at the top level.
     pub name: &'static str,
@@ -31,7 +32,7 @@ pub struct Table {
 }
 
 /// A key of a table.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
@@ -106,6 +107,8 @@ pub enum Shape {
     Redirect,
     /// What is answered.
     Respond,
+    /// A table with keys of its own.
+    Inner(&'static Table),
 }
 
 impl Table {
@@ -180,6 +183,10 @@ impl Shape {
             Self::Conditions => {
                 "a table of names, each with its value or `true`, as `{ x-version = \"2\" }`".into()
             }
+            Self::Inner(table) => {
+                let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
+                format!("a table of {}", super::suggest::all_of(&names))
+            }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }
     }
@@ -221,6 +228,9 @@ mod tests {
             for key in table.keys {
                 assert!(key.about.ends_with('.') && !key.example.is_empty());
                 assert!(!table.later.contains(&key.name));
+                if let Shape::Inner(inner) = key.shape {
+                    assert_eq!(inner.name, format!("{}.{}", table.name, key.name));
+                }
             }
         }
     }

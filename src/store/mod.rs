@@ -7,9 +7,11 @@ pub mod error;
 mod fleet;
 mod halves;
 pub mod memory;
+pub mod place;
 pub mod redis;
 pub mod settings;
 mod settle;
+pub mod tls;
 
 pub use crate::limit::OnDown;
 pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund, Unknown};
@@ -17,8 +19,10 @@ pub use beside::Aside;
 pub use error::StoreError;
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
-pub use settings::{RedisTarget, Rotated, Secret, Settings, Source};
+pub use place::{Address, Place};
+pub use settings::{RedisTarget, Secret, Settings, Source};
 pub use settle::{Correction, more};
+pub use tls::Tls;
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};

@@ -4,15 +4,18 @@
 
 mod beat;
 mod clear;
+mod dial;
 mod gather;
 mod health;
 mod layout;
 mod leavers;
+mod library;
 mod pool;
 mod probe;
 mod question;
 mod reply;
 mod script;
+mod sentinel;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -98,7 +101,7 @@ impl RedisStore {
             target: target.clone(),
             timeout: settings.timeout.min(LONGEST),
             prefix: settings.prefix.clone(),
-            connections: Connections::new(target),
+            connections: Connections::new(target, None),
             health: Health::new(),
             stats: Arc::default(),
             decisions: RefCell::default(),

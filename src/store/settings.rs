@@ -1,8 +1,10 @@
-//! What the file says about the store. Read once, at start, but for the password.
+//! What the file says about the store. Read once, at start, but for its secrets.
 
+use super::place::Place;
+use super::tls::Tls;
 use crate::limit::OnDown;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The store and how far it is waited for.
@@ -33,20 +35,22 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes the password of `new` over, where it is for the same Redis and user; what was cloned from these settings
-    /// presents it too.
+    /// Takes over what `new` presents to the same Redis as the same user: passwords and certificates. What was cloned
+    /// from these settings presents it too.
     pub fn rotate(&mut self, new: &Self) {
         let (Source::Redis(mine), Source::Redis(new)) = (&mut self.source, &new.source) else {
             return;
         };
-        if mine.is_same_place(new) && mine.password != new.password {
-            mine.password.clone_from(&new.password);
-            let mut rotated = mine
-                .rotated
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *rotated = Some(new.password.clone());
+        if mine.is_same_place(new) && mine != new {
+            let shared = mine.rotated.clone();
+            *mine = RedisTarget {
+                rotated: shared.clone(),
+                ..new.clone()
+            };
+            *shared.lock() = Some(Box::new(RedisTarget {
+                rotated: Rotated::default(),
+                ..new.clone()
+            }));
         }
     }
 }
@@ -60,45 +64,76 @@ pub enum Source {
     Redis(RedisTarget),
 }
 
-/// Which Redis.
+/// Which Redis, and who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisTarget {
-    /// Name or address.
-    pub host: Arc<str>,
-    /// TCP port.
-    pub port: u16,
+    /// Where it is.
+    pub place: Place,
+    /// How connections to it are encrypted, if they are.
+    pub tls: Option<Tls>,
     /// Logical database.
     pub database: u16,
     /// User of the access control list, if not the default one.
     pub username: Option<Arc<str>>,
     /// Its password.
     pub password: Option<Secret>,
-    /// Another that has taken its place since.
+    /// Are the scripts kept there as functions, which outlive a restart and a failover?
+    pub functions: bool,
+    /// What has taken the place of the secrets since.
     pub rotated: Rotated,
 }
 
 impl RedisTarget {
-    /// Is it the same Redis and user, whatever the password?
+    /// Database 0 of what is there, for the default user, without a password.
     #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
-        self.to_string() == other.to_string() && self.username == other.username
+    pub fn new(place: Place) -> Self {
+        Self {
+            place,
+            tls: None,
+            database: 0,
+            username: None,
+            password: None,
+            functions: false,
+            rotated: Rotated::default(),
+        }
     }
 
-    /// The password to present now.
+    /// Is it the same Redis and user, whatever is presented to it?
     #[must_use]
-    pub fn present(&self) -> Option<Secret> {
-        let rotated = self
-            .rotated
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        rotated.clone().unwrap_or_else(|| self.password.clone())
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+            && self.username == other.username
+            && self.asker() == other.asker()
+            && self.functions == other.functions
+    }
+
+    /// Who asks the sentinels.
+    fn asker(&self) -> Option<&str> {
+        match &self.place {
+            Place::Sentinel { username, .. } => username.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The same with the secrets to present now.
+    #[must_use]
+    pub fn latest(&self) -> Self {
+        match &*self.rotated.lock() {
+            Some(newer) => (**newer).clone(),
+            None => self.clone(),
+        }
     }
 }
 
-/// A password that was changed while the gateway runs. Clones share it: connections made from then on present it.
+/// Secrets that were changed while the gateway runs. Clones share them: connections made from then on present them.
 #[derive(Debug, Clone, Default)]
-pub struct Rotated(Arc<Mutex<Option<Option<Secret>>>>);
+pub struct Rotated(Arc<Mutex<Option<Box<RedisTarget>>>>);
+
+impl Rotated {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<RedisTarget>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl PartialEq for Rotated {
     /// It is not what a file says.
@@ -112,11 +147,7 @@ impl Eq for Rotated {}
 impl fmt::Display for RedisTarget {
     /// Without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "redis://[{}]:{}/{}", self.host, self.port, self.database)
-        } else {
-            write!(f, "redis://{}:{}/{}", self.host, self.port, self.database)
-        }
+        self.place.show(f, self.tls.is_some(), self.database)
     }
 }
 

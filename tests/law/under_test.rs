@@ -211,14 +211,7 @@ pub(super) async fn connect(server: &Redis) -> RedisStore {
     let url = server.url();
     let address = url.trim_start_matches("redis://").trim_end_matches("/0");
     let (host, port) = address.split_once(':').unwrap();
-    let target = RedisTarget {
-        host: host.into(),
-        port: port.parse().unwrap(),
-        database: 0,
-        username: None,
-        password: None,
-        rotated: tollgate::store::Rotated::default(),
-    };
+    let target = RedisTarget::new(tollgate::store::Place::tcp(host, port.parse().unwrap()));
     let settings = Settings {
         timeout: Duration::from_secs(5),
         ..Settings::default()

@@ -48,7 +48,9 @@ pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
     }
     let (a, b) = (&running.store, &new.store);
     if a.source != b.source && !same_place(&a.source, &b.source) {
-        push("store.url", None);
+        for subject in elsewhere(&a.source, &b.source) {
+            push(subject, None);
+        }
     }
     if a.on_down != b.on_down {
         push(
@@ -90,7 +92,25 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// Is it the same Redis and user, with another password?
+/// What makes it another place: the address, unless it is only how that is used.
+fn elsewhere(a: &Source, b: &Source) -> Vec<&'static str> {
+    let (Source::Redis(a), Source::Redis(b)) = (a, b) else {
+        return vec!["store.url"];
+    };
+    let others = [
+        ("store.url", a.to_string() != b.to_string()),
+        ("store.username", a.username != b.username),
+        ("store.functions", a.functions != b.functions),
+    ];
+    let others = others.into_iter().filter(|(_, differs)| *differs);
+    let others: Vec<_> = others.map(|(subject, _)| subject).collect();
+    match others.is_empty() {
+        true => vec!["store.sentinel"],
+        false => others,
+    }
+}
+
+/// Is it the same Redis and user, whatever is presented to it?
 fn same_place(a: &Source, b: &Source) -> bool {
     match (a, b) {
         (Source::Redis(a), Source::Redis(b)) => a.is_same_place(b),
@@ -98,12 +118,25 @@ fn same_place(a: &Source, b: &Source) -> bool {
     }
 }
 
-/// A password that is to be another: taken over without a restart.
-pub(super) fn password(running: &Boot, new: &Boot) -> Option<Change> {
-    let (a, b) = (&running.store.source, &new.store.source);
-    (a != b && same_place(a, b)).then(|| Change {
-        subject: "store.password".into(),
-        what: "changed; connections made from now on present it".into(),
-        restart: false,
-    })
+/// What is presented to the store and is to be another: taken over without a restart.
+pub(super) fn secrets(running: &Boot, new: &Boot) -> Vec<Change> {
+    let (Source::Redis(a), Source::Redis(b)) = (&running.store.source, &new.store.source) else {
+        return Vec::new();
+    };
+    if !a.is_same_place(b) {
+        return Vec::new();
+    }
+    let changed = [
+        ("store.password", a.password != b.password),
+        ("store.sentinel", a.place != b.place),
+        ("store.tls", a.tls != b.tls),
+    ];
+    let changed = changed.into_iter().filter(|(_, changed)| *changed);
+    changed
+        .map(|(subject, _)| Change {
+            subject: subject.into(),
+            what: "changed; connections made from now on present it".into(),
+            restart: false,
+        })
+        .collect()
 }

@@ -25,7 +25,7 @@ mistake, unless it has a default: `${NAME:-default}`, which also stands in for a
 missing. `$$` is a `$`. What a variable gives is a text, so `burst = \"${BURST}\"` is not a number, and it is not looked at
 for further variables. Mistakes in a result say what the variables gave, unless it looks like a secret.
 
-A secret need not stand in the file: the store's `password`, and every value under `set` and `add` of `request_headers` and
+A secret need not stand in the file: the store's `password`, that of its sentinels, and every value under `set` and `add` of `request_headers` and
 `response_headers`, may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\" }` instead of a text. A newline at the end
 of the file does not count. Such a file is watched: a changed value is taken over as any other change, a changed password by
 the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars; one that is written
@@ -81,6 +81,11 @@ fn section(table: &Table, out: &mut String) {
     for key in table.keys {
         row(key, out);
     }
+    for key in table.keys {
+        if let Shape::Inner(inner) = key.shape {
+            section(inner, out);
+        }
+    }
 }
 
 fn row(key: &Key, out: &mut String) {
@@ -115,6 +120,7 @@ fn takes(shape: Shape) -> String {
         Shape::Redirect => "`{ to = .., status = .. }`".into(),
         Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),
         Shape::Tiers => "`{ GROUP = { rate = .., burst = .., max = .., queue = .., max_wait = .., cost = .. } }`".into(),
+        Shape::Inner(table) => format!("[table](#{})", table.name.replace('.', "")),
         Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
         Shape::Whole { .. }
         | Shape::Cost

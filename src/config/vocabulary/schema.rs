@@ -200,6 +200,7 @@ fn shape(shape: Shape) -> Value {
                 "content_type": { "type": "string" },
             },
         }),
+        Shape::Inner(table) => section(table),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

@@ -3,12 +3,14 @@
 mod groups;
 mod limits;
 mod routes;
+mod store;
 
 pub use groups::{GROUPS, JWT, LIMIT_TIER};
 pub use limits::{
     LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMITS,
 };
 pub use routes::{ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES};
+pub use store::{STORE, STORE_SENTINEL, STORE_TLS};
 
 use super::Default::{Required, Value, Words};
 use super::{Key, Shape, Table};
@@ -168,68 +170,6 @@ pub static ADMIN: Table = Table {
         live: false,
     }],
     later: &["token"],
-};
-
-/// `[store]`.
-pub static STORE: Table = Table {
-    name: "store",
-    named: false,
-    noun: "the store",
-    about: "Where counters live: in this process, or in a Redis that several gateways share.",
-    keys: &[
-        Key {
-            name: "url",
-            shape: Shape::Text,
-            default: Value("\"memory:\""),
-            about: "`memory:`, or `redis://[user[:password]@]host[:port][/database]`.",
-            example: "\"redis://cache:6379/0\"",
-            live: false,
-        },
-        Key {
-            name: "password",
-            shape: Shape::Secret,
-            default: Words("none"),
-            about: "Password of the Redis user, best kept in a file or in the environment.",
-            example: "{ file = \"/run/secrets/redis\" }",
-            live: true,
-        },
-        Key {
-            name: "timeout",
-            shape: Shape::Duration,
-            default: Value("\"50ms\""),
-            about: "Longest a decision waits for Redis before `on_down` answers.",
-            example: "\"25ms\"",
-            live: false,
-        },
-        Key {
-            name: "on_down",
-            shape: Shape::Choice(&["local", "open", "closed"]),
-            default: Value("\"local\""),
-            about: "What limits do while Redis is away, unless they say it themselves: count in each gateway, as one of the gateways that were there, let everything pass, or answer 503.",
-            example: "\"closed\"",
-            live: false,
-        },
-        Key {
-            name: "prefix",
-            shape: Shape::Text,
-            default: Value("\"tollgate\""),
-            about: "First part of every key in Redis; gateways that share counters share it.",
-            example: "\"edge\"",
-            live: false,
-        },
-        Key {
-            name: "max_keys",
-            shape: Shape::Whole {
-                least: 1,
-                most: WHOLE,
-            },
-            default: Value("1000000"),
-            about: "Live counters held in memory at most; beyond it new keys of a limit share one counter.",
-            example: "200000",
-            live: false,
-        },
-    ],
-    later: &["lease"],
 };
 
 /// `[response]`.

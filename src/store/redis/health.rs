@@ -92,6 +92,7 @@ impl Shared {
         self.health.state.set(State::Down);
         self.stats.set_up(false);
         self.stats.falls.add(1);
+        self.connections.distrust(why);
         if AWAY.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
                 "{} is away, limits do as their on_down says: {why}",

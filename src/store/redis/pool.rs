@@ -3,16 +3,21 @@
 //! A connection carries a flag that is raised the moment it ends or a call on it fails, so that nothing has to be asked
 //! before it is used (notes: `dependencies`, pitfall 1). Whoever takes one out looks at the flag.
 
+use super::dial::dial;
+use super::library;
+use super::reply;
 use super::script;
+use super::sentinel::First;
 use crate::store::error::StoreError;
+use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
+use crate::store::tls;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -27,23 +32,31 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Least time between a failure to connect and the next attempt.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
-/// A partition leaves no trace on an idle connection but these going unanswered.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-
 /// A connection with its scripts loaded. Dropping it closes it, whatever it waits for.
 #[derive(Debug)]
 pub(super) struct Connection {
     line: MultiplexedConnection,
     dead: Arc<AtomicBool>,
     driver: AbortHandle,
+    signals: Arc<Signals>,
+    /// Are scripts called as functions?
+    functions: bool,
+    /// The signals' age when it was made.
+    age: u64,
+    /// Where it leads, if somebody had to be asked.
+    pub(super) master: Option<Address>,
 }
 
 impl Connection {
     /// Sends a script call. A server that has forgotten its scripts ran nothing, so they are loaded again and the same
     /// call is made once more; no other error is ever answered by a second try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
+        let function = self.functions.then(|| library::call(command));
+        let command = function.as_ref().unwrap_or(command);
         let answer = match self.send(command).await {
-            Err(StoreError::Refused(reason)) if first_word(&reason) == "NOSCRIPT" => {
+            Err(StoreError::Refused(reason))
+                if first_word(&reason) == "NOSCRIPT" || library::is_missing(&reason) =>
+            {
                 self.load().await?;
                 self.send(command).await?
             }
@@ -61,14 +74,29 @@ impl Connection {
     }
 
     fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed)
+        self.dead.load(Ordering::Relaxed) || self.age < self.signals.age.load(Ordering::Relaxed)
     }
 
     async fn load(&mut self) -> Result<(), StoreError> {
+        if self.functions {
+            return self.load_library().await;
+        }
         for script in script::ALL {
             self.send(&script.load()).await?;
         }
         Ok(())
+    }
+
+    /// It is written where it is not yet: a write goes to disk and to every replica.
+    async fn load_library(&mut self) -> Result<(), StoreError> {
+        match self.send(&library::find()).await {
+            Ok(Value::Array(found)) if !found.is_empty() => Ok(()),
+            Ok(_) => self.send(&library::load()).await.map(drop),
+            Err(StoreError::Refused(reason)) => Err(StoreError::Refused(
+                library::unknown(&reason).map_or(reason, Into::into),
+            )),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends any command.
@@ -91,6 +119,8 @@ pub(super) struct Signals {
     pub(super) lost: Notify,
     /// One could not be made.
     failed: Notify,
+    /// Connections that were made at a lesser age are not used any more.
+    age: AtomicU64,
     why: Mutex<Option<(Instant, StoreError)>>,
 }
 
@@ -104,37 +134,49 @@ impl Signals {
 #[derive(Debug)]
 pub(super) struct Manager {
     target: RedisTarget,
+    /// Which of its nodes, where it has several.
+    node: Option<Address>,
     signals: Arc<Signals>,
+    pub(super) first: First,
 }
 
 impl Manager {
-    pub(super) fn new(target: RedisTarget, signals: Arc<Signals>) -> Self {
-        Self { target, signals }
-    }
-
-    fn login(&self) -> RedisConnectionInfo {
-        let mut login = RedisConnectionInfo::default()
-            .set_db(self.target.database.into())
-            .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
-        if let Some(name) = &self.target.username {
-            login = login.set_username(name);
+    pub(super) fn new(target: RedisTarget, node: Option<Address>, signals: Arc<Signals>) -> Self {
+        Self {
+            target,
+            node,
+            signals,
+            first: First::default(),
         }
-        if let Some(password) = self.target.present() {
-            login = login.set_password(password.expose());
-        }
-        login
     }
 
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
-        let stream = TcpStream::connect((&*self.target.host, self.target.port))
-            .await
-            .and_then(|stream| tune(&stream).map(|()| stream))
-            .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
+        let target = self.target.latest();
+        let mut connection = match &self.node {
+            Some(node) => self.connect(&target, Some(node)).await?,
+            None => self.follow(&target).await?,
+        };
+        connection.load().await?;
+        Ok(connection)
+    }
+
+    /// To this node of `target`, or to the one Redis that its place names; nothing but the login is said.
+    pub(super) async fn connect(
+        &self,
+        target: &RedisTarget,
+        node: Option<&Address>,
+    ) -> Result<Connection, StoreError> {
+        let age = self.signals.age.load(Ordering::Relaxed);
+        let stream = dial(target, node).await?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) = MultiplexedConnection::new_with_config(&self.login(), stream, config)
+        let (line, driver) = MultiplexedConnection::new_with_config(&login(target), stream, config)
             .await
-            .map_err(|error| StoreError::Unreachable(error.to_string().into()))?;
+            .map_err(|error| {
+                // That a certificate is not liked may be said after the handshake only.
+                let why = tls::explain(&error).unwrap_or_else(|| error.to_string());
+                StoreError::Unreachable(why.into())
+            })?;
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({
             let (dead, signals) = (dead.clone(), self.signals.clone());
@@ -144,13 +186,15 @@ impl Manager {
                 signals.lost.notify_one();
             }
         });
-        let mut connection = Connection {
+        Ok(Connection {
             line,
             dead,
             driver: driver.abort_handle(),
-        };
-        connection.load().await?;
-        Ok(connection)
+            signals: self.signals.clone(),
+            functions: target.functions,
+            age,
+            master: None,
+        })
     }
 }
 
@@ -192,6 +236,8 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: Pool<Manager>,
+    /// Is the master wherever they say?
+    by_sentinels: bool,
     pub(super) signals: Arc<Signals>,
 }
 
@@ -199,10 +245,11 @@ pub(super) struct Connections {
 pub(super) type Taken<'a> = bb8::PooledConnection<'a, Manager>;
 
 impl Connections {
-    /// Starts connecting at once and waits for nothing: the gateway starts without Redis.
-    pub(super) fn new(target: &RedisTarget) -> Self {
+    /// Starts connecting to this node of `target`, or to wherever its place says, and waits for nothing: the gateway
+    /// starts without Redis.
+    pub(super) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
         let signals = Arc::new(Signals::default());
-        let manager = Manager::new(target.clone(), signals.clone());
+        let manager = Manager::new(target.clone(), node, signals.clone());
         // bb8 neither tests on the way out (that is a round trip), nor retries by itself (`health` does, and knows when
         // to stop), nor closes what is old or idle: the flag says what is of no use.
         let pool = Pool::builder()
@@ -214,7 +261,21 @@ impl Connections {
             .max_lifetime(None)
             .idle_timeout(None)
             .build_unchecked(manager);
-        Self { pool, signals }
+        let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+        Self {
+            pool,
+            by_sentinels,
+            signals,
+        }
+    }
+
+    /// The store has fallen. Where that may be because another has become the master, none of the connections made so far
+    /// is used again, idle ones included: they lead to the old one.
+    pub(super) fn distrust(&self, why: &StoreError) {
+        let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
+        if demoted || self.by_sentinels {
+            self.signals.age.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// A live connection, as soon as there is one; an error as soon as one cannot be made.
@@ -240,14 +301,18 @@ impl Connections {
     }
 }
 
-/// Small questions that wait for their answers: no delay, and a peer that is gone is noticed.
-fn tune(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = socket2::SockRef::from(stream);
-    let keepalive = socket2::TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE);
-    socket.set_tcp_keepalive(&keepalive)
+/// What is said first on a connection.
+fn login(target: &RedisTarget) -> RedisConnectionInfo {
+    let mut login = RedisConnectionInfo::default()
+        .set_db(target.database.into())
+        .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
+    if let Some(name) = &target.username {
+        login = login.set_username(name);
+    }
+    if let Some(password) = &target.password {
+        login = login.set_password(password.expose());
+    }
+    login
 }
 
 /// The crate's error as one of ours.

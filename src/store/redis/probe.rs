@@ -2,6 +2,7 @@
 
 use super::pool::{Manager, Signals};
 use crate::store::error::StoreError;
+use crate::store::place::Address;
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 /// What a Redis is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
+    /// Where it is, if sentinels had to be asked.
+    pub master: Option<Address>,
     /// Its name and version: `redis 7.0.15`.
     pub version: String,
     /// How long one question took.
@@ -22,6 +25,9 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let took = self.took.as_secs_f64() * 1_000.0;
+        if let Some(master) = &self.master {
+            write!(f, "master at {master}, ")?;
+        }
         write!(f, "{}, takes the scripts, {took:.1} ms", self.version)?;
         match &self.evicts {
             Some(policy) => write!(
@@ -38,7 +44,7 @@ impl fmt::Display for Found {
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget) -> Result<Found, StoreError> {
-    let manager = Manager::new(target.clone(), Arc::<Signals>::default());
+    let manager = Manager::new(target.clone(), None, Arc::<Signals>::default());
     let mut connection = manager.open().await?;
     let mut info = Cmd::new();
     info.arg("INFO");
@@ -63,6 +69,7 @@ pub async fn probe(target: &RedisTarget) -> Result<Found, StoreError> {
     let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
     Ok(Found {
+        master: connection.master.clone(),
         version,
         took,
         evicts: policy.map(str::to_owned),

@@ -50,10 +50,9 @@ pub(super) fn read(
 
 /// Is this trouble of the whole server and not of one key? It looks the same to the next request.
 pub(super) fn server_wide(reason: &str) -> bool {
-    // Redis 6 puts the script's name and line in front, and a dash.
-    reason.split_whitespace().take(4).any(|word| {
+    codes(reason).any(|word| {
         matches!(
-            word.trim_start_matches('-'),
+            word,
             "OOM"
                 | "READONLY"
                 | "MISCONF"
@@ -63,6 +62,17 @@ pub(super) fn server_wide(reason: &str) -> bool {
                 | "CLUSTERDOWN"
         )
     })
+}
+
+/// Is it because the server is no master, or no longer?
+pub(super) fn is_read_only(reason: &str) -> bool {
+    codes(reason).any(|word| word == "READONLY")
+}
+
+/// Words that may be an error's code: Redis 6 puts the script's name and line in front, and a dash.
+fn codes(reason: &str) -> impl Iterator<Item = &str> {
+    let words = reason.split_whitespace().take(4);
+    words.map(|word| word.trim_start_matches('-'))
 }
 
 struct Reader<'a>(&'a [u8]);

@@ -63,6 +63,16 @@ impl Script {
         Self { text, digest }
     }
 
+    /// What a call by `EVALSHA` names it.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// What it says.
+    pub(super) fn text(&self) -> &'static str {
+        self.text
+    }
+
     /// By `SCRIPT LOAD`: newer servers forget scripts that came by `EVAL`.
     pub(super) fn load(&self) -> Cmd {
         let mut command = cmd("SCRIPT");

@@ -3,12 +3,17 @@
 mod batches;
 mod behaviour;
 mod calendar;
+mod certificates;
 mod editions;
 mod expected;
+mod failover;
 mod leavers;
 mod memory;
 mod model;
 mod outage;
+mod places;
 mod scripts;
 pub(super) mod support;
+mod tls;
 mod twins;
+mod watched;

@@ -5,6 +5,7 @@ use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, Wait};
 use crate::limit::{Limit, wire};
+use crate::store::Place;
 use crate::store::batch::{Check, Decided, Refund};
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
@@ -341,10 +342,7 @@ fn futures_poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Outp
 
 #[tokio::test(flavor = "local")]
 async fn no_limits_need_no_store() {
-    let target = RedisTarget {
-        port: 1,
-        ..Server::start().target()
-    };
+    let target = RedisTarget::new(Place::tcp("127.0.0.1", 1));
     let store = RedisStore::new(&target, &Default::default());
     let decided = store.decide(&[]).await.unwrap();
     assert!(admitted(&decided));

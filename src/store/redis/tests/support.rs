@@ -11,6 +11,7 @@ use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Rule, Unit};
+use crate::store::Place;
 use crate::store::redis::RedisStore;
 use crate::store::settings::{RedisTarget, Settings, Source};
 use bb8_redis::redis::{self, Connection, Value};
@@ -19,6 +20,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 pub(crate) fn rate(count: u32, period: u64) -> Rate {
     Rate {
@@ -99,10 +101,18 @@ pub(crate) fn limit(name: &str, (rate, rule): (Rate, Rule)) -> Arc<Limit> {
     Arc::new(Limit::new(name.into(), by, rate, rule, Cost::ONE))
 }
 
+/// A port that nobody has just now.
+pub(crate) fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
+}
+
 /// A server of the test's own; `REDIS_SERVER` names another program. Dropping it kills it.
 pub(crate) struct Server {
     pub(crate) port: u16,
     child: Child,
+    /// Where it works: a replica keeps what it was sent in a file.
+    _folder: TempDir,
 }
 
 impl Server {
@@ -112,10 +122,7 @@ impl Server {
 
     pub(crate) fn start_with(more: &[&str]) -> Self {
         for _ in 0..5 {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
-            if let Some(server) = Self::start_on(port, more) {
+            if let Some(server) = Self::start_on(free_port(), more) {
                 return server;
             }
         }
@@ -123,22 +130,29 @@ impl Server {
     }
 
     /// Nothing when it ends at once: somebody else took the port.
-    fn start_on(port: u16, more: &[&str]) -> Option<Self> {
+    pub(crate) fn start_on(port: u16, more: &[&str]) -> Option<Self> {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let folder = tempfile::tempdir().unwrap();
         let child = Command::new(program)
+            .arg("--dir")
+            .arg(folder.path())
             .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
             .args(["--port", &port.to_string()])
             .args(more)
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed");
-        let mut server = Self { port, child };
+        let mut server = Self {
+            port,
+            child,
+            _folder: folder,
+        };
         let give_up = Instant::now() + Duration::from_secs(10);
         while Instant::now() < give_up {
             if server.child.try_wait().unwrap().is_some() {
                 return None;
             }
-            if server.try_connect().is_some() {
+            if Client::of(port).is_some() {
                 return Some(server);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -172,29 +186,13 @@ impl Server {
         assert!(done.success());
     }
 
-    fn try_connect(&self) -> Option<Connection> {
-        let client = redis::Client::open(("127.0.0.1", self.port)).ok()?;
-        let mut connection = client.get_connection().ok()?;
-        redis::cmd("PING")
-            .query::<String>(&mut connection)
-            .is_ok()
-            .then_some(connection)
-    }
-
     /// A plain client beside the store.
     pub(crate) fn client(&self) -> Client {
-        Client(self.try_connect().expect("the server answers"))
+        Client::of(self.port).expect("the server answers")
     }
 
     pub(crate) fn target(&self) -> RedisTarget {
-        RedisTarget {
-            host: "127.0.0.1".into(),
-            port: self.port,
-            database: 0,
-            username: None,
-            password: None,
-            rotated: crate::store::Rotated::default(),
-        }
+        RedisTarget::new(Place::tcp("127.0.0.1", self.port))
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -218,6 +216,11 @@ impl Drop for Server {
     }
 }
 
+/// Redis 6 has none.
+pub(crate) fn knows_functions(client: &mut Client) -> bool {
+    !client.info("server").contains("redis_version:6")
+}
+
 /// Returns how long it took.
 pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
     let begun = Instant::now();
@@ -232,6 +235,24 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
 pub(crate) struct Client(Connection);
 
 impl Client {
+    /// Of what listens there, once it says anything, if only that it wants a password.
+    pub(crate) fn of(port: u16) -> Option<Self> {
+        let client = redis::Client::open(("127.0.0.1", port)).ok()?;
+        let mut connection = client.get_connection().ok()?;
+        match redis::cmd("PING").query::<String>(&mut connection) {
+            Ok(_) => Some(Self(connection)),
+            Err(error) => (error.code() == Some("NOAUTH")).then_some(Self(connection)),
+        }
+    }
+
+    /// What the server says of itself.
+    pub(crate) fn info(&mut self, section: &str) -> String {
+        match self.say(&format!("INFO {section}")) {
+            Value::BulkString(text) => String::from_utf8(text).unwrap(),
+            other => panic!("INFO answers a text: {other:?}"),
+        }
+    }
+
     pub(crate) fn raw(&mut self, words: &[&[u8]]) -> Value {
         let mut command = redis::Cmd::new();
         for word in words {

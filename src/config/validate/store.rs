@@ -1,0 +1,144 @@
+//! `[store]` held against itself: what contradicts the address, and secrets in the file.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::{Document, Kept, StoreTls};
+use super::super::source::{At, Span};
+use crate::store::{Place, RedisTarget, Source};
+
+pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
+    let written = &document.store;
+    let target = match written.url.at() {
+        Some(At {
+            value: Source::Redis(target),
+            span,
+        }) => Some((target, span)),
+        _ => None,
+    };
+    let in_url = target.and_then(|(target, span)| target.password.as_ref().map(|_| span));
+    let user_in_url = target.and_then(|(target, span)| target.username.as_ref().map(|_| span));
+    for (what, key, url) in [
+        ("users", written.username.at(), user_in_url),
+        ("passwords", written.password.at(), in_url),
+    ] {
+        if let (Some(key), Some(url)) = (key, url) {
+            found.push(
+                Diagnostic::error(Code::Conflict, format!("the store has two {what}"))
+                    .at(&key.span, "one is here")
+                    .and(url, "the other is in the address")
+                    .help("take it out of the address"),
+            );
+        }
+    }
+    match target {
+        Some((target, url)) => beside_redis(document, target, url, found),
+        None if !written.url.is_bad() => beside_memory(document, found),
+        None => {}
+    }
+    if let Some(tls) = written.tls.get() {
+        half_of_a_pair(tls, found);
+    }
+    let sentinel = written.sentinel.get();
+    let for_sentinel = sentinel.and_then(|sentinel| literal(sentinel.password.at()));
+    for span in [literal(written.password.at()).or(in_url), for_sentinel]
+        .into_iter()
+        .flatten()
+    {
+        found.push(
+            Diagnostic::warning(Code::SecretInFile, "a password is written into the file")
+                .at(span, "whoever reads the file knows it")
+                .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
+        );
+    }
+}
+
+/// A password that stands in the file itself.
+fn literal(password: Option<&At<Kept>>) -> Option<&Span> {
+    let in_file = password.filter(|at| matches!(at.value, Kept::Literal(_)));
+    in_file.map(|at| &at.span)
+}
+
+/// What has a meaning for a Redis only.
+fn beside_memory(document: &Document, found: &mut Vec<Diagnostic>) {
+    let written = &document.store;
+    let functions = written.functions.at().filter(|at| at.value);
+    for (what, span) in [
+        ("a user", written.username.at().map(|at| &at.span)),
+        ("a password", written.password.at().map(|at| &at.span)),
+        ("TLS", written.tls.at().map(|at| &at.span)),
+        ("sentinels", written.sentinel.at().map(|at| &at.span)),
+        ("functions", functions.map(|at| &at.span)),
+    ] {
+        if let Some(span) = span {
+            found.push(
+                Diagnostic::error(
+                    Code::Conflict,
+                    format!(
+                        "the store has {what}, but no Redis to give {} to",
+                        match what {
+                            "sentinels" | "functions" => "them",
+                            _ => "it",
+                        }
+                    ),
+                )
+                .at(span, "")
+                .help("write the `url` of the Redis, as `url = \"redis://host:6379/0\"`"),
+            );
+        }
+    }
+}
+
+/// What has no meaning for this Redis.
+fn beside_redis(
+    document: &Document,
+    target: &RedisTarget,
+    url: &Span,
+    found: &mut Vec<Diagnostic>,
+) {
+    let written = &document.store;
+    if let Some(tls) = written.tls.at().filter(|_| target.tls.is_none()) {
+        let (why, help) = match &target.place {
+            Place::Unix(_) => (
+                "a socket of this machine is not encrypted",
+                "leave `tls` out",
+            ),
+            _ => (
+                "this address is without TLS",
+                "write `rediss` in place of `redis` in the address, or leave `tls` out",
+            ),
+        };
+        found.push(
+            Diagnostic::error(Code::Conflict, "the store has `tls`, and no TLS")
+                .at(&tls.span, "")
+                .and(url, why)
+                .help(help),
+        );
+    }
+    let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+    if let Some(sentinel) = written.sentinel.at().filter(|_| !by_sentinels) {
+        found.push(
+            Diagnostic::error(Code::Conflict, "no sentinels are asked where the store is")
+                .at(&sentinel.span, "nobody to tell this to")
+                .and(url, "this is where it is")
+                .help(
+                    "write `url = \"redis+sentinel://h1,h2,h3/NAME/0\"`, or leave `sentinel` out",
+                ),
+        );
+    }
+}
+
+/// A certificate without its key, or a key without its certificate.
+fn half_of_a_pair(tls: &StoreTls, found: &mut Vec<Diagnostic>) {
+    let (there, missing, example) = match (tls.cert.at(), tls.key.at()) {
+        (Some(cert), None) if !tls.key.is_bad() => (cert, "key", "gateway.key"),
+        (None, Some(key)) if !tls.cert.is_bad() => (key, "cert", "gateway.pem"),
+        _ => return,
+    };
+    found.push(
+        Diagnostic::error(
+            Code::MissingKey,
+            format!("`[store.tls]` does not say `{missing}`"),
+        )
+        .at(&there.span, "a certificate and its key go together")
+        .help(format!("add `{missing} = \"{example}\"`")),
+    );
+}

@@ -1,0 +1,83 @@
+//! Makes the streams that connections to Redis run over: to one address, or to a socket of the file system.
+
+use crate::store::error::StoreError;
+use crate::store::place::{Address, Place};
+use crate::store::settings::RedisTarget;
+use crate::store::tls::{self, Tls};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// A partition leaves no trace on an idle connection but these going unanswered.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Longest a handshake may take: less than a connection may, so that it is said what took so long.
+const HANDSHAKE: Duration = Duration::from_millis(800);
+
+/// What a connection runs over.
+pub(super) trait Link: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<L: AsyncRead + AsyncWrite + Send + Unpin> Link for L {}
+
+/// Any of them. One call more for each read is nothing beside the read.
+pub(super) type Stream = Box<dyn Link>;
+
+/// A stream to this node of `target`, or to the one Redis that its place names.
+pub(super) async fn dial(
+    target: &RedisTarget,
+    node: Option<&Address>,
+) -> Result<Stream, StoreError> {
+    let made = match (node, &target.place) {
+        (Some(address), _) | (None, Place::Tcp(address)) => tcp(address, target.tls.as_ref()).await,
+        (None, Place::Unix(path)) => unix(path).await,
+        (None, Place::Sentinel { .. } | Place::Cluster { .. }) => {
+            Err(io::Error::other("nobody was asked which of its nodes"))
+        }
+    };
+    made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
+}
+
+/// A name is looked up each time: what it led to may have moved.
+async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
+    let stream = TcpStream::connect((&*address.host, address.port)).await?;
+    tune(&stream)?;
+    let Some(tls) = tls else {
+        return Ok(Box::new(stream));
+    };
+    let client = tls.client().map_err(|why| {
+        io::Error::other(format!(
+            "no authorities whose certificates to believe: {why}"
+        ))
+    })?;
+    let name = tls.name_of(&address.host);
+    let name = name.ok_or_else(|| io::Error::other("no certificate can have such a name"))?;
+    let shaking = TlsConnector::from(client).connect(name, stream);
+    let encrypted = timeout(HANDSHAKE, shaking).await.map_err(|_| {
+        // A Redis without TLS waits for the end of a line that never ends.
+        let why =
+            format!("no answer to the handshake within {HANDSHAKE:?}: is it a port with TLS?");
+        io::Error::other(format!("TLS with {address}: {why}"))
+    })?;
+    let encrypted = encrypted.map_err(|error| match tls::explain(&error) {
+        Some(why) => io::Error::other(format!("TLS with {address}: {why}")),
+        None => error,
+    })?;
+    Ok(Box::new(encrypted))
+}
+
+async fn unix(path: &str) -> io::Result<Stream> {
+    Ok(Box::new(UnixStream::connect(path).await?))
+}
+
+/// Small questions that wait for their answers: no delay, and a peer that is gone is noticed.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE);
+    socket.set_tcp_keepalive(&keepalive)
+}

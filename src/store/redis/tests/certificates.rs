@@ -1,0 +1,120 @@
+//! Certificates of the tests' own, made while they run, and a server that has one.
+
+use super::support::Server;
+use crate::store::redis::RedisStore;
+use crate::store::tls::{Material, Tls};
+use crate::store::{Place, RedisTarget, Settings};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, KeyPair, date_time_ymd};
+use std::fs;
+use tempfile::TempDir;
+
+/// Somebody who signs.
+pub(super) struct Authority {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+/// A certificate and its key, as PEM.
+pub(super) struct Pair {
+    pub(super) cert: String,
+    pub(super) key: String,
+}
+
+impl Authority {
+    pub(super) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let name = rcgen::DnType::CommonName;
+        let mine = format!("authority {}", fastrand::u64(..));
+        params.distinguished_name.push(name, mine);
+        let certificate = params.self_signed(&key).unwrap();
+        Self { certificate, key }
+    }
+
+    pub(super) fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// For this name or address.
+    pub(super) fn signs(&self, name: &str) -> Pair {
+        self.signs_until(name, 2100)
+    }
+
+    pub(super) fn signs_until(&self, name: &str, year: i32) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(year, 1, 1);
+        let cert = params.signed_by(&key, &self.certificate, &self.key);
+        Pair {
+            cert: cert.unwrap().pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
+
+/// A server that speaks TLS on a second port.
+pub(super) struct TlsServer {
+    _server: Server,
+    pub(super) port: u16,
+    _files: TempDir,
+}
+
+impl TlsServer {
+    /// With this certificate; `clients` is whom it wants to see one of: `yes` everybody, `no` nobody.
+    pub(super) fn start(authority: &Authority, pair: &Pair, clients: &str) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let path = |name: &str| files.path().join(name).display().to_string();
+        for (name, text) in [
+            ("ca.pem", &authority.pem()),
+            ("cert.pem", &pair.cert),
+            ("key.pem", &pair.key),
+        ] {
+            fs::write(path(name), text).unwrap();
+        }
+        let (ca, cert, key) = (path("ca.pem"), path("cert.pem"), path("key.pem"));
+        for _ in 0..5 {
+            let port = super::support::free_port();
+            let more = [
+                "--tls-port",
+                &port.to_string(),
+                "--tls-auth-clients",
+                clients,
+                "--tls-ca-cert-file",
+                &ca,
+                "--tls-cert-file",
+                &cert,
+                "--tls-key-file",
+                &key,
+            ];
+            if let Some(server) = Server::start_on(super::support::free_port(), &more) {
+                return Self {
+                    _server: server,
+                    port,
+                    _files: files,
+                };
+            }
+        }
+        panic!("no redis-server with TLS starts here");
+    }
+
+    /// Where it speaks TLS, for one who has this.
+    pub(super) fn target(&self, material: Material<'_>) -> RedisTarget {
+        RedisTarget {
+            tls: Some(Tls::new(material).unwrap()),
+            ..RedisTarget::new(Place::tcp("127.0.0.1", self.port))
+        }
+    }
+
+    /// What connecting with this says is wrong.
+    pub(super) async fn refused(&self, material: Material<'_>) -> String {
+        let target = self.target(material);
+        let probed = crate::store::redis::probe(&target).await.unwrap_err();
+        let store = RedisStore::new(&target, &Settings::default());
+        let reached = store.reach().await.unwrap_err();
+        assert_eq!(reached.label(), "unreachable", "{reached}");
+        assert!(!store.is_up());
+        probed.to_string()
+    }
+}

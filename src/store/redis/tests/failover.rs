@@ -1,0 +1,196 @@
+//! Sentinels are asked where the master is, and a master that is no longer one is left.
+
+use super::support::{Client, Server, fixed_window, free_port, limit, until_up};
+use super::watched::{FAILOVER, Sentinel, Watched, by};
+use crate::limit::Limit;
+use crate::store::batch::Check;
+use crate::store::error::StoreError;
+use crate::store::redis::{RedisStore, probe};
+use crate::store::{Address, RedisTarget, Secret, Settings};
+use bb8_redis::redis;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn some_limit() -> Arc<Limit> {
+    limit("some", fixed_window(1_000_000, 3_600_000_000))
+}
+
+async fn decide(store: &RedisStore, limit: &Arc<Limit>) -> Result<(), StoreError> {
+    store.decide(&[Check::new(limit, b"a")]).await.map(drop)
+}
+
+async fn connected(target: &RedisTarget) -> RedisStore {
+    let store = RedisStore::new(target, &Settings::default());
+    until_up(&store, FAILOVER).await;
+    store
+}
+
+/// Asks without a pause until `done`; nobody may wait longer than the deadline, give or take a busy machine.
+async fn under_load(store: &RedisStore, limit: &Arc<Limit>, done: impl Fn() -> bool) -> (u64, u64) {
+    let give_up = Instant::now() + FAILOVER;
+    let (mut counted, mut missed) = (0, 0);
+    while !done() {
+        let begun = Instant::now();
+        match decide(store, limit).await {
+            Ok(()) => counted += 1,
+            Err(_) => missed += 1,
+        }
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(400), "{took:?}");
+        assert!(
+            Instant::now() < give_up,
+            "{counted} counted, {missed} missed"
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    (counted, missed)
+}
+
+/// Calls of scripts so far. A server that changes its role closes connections, ours as well.
+fn calls(server: &Server) -> u64 {
+    let give_up = Instant::now() + FAILOVER;
+    loop {
+        if let Some(text) = info(server) {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+            let number = line.and_then(|line| line.split(',').next());
+            return number.map_or(0, |number| number.parse().unwrap());
+        }
+        assert!(Instant::now() < give_up, "the server does not answer");
+    }
+}
+
+fn info(server: &Server) -> Option<String> {
+    let client = redis::Client::open(("127.0.0.1", server.port)).ok()?;
+    let mut connection = client.get_connection().ok()?;
+    let mut info = redis::cmd("INFO");
+    info.arg("commandstats").query(&mut connection).ok()
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_planned_failover_in_mid_load_is_followed() {
+    let watched = Watched::start();
+    let store = connected(&watched.target()).await;
+    let limit = some_limit();
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+    assert!(calls(&watched.master) > 0);
+    let before = calls(&watched.replica);
+    watched.fail_over();
+    let followed = || calls(&watched.replica) > before + 20;
+    let (counted, missed) = under_load(&store, &limit, followed).await;
+    println!("{counted} counted, {missed} missed");
+    assert!(store.is_up() && counted > 20);
+    // What had been counted by then is still counted: the state has moved along.
+    let found = probe(&watched.target()).await.unwrap();
+    assert_eq!(
+        found.master,
+        Some(Address::new("127.0.0.1", watched.replica.port))
+    );
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_master_that_hangs_is_replaced_in_mid_load_and_not_believed_when_it_comes_back() {
+    let watched = Watched::start();
+    let store = connected(&watched.target()).await;
+    let limit = some_limit();
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+    let before = calls(&watched.replica);
+    watched.master.stop();
+    let followed = || calls(&watched.replica) > before + 20;
+    under_load(&store, &limit, followed).await;
+    watched.master.go_on();
+    let old = calls(&watched.master);
+    let more = calls(&watched.replica);
+    under_load(&store, &limit, || calls(&watched.replica) > more + 50).await;
+    assert_eq!(
+        calls(&watched.master),
+        old,
+        "an idle connection to it was used"
+    );
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_demoted_master_condemns_every_connection_to_it() {
+    let watched = Watched::start();
+    let store = connected(&watched.target()).await;
+    let limit = some_limit();
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+    // Without its connections being closed, as a sentinel would do.
+    let port = watched.replica.port;
+    watched.replica.client().say("REPLICAOF NO ONE");
+    watched
+        .master
+        .client()
+        .say(&format!("REPLICAOF 127.0.0.1 {port}"));
+    let refused = decide(&store, &limit).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Refused(why)) if why.contains("READONLY")),
+        "{refused:?}"
+    );
+    // What the sentinel names says that it is no master, until somebody tells it.
+    assert!(!store.is_up());
+    let mut client = Client::of(watched.sentinel.port).unwrap();
+    client.say("SENTINEL REMOVE cache");
+    client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
+    until_up(&store, FAILOVER).await;
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn sentinels_that_are_away_are_passed_over() {
+    let master = Server::start();
+    let sentinel = Sentinel::start(master.port, "");
+    let away = Address::new("127.0.0.1", free_port());
+    let nodes = [away.clone(), sentinel.address()];
+    let store = connected(&by(&nodes, "cache", None)).await;
+    assert_eq!(decide(&store, &some_limit()).await, Ok(()));
+
+    let said = |target: RedisTarget| async move { probe(&target).await.unwrap_err().to_string() };
+    let unknown = said(by(&nodes, "cash", None)).await;
+    assert!(
+        unknown.contains(&format!("{away}: ")) && unknown.contains("watches nothing called `cash`"),
+        "{unknown}"
+    );
+}
+
+#[tokio::test(flavor = "local")]
+async fn what_a_sentinel_names_must_be_a_master() {
+    let master = Server::start();
+    let replica = Server::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port)]);
+    let sentinel = Sentinel::start(master.port, "sentinel down-after-milliseconds cache 60000");
+    master
+        .client()
+        .say(&format!("REPLICAOF 127.0.0.1 {}", replica.port));
+    let target = by(&[sentinel.address()], "cache", None);
+    let said = probe(&target).await.unwrap_err().to_string();
+    assert!(said.contains("says that it is no master"), "{said}");
+}
+
+#[tokio::test(flavor = "local")]
+async fn sentinels_have_a_password_of_their_own() {
+    let master = Server::start_with(&["--requirepass", "of-redis"]);
+    let sentinel = Sentinel::start(
+        master.port,
+        "sentinel auth-pass cache of-redis\nrequirepass of-sentinel",
+    );
+    let nodes = [sentinel.address()];
+    let full = |redis: &str, sentinel: Option<&str>| RedisTarget {
+        password: Some(Secret::new(redis)),
+        ..by(&nodes, "cache", sentinel)
+    };
+    let store = connected(&full("of-redis", Some("of-sentinel"))).await;
+    assert_eq!(decide(&store, &some_limit()).await, Ok(()));
+    for target in [
+        full("of-redis", None),
+        full("of-redis", Some("of-redis")),
+        full("of-sentinel", Some("of-sentinel")),
+    ] {
+        let said = probe(&target).await.unwrap_err().to_string();
+        assert!(
+            said.contains("AUTH") || said.contains("uthentication") || said.contains("WRONGPASS"),
+            "{said}"
+        );
+        assert!(!said.contains("of-"), "{said}");
+    }
+}

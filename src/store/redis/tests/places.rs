@@ -1,0 +1,241 @@
+//! Sockets of the file system, databases, users, and the library of functions.
+
+use super::editions::editions;
+use super::support::{Server, fixed_window, limit, token_bucket, until_up};
+use crate::clock::Timestamp;
+use crate::key::RepeatId;
+use crate::limit::rate::Cost;
+use crate::store::batch::{Check, Refund};
+use crate::store::error::StoreError;
+use crate::store::redis::question::{self, Question};
+use crate::store::redis::{RedisStore, layout, library, probe, script};
+use crate::store::{Place, RedisTarget, Secret, Settings};
+use bb8_redis::redis::Value;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+async fn connected(target: &RedisTarget) -> RedisStore {
+    let store = RedisStore::new(target, &Settings::default());
+    until_up(&store, PATIENCE).await;
+    store
+}
+
+async fn decides(store: &RedisStore) -> Result<(), StoreError> {
+    let some = limit("some", token_bucket(1000, 1_000_000, 1000));
+    store.decide(&[Check::new(&some, b"a")]).await.map(drop)
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_socket_and_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("redis.sock").display().to_string();
+    let server = Server::start_with(&["--unixsocket", &path]);
+    let target = RedisTarget {
+        database: 3,
+        ..RedisTarget::new(Place::Unix(path.as_str().into()))
+    };
+    assert_eq!(target.to_string(), format!("unix:{path}?db=3"));
+    let store = connected(&target).await;
+    assert_eq!(decides(&store).await, Ok(()));
+    let mut client = server.client();
+    assert_eq!(client.say("DBSIZE"), Value::Int(0));
+    client.say("SELECT 3");
+    assert_ne!(client.say("DBSIZE"), Value::Int(0));
+    assert!(probe(&target).await.is_ok());
+}
+
+#[tokio::test(flavor = "local")]
+async fn functions_decide_as_scripts_do() {
+    let server = Server::start();
+    let mut client = server.client();
+    if !super::support::knows_functions(&mut client) {
+        return;
+    }
+    client.many(vec![library::load()]);
+    for script in script::ALL {
+        client.many(vec![script.load()]);
+    }
+    for limits in editions() {
+        for limit in limits {
+            let mut question = Question::default();
+            let check = Check {
+                limit: &limit,
+                key: b"first",
+                cost: Cost::new(2),
+                id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
+            };
+            question.check(&layout::key_prefix("t", &limit), &check, Some(NOW));
+            let script = question::decide(Some(NOW), std::iter::once(&question));
+            client.say("FLUSHALL");
+            let by_script = (client.many(vec![script.clone()]), client.dump());
+            client.say("FLUSHALL");
+            let by_function = (client.many(vec![library::call(&script)]), client.dump());
+            assert_eq!(by_script, by_function, "{}", limit.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_library_is_written_once_and_again_when_it_is_gone() {
+    let server = Server::start();
+    let mut client = server.client();
+    if !super::support::knows_functions(&mut client) {
+        return;
+    }
+    let target = RedisTarget {
+        functions: true,
+        ..server.target()
+    };
+    let some = limit("some", fixed_window(10, 3_600_000_000));
+    let mut written = Vec::new();
+    for _ in 0..2 {
+        let store = connected(&target).await;
+        let decided = store.decide(&[Check::new(&some, b"a")]).await.unwrap();
+        let ticket = decided.ticket(0, &Check::new(&some, b"a")).unwrap();
+        store.refund([Refund {
+            limit: &some,
+            key: b"a",
+            ticket,
+        }]);
+        store.settle().await;
+        assert_eq!(store.stats().refunds.get(), 1);
+        let stats = client.info("commandstats");
+        assert!(!stats.contains("cmdstat_evalsha"), "{stats}");
+        let load = stats
+            .lines()
+            .find(|line| line.starts_with("cmdstat_function|load:"));
+        written.push(load.unwrap().to_owned());
+    }
+    assert_eq!(written[0], written[1], "it was there already");
+
+    let store = connected(&target).await;
+    client.say("FUNCTION FLUSH");
+    assert_eq!(decides(&store).await, Ok(()));
+    assert_eq!(store.stats().falls.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn functions_are_not_asked_of_a_server_that_has_none() {
+    let server = Server::start_with(&["--rename-command", "FUNCTION", ""]);
+    let target = RedisTarget {
+        functions: true,
+        ..server.target()
+    };
+    let said = probe(&target).await.unwrap_err().to_string();
+    assert!(said.contains("leave `functions` out"), "{said}");
+}
+
+/// Everything that a gateway does, as the user of the example.
+#[tokio::test(flavor = "local")]
+async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/redis/users.acl");
+    let server = Server::start_with(&["--aclfile", file]);
+    let mut client = server.client();
+    client.say("ACL SETUSER tollgate >pass");
+    for functions in [false, true] {
+        if functions && !super::support::knows_functions(&mut client) {
+            break;
+        }
+        let target = RedisTarget {
+            username: Some("tollgate".into()),
+            password: Some(Secret::new("pass")),
+            functions,
+            ..server.target()
+        };
+        if functions {
+            client.say("ACL SETUSER tollgate +fcall +function|list +function|load");
+        }
+        client.say("ACL LOG RESET");
+        let found = probe(&target).await.unwrap();
+        assert!(found.version.contains('.'), "{found}");
+        let store = connected(&target).await;
+        for limits in editions() {
+            for limit in limits {
+                for cost in [1, 2] {
+                    let check = Check {
+                        limit: &limit,
+                        key: b"first",
+                        cost: Cost::new(cost),
+                        id: Some(RepeatId::of("POST", "/pay", 1, b"id")),
+                    };
+                    let decided = store.decide(&[check]).await.unwrap();
+                    let charge = decided.ticket(0, &check).map(|ticket| Refund {
+                        limit: &limit,
+                        key: b"first",
+                        ticket,
+                    });
+                    store.renew(charge);
+                    store.correct(charge);
+                    store.refund(charge);
+                }
+                store.reset(&limit, b"first").await.unwrap();
+            }
+        }
+        store.settle().await;
+        assert_eq!(store.stats().refunds_lost.get(), 0);
+        // What the driver says of itself is nobody's need, and Redis 7.0 does not know it.
+        let mut denied = denied(client.say("ACL LOG"));
+        denied.retain(|entry| !entry.contains("client|setinfo"));
+        assert!(denied.is_empty(), "{denied:?}");
+    }
+
+    let url = format!("redis://tollgate:pass@127.0.0.1:{}/", server.port);
+    let plain = bb8_redis::redis::Client::open(url).unwrap();
+    let mut user = plain.get_connection().unwrap();
+    for line in [
+        "GET another:key",
+        "SET another:key 1",
+        "KEYS *",
+        "SCAN 0",
+        "FLUSHALL",
+        "CONFIG GET *",
+        "EVAL return(1) 0",
+        "SCRIPT FLUSH",
+        "ACL LIST",
+        "SUBSCRIBE news",
+        "SHUTDOWN",
+    ] {
+        let mut words = line.split(' ');
+        let mut command = bb8_redis::redis::cmd(words.next().unwrap());
+        for word in words {
+            command.arg(word);
+        }
+        let answer = command.query::<Value>(&mut user);
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.code(), Some("NOPERM"), "{line}: {refused}");
+    }
+}
+
+#[test]
+fn the_user_of_the_example_may_call_what_the_scripts_call() {
+    let file = include_str!("../../../../deploy/redis/users.acl");
+    let mut allowed: Vec<&str> = file
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix('+'))
+        .collect();
+    // The calls of the gateway itself.
+    for own in ["evalsha", "script|load", "select", "info", "role"] {
+        let at = allowed.iter().position(|word| *word == own);
+        allowed.remove(at.unwrap_or_else(|| panic!("{own} is not in it")));
+    }
+    let mut called: Vec<String> = script::ALL
+        .iter()
+        .flat_map(|script| script.text().split("call(\"").skip(1))
+        .filter_map(|rest| rest.split_once('"'))
+        .map(|(name, _)| name.to_ascii_lowercase())
+        .collect();
+    called.sort();
+    called.dedup();
+    allowed.sort_unstable();
+    assert_eq!(called, allowed);
+}
+
+/// What a user was kept from.
+fn denied(log: Value) -> Vec<String> {
+    let Value::Array(entries) = log else {
+        panic!("a log is a list");
+    };
+    entries.iter().map(|entry| format!("{entry:?}")).collect()
+}

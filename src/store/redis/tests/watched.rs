@@ -1,0 +1,128 @@
+//! A master, a replica and a sentinel that watches them, for the tests that lose the master.
+
+use super::support::{Client, Server, free_port};
+use crate::store::{Address, Place, RedisTarget, Secret};
+use bb8_redis::redis::{self, Value};
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a failover may take here: to be noticed, to be voted on, to be done.
+pub(super) const FAILOVER: Duration = Duration::from_secs(20);
+
+pub(super) struct Watched {
+    pub(super) master: Server,
+    pub(super) replica: Server,
+    pub(super) sentinel: Sentinel,
+}
+
+/// A sentinel of the test's own. Dropping it kills it.
+pub(super) struct Sentinel {
+    pub(super) port: u16,
+    child: Child,
+    _folder: TempDir,
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Sentinel {
+    /// It watches this port under the name `cache`; one vote is enough. `more` are lines of its file.
+    pub(super) fn start(watches: u16, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sentinel.conf");
+        let port = free_port();
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor cache 127.0.0.1 {watches} 1\n\
+             sentinel down-after-milliseconds cache 300\nsentinel failover-timeout cache 5000\n{more}\n",
+            folder.path().display()
+        );
+        fs::write(&file, text).unwrap();
+        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let child = Command::new(program)
+            .arg(&file)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let sentinel = Self {
+            port,
+            child,
+            _folder: folder,
+        };
+        let give_up = Instant::now() + FAILOVER;
+        while Client::of(port).is_none() {
+            assert!(Instant::now() < give_up, "the sentinel does not answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        sentinel
+    }
+
+    pub(super) fn address(&self) -> Address {
+        Address::new("127.0.0.1", self.port)
+    }
+}
+
+impl Watched {
+    pub(super) fn start() -> Self {
+        let master = Server::start();
+        let of = format!("127.0.0.1 {}", master.port);
+        let replica = Server::start_with(&["--replicaof", &of, "--repl-diskless-sync-delay", "0"]);
+        let give_up = Instant::now() + FAILOVER;
+        while !replica
+            .client()
+            .info("replication")
+            .contains("master_link_status:up")
+        {
+            assert!(Instant::now() < give_up, "the replica does not follow");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let sentinel = Sentinel::start(master.port, "");
+        let mut client = Client::of(sentinel.port).unwrap();
+        while !matches!(client.say("SENTINEL REPLICAS cache"), Value::Array(list) if !list.is_empty())
+        {
+            assert!(Instant::now() < give_up, "the sentinel finds no replica");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self {
+            master,
+            replica,
+            sentinel,
+        }
+    }
+
+    /// As an operator asks for it, as soon as the sentinel knows enough of the replica.
+    pub(super) fn fail_over(&self) {
+        let url = ("127.0.0.1", self.sentinel.port);
+        let mut client = redis::Client::open(url).unwrap().get_connection().unwrap();
+        let give_up = Instant::now() + FAILOVER;
+        loop {
+            let mut ask = redis::cmd("SENTINEL");
+            let asked = ask.arg("FAILOVER").arg("cache").query::<()>(&mut client);
+            match asked {
+                Ok(()) => return,
+                Err(error) => assert!(Instant::now() < give_up, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub(super) fn target(&self) -> RedisTarget {
+        by(&[self.sentinel.address()], "cache", None)
+    }
+}
+
+/// The Redis that these sentinels call so.
+pub(super) fn by(nodes: &[Address], name: &str, password: Option<&str>) -> RedisTarget {
+    RedisTarget::new(Place::Sentinel {
+        nodes: nodes.into(),
+        name: name.into(),
+        username: None,
+        password: password.map(Secret::new),
+    })
+}
