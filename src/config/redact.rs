@@ -22,6 +22,7 @@ pub(super) fn starred(text: &str) -> String {
     hidden.extend(credentials(text));
     hidden.extend(bare_credentials(text));
     hidden.extend(members(text));
+    hidden.extend(sections(text));
     if hidden.is_empty() {
         return text.to_owned();
     }
@@ -55,6 +56,29 @@ fn values(text: &str) -> Vec<Range<usize>> {
             seen = value.end.max(seen);
             found.push(value);
         }
+    }
+    found
+}
+
+/// Values in a table of its own of the store's that sounds like a secret, whatever their keys were meant to be; where a secret stands is
+/// none.
+fn sections(text: &str) -> Vec<Range<usize>> {
+    let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if let Some(title) = trimmed.strip_prefix('[') {
+            let title = title.split(']').next().unwrap_or_default();
+            // A limit may be called `token` and has no secrets.
+            inside = title.rsplit_once('.').is_some_and(|(of, last)| {
+                of.trim() == "store" && is_secret(last.trim().trim_matches(['"', '\'']))
+            });
+        } else if inside
+            && let Some(equals) = line.find('=')
+            && !["file", "env"].contains(&line[..equals].trim())
+        {
+            found.extend(value_after(text, start + equals + 1));
+        }
+        start += line.len();
     }
     found
 }
@@ -235,6 +259,14 @@ mod tests {
             (
                 "members = \"key\"\nx = \"y\"",
                 "members = \"***\"\nx = \"y\"",
+            ),
+            (
+                "[store.password]\nfiel = \"hunter2\"\nfile = \"f\"\n[log]\nlevel = \"info\"",
+                "[store.password]\nfiel = \"*******\"\nfile = \"f\"\n[log]\nlevel = \"info\"",
+            ),
+            (
+                "[limits.per-token]\nby = \"ip\"",
+                "[limits.per-token]\nby = \"ip\"",
             ),
             ("é.password = \"é\"", "é.password = \"**\""),
             (

@@ -194,7 +194,11 @@ impl Side {
         let given = |limit: &Limit| {
             let logged = || request.logged_cost(&limit.name);
             let cost = match limit.price {
-                Some(_) => request.cost.or_else(logged),
+                // As the gateway takes it: what is more than the most is the most.
+                Some(ref price) => {
+                    let said = request.cost.or_else(logged);
+                    said.map(|cost| cost.min(price.max))
+                }
                 // A repeat that went free has no id in the log, but took nothing.
                 None => logged().filter(|cost| *cost == 0),
             };

@@ -26,7 +26,7 @@ pub static INCLUDE: Key = Key {
     name: "include",
     shape: Shape::Texts,
     default: Words("none"),
-    about: "Files with further `[limits.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood in this one; relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names.",
+    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names.",
     example: "[\"routes.d/*.toml\"]",
     live: true,
 };
