@@ -434,7 +434,8 @@ mod tests {
         fs::write(at("routes.d/key"), "s3cret").unwrap();
         fs::write(
             at("gateway.toml"),
-            "include = \"routes.d/*.toml\"\n[store]\nurl = \"redis://user:hunter2@cache\"\n\
+            "include = \"routes.d/*.toml\"\n[store]\nurl = \"redis+sentinel://user:hunter2@a,b:7/cache\"\n\
+             sentinel = { username = \"watcher\", password = \"hunter3\" }\n\
              [limits.per-client]\nby = \"ip\"\nrate = \"${RATE_NOT_SET:-7/s}\"\n\
              [upstreams.u]\nservers = \"a:1\"\n",
         )
@@ -451,11 +452,12 @@ mod tests {
         for expected in [
             "1 included file merged",
             "[server]\nlisten = \":8080\" # default\n",
-            "url = \"redis://user:***@cache\"\n",
+            "url = \"redis+sentinel://user:***@a,b:7/cache\"\n",
+            "sentinel = { username = \"watcher\", password = \"***\" }\n",
             "rate = \"7/s\"\n",
             "burst = 7 # default\n",
             "algorithm = \"token-bucket\" # default\n",
-            "request_headers = { set = { x-api-key = \"***\", x-token = \"***2\", x-a = \"b\", x-given = \"***3\" } }\n",
+            "request_headers = { set = { x-api-key = \"***2\", x-token = \"***3\", x-a = \"b\", x-given = \"***4\" } }\n",
             "timeout = \"30s\" # default\n",
             "[routes.c]\n",
         ] {
@@ -464,6 +466,7 @@ mod tests {
         for secret in [
             "s3cret",
             "hunter2",
+            "hunter3",
             "other",
             "\"t1\"",
             "\"t2\"",

@@ -16,6 +16,7 @@ mod heads;
 mod limiting;
 mod outage;
 mod place;
+mod reaching;
 mod regressions;
 mod reloading;
 mod routing;

@@ -15,5 +15,6 @@ mod places;
 mod scripts;
 pub(super) mod support;
 mod tls;
+mod trouble;
 mod twins;
 mod watched;

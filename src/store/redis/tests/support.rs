@@ -235,13 +235,17 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
 pub(crate) struct Client(Connection);
 
 impl Client {
-    /// Of what listens there, once it says anything, if only that it wants a password.
+    /// Of what listens there, once it says anything, if only why it does not serve.
     pub(crate) fn of(port: u16) -> Option<Self> {
         let client = redis::Client::open(("127.0.0.1", port)).ok()?;
         let mut connection = client.get_connection().ok()?;
         match redis::cmd("PING").query::<String>(&mut connection) {
             Ok(_) => Some(Self(connection)),
-            Err(error) => (error.code() == Some("NOAUTH")).then_some(Self(connection)),
+            Err(error) => {
+                let up = ["NOAUTH", "LOADING", "BUSY"];
+                error.code().filter(|code| up.contains(code))?;
+                Some(Self(connection))
+            }
         }
     }
 
@@ -259,6 +263,11 @@ impl Client {
             command.arg(*word);
         }
         command.query(&mut self.0).expect("the server answers")
+    }
+
+    /// A question that may be answered by an error.
+    pub(crate) fn ask(&mut self, command: &redis::Cmd) -> redis::RedisResult<Value> {
+        command.query(&mut self.0)
     }
 
     pub(crate) fn say(&mut self, line: &str) -> Value {

@@ -1,0 +1,121 @@
+//! What others do to a server: a script that does not end, a start that takes its time, a changed password.
+
+use super::support::{Client, Server, limit, token_bucket, until_up};
+use crate::limit::Limit;
+use crate::store::batch::Check;
+use crate::store::error::StoreError;
+use crate::store::redis::{RedisStore, probe};
+use crate::store::settings::{RedisTarget, Secret, Settings, Source};
+use bb8_redis::redis;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const BACK_WITHIN: Duration = Duration::from_secs(5);
+
+fn some_limit() -> Arc<Limit> {
+    limit("some", token_bucket(1000, 1_000_000, 1000))
+}
+
+async fn decide(store: &RedisStore, limit: &Arc<Limit>) -> Result<(), StoreError> {
+    store.decide(&[Check::new(limit, b"a")]).await.map(drop)
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_script_that_does_not_end_is_waited_for_once() {
+    let server = Server::start_with(&["--lua-time-limit", "50"]);
+    let store = server.store().await;
+    let limit = some_limit();
+    let mut other = server.client();
+    let endless = std::thread::spawn(move || {
+        let mut script = redis::cmd("EVAL");
+        other.ask(script.arg("while true do end").arg(0))
+    });
+    // Until it runs, the server answers.
+    let give_up = Instant::now() + BACK_WITHIN;
+    while decide(&store, &limit).await.is_ok() {
+        assert!(Instant::now() < give_up, "nobody is kept waiting");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(decide(&store, &limit).await, Err(StoreError::Down));
+    let said = probe(&server.target()).await.unwrap_err().to_string();
+    assert!(said.contains("BUSY"), "{said}");
+    // Whoever wrote it ends it; nothing is asked twice of who did not answer in time.
+    let mut killer = Client::of(server.port).expect("who asks is told that it is busy");
+    killer.say("SCRIPT KILL");
+    assert!(endless.join().unwrap().is_err());
+    until_up(&store, BACK_WITHIN).await;
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_server_that_is_still_loading_is_away_until_it_has_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display().to_string();
+    let server = Server::start_with(&["--dir", &at]);
+    server.client().raw(&[
+        b"EVAL",
+        b"for i = 1, 3000 do redis.call('SET', 'other:' .. i, i) end",
+        b"0",
+    ]);
+    server.client().say("SAVE");
+    drop(server);
+
+    // A millisecond a key, and somebody is answered after each kilobyte.
+    let slowly = [
+        "--dir",
+        &at,
+        "--key-load-delay",
+        "1000",
+        "--loading-process-events-interval-bytes",
+        "1024",
+    ];
+    let server = Server::start_with(&slowly);
+    let said = probe(&server.target()).await.unwrap_err().to_string();
+    assert!(said.contains("LOADING"), "{said}");
+    let store = RedisStore::new(&server.target(), &server.settings());
+    let limit = some_limit();
+    assert!(decide(&store, &limit).await.is_err());
+    assert_eq!(decide(&store, &limit).await, Err(StoreError::Down));
+    until_up(&store, Duration::from_secs(30)).await;
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_rotated_password_is_presented_by_the_next_connection() {
+    let server = Server::start();
+    server
+        .client()
+        .say("ACL SETUSER gateway on >first ~* &* +@all");
+    let settings = |password: &str| Settings {
+        source: Source::Redis(RedisTarget {
+            username: Some("gateway".into()),
+            password: Some(Secret::new(password)),
+            ..server.target()
+        }),
+        ..Settings::default()
+    };
+    let mut running = settings("first");
+    let Source::Redis(target) = running.source.clone() else {
+        panic!("a Redis");
+    };
+    let store = RedisStore::new(&target, &running);
+    until_up(&store, BACK_WITHIN).await;
+    let limit = some_limit();
+    // Redis ends nobody's connection when it changes a password; an operator does.
+    let mut admin = server.client();
+    admin.say("ACL SETUSER gateway resetpass >second");
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+    admin.say("CLIENT KILL USER gateway");
+    let give_up = Instant::now() + BACK_WITHIN;
+    let said = loop {
+        match store.reach().await {
+            Err(StoreError::Unreachable(said)) => break said,
+            other => assert!(Instant::now() < give_up, "{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    assert!(said.contains("authentication failed"), "{said}");
+    running.rotate(&settings("second"));
+    until_up(&store, BACK_WITHIN).await;
+    assert_eq!(decide(&store, &limit).await, Ok(()));
+}
