@@ -32,6 +32,9 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Least time between a failure to connect and the next attempt.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
+/// Scripts may be forgotten again while they are loaded: somebody flushes them at every turn, or a master goes.
+const FORGOTTEN_AGAIN: usize = 3;
+
 /// A connection with its scripts loaded. Dropping it closes it, whatever it waits for.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -49,20 +52,19 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Sends a script call. A server that has forgotten its scripts ran nothing, so they are loaded again and the same
-    /// call is made once more; no other error is ever answered by a second try.
+    /// call is made again; no other error is ever answered by a second try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
         let command = function.as_ref().unwrap_or(command);
-        let answer = match self.send(command).await {
-            Err(StoreError::Refused(reason))
-                if first_word(&reason) == "NOSCRIPT" || library::is_missing(&reason) =>
-            {
-                self.load().await?;
-                self.send(command).await?
+        let mut answer = self.send(command).await;
+        for _ in 0..FORGOTTEN_AGAIN {
+            if !answer.as_ref().is_err_and(is_forgotten) {
+                break;
             }
-            answer => answer?,
-        };
-        match answer {
+            self.load().await?;
+            answer = self.send(command).await;
+        }
+        match answer? {
             Value::BulkString(bytes) => Ok(bytes),
             _ => Err(StoreError::Protocol("not a string")),
         }
@@ -323,6 +325,14 @@ fn told(error: RedisError) -> StoreError {
         }
         None => StoreError::Lost(error.to_string().into()),
     }
+}
+
+/// Did the server run nothing, because it does not know what it was to run?
+fn is_forgotten(error: &StoreError) -> bool {
+    let StoreError::Refused(reason) = error else {
+        return false;
+    };
+    first_word(reason) == "NOSCRIPT" || library::is_missing(reason)
 }
 
 fn first_word(reason: &str) -> &str {
