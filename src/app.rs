@@ -13,7 +13,7 @@ use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
 use crate::snapshot::Snapshot;
-use crate::store::{Fleet, MemoryStore};
+use crate::store::{Fleet, MemoryStore, News};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{Metrics, max_open_files};
 use crate::upstream;
@@ -57,6 +57,7 @@ struct Shared {
     snapshots: Arc<ArcSwap<Snapshot>>,
     memory: Arc<MemoryStore>,
     fleet: Arc<Fleet>,
+    news: News,
     holds: Arc<Holds>,
     metrics: Arc<Metrics>,
     drain: Drain,
@@ -109,6 +110,7 @@ impl Gateway {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             memory: Arc::new(MemoryStore::new(clock, boot.store.max_keys)),
             fleet: Arc::default(),
+            news: News::default(),
             holds: Arc::default(),
             metrics: Arc::clone(&metrics),
             drain: drain.clone(),

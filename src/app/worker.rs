@@ -8,7 +8,7 @@ use crate::listen::socket::Stream;
 use crate::listen::{self, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
-use crate::store::{self, Source, Store};
+use crate::store::{self, Near, Source, Store};
 use crate::telemetry::access_log::AccessLog;
 use std::cell::RefCell;
 use std::io;
@@ -162,6 +162,7 @@ fn connect(settings: &store::Settings, shared: &Shared) -> Store {
             on_down: settings.on_down,
             fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
+            near: Near::new(shared.news.clone(), settings.timeout),
         },
     }
 }

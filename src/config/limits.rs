@@ -2,6 +2,7 @@
 //! A limit with a list of rates becomes one for each rate, all under its name.
 
 mod contradictions;
+mod leases;
 mod rates;
 mod rules;
 mod tiers;
@@ -15,7 +16,7 @@ use super::value::show_quota;
 use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, Answers, GivesBack, Mode, Rule, Scope};
+use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Rule, Scope};
 use std::sync::Arc;
 
 /// How long a leaky bucket holds a request when the file does not say.
@@ -85,6 +86,7 @@ fn alone(
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = limit.leasing(written.lease.or(Leasing::Auto));
         let limit = limit.telling(answers(written));
         let limit = limit.in_mode(written.mode.or(Mode::Enforce));
         let limit = limit.without_store(written.on_down.get().copied());
@@ -120,7 +122,7 @@ fn alone(
             found,
         );
         let limit = limit::Limit::new(Arc::clone(name), by, rate, rule, cost);
-        return vec![whole(limit)];
+        return leases::unleased(written, vec![whole(limit)], found);
     }
     warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
@@ -133,7 +135,7 @@ fn alone(
             false => limit,
         }
     });
-    limits.collect()
+    leases::unleased(written, limits.collect(), found)
 }
 
 /// By whom it counts.

@@ -87,6 +87,8 @@ pub enum Shape {
     Flag,
     /// A whole number from 1, or the field that has it.
     Cost,
+    /// `auto`, `off`, or how many.
+    Lease,
     /// The field with an id, and how long that is remembered.
     Dedupe,
     /// Whom a limit does not hold for.
@@ -136,6 +138,7 @@ impl Shape {
         match self {
             Self::Whole { least, most } => Some((least, most)),
             Self::Cost => Some((1, u64::from(u32::MAX))),
+            Self::Lease => Some((2, 1_000_000)),
             _ => None,
         }
     }
@@ -163,6 +166,7 @@ impl Shape {
             Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Cost => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),
+            Self::Lease => "`auto`, `off`, or how many permits, from 2 to 1000000".into(),
             Self::Dedupe => {
                 "`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`".into()
             }

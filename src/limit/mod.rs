@@ -15,6 +15,7 @@ pub mod fixed_window;
 mod gives_back;
 mod kind;
 pub mod leaky_bucket;
+mod lease;
 mod mode;
 mod on_down;
 pub mod rate;
@@ -31,6 +32,7 @@ pub mod wire;
 pub use answers::{Answers, Preflights};
 pub use gives_back::GivesBack;
 pub use kind::{Kind, LimitId, Scope, Unit};
+pub use lease::{Leasing, Terms};
 pub use mode::Mode;
 pub use on_down::OnDown;
 pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
@@ -95,6 +97,10 @@ pub struct Limit {
     pub gives_back: GivesBack,
     /// What it does while the store is away, if not what the file says for all.
     pub on_down: Option<OnDown>,
+    /// Whether gateways may take several permits at once.
+    pub leasing: Leasing,
+    /// On which terms; made when they are first asked for.
+    terms: lease::Made,
     /// What it tells clients.
     pub answers: Answers,
     /// The same limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
@@ -133,6 +139,8 @@ impl Limit {
             exempt: None,
             gives_back: GivesBack::default(),
             on_down: None,
+            leasing: Leasing::default(),
+            terms: lease::Made::default(),
             answers: Answers::default(),
             tiers: Vec::new(),
             group: None,

@@ -10,10 +10,10 @@ use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Rate, Span};
 use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
-use super::{Change, ClockWindow, GivesBack, Limit, Mark, Refunded, Rule, State, Ticket, wire};
+use super::{Change, ClockWindow, Limit, Mark, Refunded, Rule, State, Ticket};
 use crate::clock::Timestamp;
 use crate::key::{KeyTemplate, Meter, Missing};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 impl Limit {
     /// The same with a cost that responses say; its own is charged until then.
@@ -33,41 +33,35 @@ impl Limit {
         self.meter.as_ref()?;
         let made = self.overdraft.get_or_init(|| {
             let rule = self.rule.without_bound()?;
-            let block = wire::block(&rule, Cost::ONE);
             let mut made = Self {
-                name: Arc::clone(&self.name),
-                shown: Arc::clone(&self.shown),
-                window: None,
-                kind: self.kind,
-                scope: self.scope,
-                mode: self.mode,
-                id: self.id,
-                by: KeyTemplate {
-                    parts: Vec::new(),
-                    missing: Missing::Shared,
-                    unknown: None,
-                },
-                rate: self.rate,
-                rule,
-                cost: Cost::ONE,
-                price: None,
-                meter: None,
-                overdraft: OnceLock::new(),
                 partial: true,
-                trails: self.trails,
-                dedupe: None,
-                exempt: None,
-                gives_back: GivesBack::default(),
-                on_down: self.on_down,
-                group: None,
-                tiers: Vec::new(),
-                answers: self.answers.clone(),
-                block,
+                ..self.alike(rule)
             };
             made.block = made.block_of(Cost::ONE, Timestamp::default());
             Some(Arc::new(made))
         });
         made.as_ref()
+    }
+
+    /// Another rule of the same counters, for the gateway's own use: nobody is told of it, nobody is counted by it.
+    pub(super) fn alike(&self, rule: Rule) -> Self {
+        let by = KeyTemplate {
+            parts: Vec::new(),
+            missing: Missing::Shared,
+            unknown: None,
+        };
+        Self {
+            shown: Arc::clone(&self.shown),
+            kind: self.kind,
+            scope: self.scope,
+            mode: self.mode,
+            id: self.id,
+            trails: self.trails,
+            on_down: self.on_down,
+            group: self.group.clone(),
+            answers: self.answers.clone(),
+            ..Self::new(Arc::clone(&self.name), by, self.rate, rule, Cost::ONE)
+        }
     }
 }
 

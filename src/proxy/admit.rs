@@ -269,6 +269,8 @@ impl Admission {
     pub fn decider(&self) -> metrics::DecidedBy {
         match self.by {
             DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
+            DecidedBy::Remembered => metrics::DecidedBy::Remembered,
+            DecidedBy::Lease => metrics::DecidedBy::Lease,
             DecidedBy::Local { .. } => metrics::DecidedBy::Local,
             DecidedBy::Open => metrics::DecidedBy::Open,
             DecidedBy::Closed => metrics::DecidedBy::Closed,
@@ -298,15 +300,17 @@ impl Admission {
         Some(aside.verdict?.outcome)
     }
 
-    /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it.
+    /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it; nothing where nobody
+    /// was asked, since the remembered refusal of another was enough.
     #[must_use]
-    pub fn outcome(&self, index: usize, limit: &Limit) -> Outcome {
+    pub fn outcome(&self, index: usize, limit: &Limit) -> Option<Outcome> {
         let known = self.decided.as_ref().filter(|_| self.is_known(limit));
         let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
         match (verdict, self.by) {
-            (Some(verdict), _) => verdict.outcome,
-            (None, DecidedBy::Closed) => Outcome::Refuse(Wait::Micros(0)),
-            (None, _) => Outcome::Admit { delay: 0 },
+            (Some(verdict), _) => Some(verdict.outcome),
+            (None, DecidedBy::Remembered) => None,
+            (None, DecidedBy::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
+            (None, _) => Some(Outcome::Admit { delay: 0 }),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling, Verdict};
-use crate::limit::{Limit, OnDown, RecordMark, Scope, Ticket};
+use crate::limit::{Limit, LimitId, OnDown, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -130,6 +130,8 @@ pub struct Decided {
     pub unknown: Unknown,
     /// How many times a request's cost was charged by limits that all gateways share, as each counts for itself now.
     pub gateways: NonZeroU32,
+    /// Limits of which a refusal was remembered.
+    remembered: SmallVec<[LimitId; INLINE_LIMITS]>,
 }
 
 impl Decided {
@@ -181,6 +183,41 @@ impl Decided {
             own: None,
             unknown: open.map_or(Unknown::Nothing, Unknown::Open),
             gateways,
+            remembered: SmallVec::new(),
+        }
+    }
+
+    /// The decision of a request by what is in hand of its one limit.
+    pub(super) fn by_lease(at: Timestamp, verdict: Verdict) -> Self {
+        let mut verdicts = SmallVec::new();
+        verdicts.push(verdict);
+        let mut measured = Measurements::new();
+        measured.push(Measured::UNKNOWN);
+        Self {
+            decision: Decision::of(at, verdicts),
+            measured,
+            aside: Vec::new(),
+            own: None,
+            unknown: Unknown::Nothing,
+            gateways: NonZeroU32::MIN,
+            remembered: SmallVec::new(),
+        }
+    }
+
+    /// The same where nothing is known but what is remembered of these.
+    pub(super) fn of_known(
+        self,
+        whole: bool,
+        remembered: SmallVec<[LimitId; INLINE_LIMITS]>,
+    ) -> Self {
+        Self {
+            unknown: if whole {
+                Unknown::Nothing
+            } else {
+                Unknown::Shared
+            },
+            remembered,
+            ..self
         }
     }
 
@@ -232,7 +269,7 @@ impl Decided {
         limit.scope == Scope::Gateway
             || match self.unknown {
                 Unknown::Nothing => true,
-                Unknown::Shared => false,
+                Unknown::Shared => self.remembered.contains(&limit.id),
                 Unknown::Open(otherwise) => limit.on_down.unwrap_or(otherwise) == OnDown::Local,
             }
     }
@@ -298,6 +335,10 @@ pub enum DecidedBy {
     Memory,
     /// Redis.
     Redis,
+    /// Redis, a while ago: it refused, and that still holds.
+    Remembered,
+    /// Redis, a while ago: several permits were taken at once.
+    Lease,
     /// The memory store, because Redis is away.
     Local {
         /// As one of so many gateways.

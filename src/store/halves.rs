@@ -2,7 +2,8 @@
 //!
 //! This process's half is checked and charged first, under its locks; it goes back when the shared half refuses, or
 //! when nobody waits for the answer any more. When this half refuses, the shared one is asked all the same, with nothing
-//! charged: the answer names the longest wait of all, and says where every limit stands.
+//! charged: the answer names the longest wait of all, and says where every limit stands. A refusal of the shared half that is
+//! remembered needs no asking.
 
 use super::Store;
 use super::batch::{Check, Decided, DecidedBy, Half, Measurements};
@@ -31,6 +32,11 @@ pub(super) async fn decide(
         checks.iter().copied().partition(|check| check.is_own());
     if shared.is_empty() {
         return Ok((Some(memory.decide(checks)), DecidedBy::Memory));
+    }
+    if let Some(recalled) = store.recall(&shared) {
+        let own = memory.measure(&own, None, true);
+        let decided = recalled.decided_beside(checks, &own);
+        return Ok((Some(decided), DecidedBy::Remembered));
     }
     let mut held = Held::take(memory, own);
     let refused = !held.charges.admitted;

@@ -6,7 +6,11 @@ mod beside;
 pub mod error;
 mod fleet;
 mod halves;
+mod known;
+mod leases;
 pub mod memory;
+mod near;
+mod news;
 pub mod place;
 pub mod redis;
 pub mod settings;
@@ -19,6 +23,8 @@ pub use beside::Aside;
 pub use error::StoreError;
 pub use fleet::Fleet;
 pub use memory::MemoryStore;
+pub use near::Near;
+pub use news::News;
 pub use place::{Address, Place};
 pub use settings::{RedisTarget, Secret, Settings, Source};
 pub use settle::{Correction, more};
@@ -29,6 +35,7 @@ use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
 use away::StandIn;
+use known::Recalled;
 use redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +60,8 @@ pub enum Store {
         fleet: Arc<Fleet>,
         /// Counts both.
         metrics: StoreMetrics,
+        /// What needs no asking.
+        near: Near,
     },
 }
 
@@ -71,6 +80,12 @@ impl Store {
                 halves::decide(self, local, checks).await
             }
             Self::Redis { .. } => {
+                if let Some((decided, by)) = self.lease(checks).await {
+                    return Ok((Some(decided), by));
+                }
+                if let Some(recalled) = self.recall(checks) {
+                    return Ok((Some(recalled.decided(checks)), DecidedBy::Remembered));
+                }
                 let (half, by) = self.decide_shared(checks, false).await?;
                 let decided = half.map(|half| Decided::of_half(checks, half));
                 Ok((decided, by))
@@ -85,7 +100,7 @@ impl Store {
         checks: &[Check<'_>],
         refused: bool,
     ) -> Result<(Option<Half>, DecidedBy), StoreError> {
-        let (shared, local, on_down, gateways, metrics) = match self {
+        let (shared, local, on_down, gateways, metrics, near) = match self {
             Self::Memory(memory) => {
                 let half = memory.measure(checks, None, refused);
                 return Ok((Some(half), DecidedBy::Memory));
@@ -96,14 +111,17 @@ impl Store {
                 on_down,
                 fleet,
                 metrics,
-            } => (shared, local, *on_down, fleet.gateways(), metrics),
+                near,
+            } => (shared, local, *on_down, fleet.gateways(), metrics, near),
         };
         let asked = Instant::now();
         let answer = shared.measure(checks, refused).await;
-        metrics.called(Operation::Decide, outcome(&answer), asked.elapsed());
+        let told = Instant::now();
+        metrics.called(Operation::Decide, outcome(&answer), told - asked);
         let error = match answer {
             Ok(half) => {
                 warn_of_spoilt(checks, &half);
+                near.known.remember(checks, &half, asked, told);
                 return Ok((Some(half), DecidedBy::Redis));
             }
             Err(error) => error,
@@ -125,6 +143,42 @@ impl Store {
             metrics,
         };
         stand_in.decide(checks, refused, error)
+    }
+
+    /// What is known of a request that will be refused. While Redis is away `on_down` has the word, and when it is back
+    /// it may be another.
+    fn recall(&self, checks: &[Check<'_>]) -> Option<Recalled> {
+        match self {
+            Self::Redis { shared, near, .. } if shared.is_up() => {
+                near.known.recall(checks, Instant::now)
+            }
+            Self::Redis { near, .. } => {
+                near.known.clear();
+                None
+            }
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Decides a request by permits in hand, where its limit gives such.
+    async fn lease(&self, checks: &[Check<'_>]) -> Option<(Decided, DecidedBy)> {
+        let (
+            [check],
+            Self::Redis {
+                shared,
+                metrics,
+                near,
+                ..
+            },
+        ) = (checks, self)
+        else {
+            return None;
+        };
+        check.limit.leases()?;
+        if !shared.is_up() {
+            near.known.clear();
+        }
+        leases::decide(near, (shared, metrics), check).await
     }
 
     /// How one counter stands, without taking anything from it.
@@ -168,9 +222,16 @@ impl Store {
             Self::Redis { local, .. } if limit.scope == Scope::Gateway => {
                 Ok(local.reset(limit, key))
             }
-            Self::Redis { shared, local, .. } => {
+            Self::Redis {
+                shared,
+                local,
+                near,
+                ..
+            } => {
                 let here = local.reset(limit, key);
-                Ok(shared.reset(limit, key).await? || here)
+                let there = shared.reset(limit, key).await;
+                near.reset(limit, key);
+                Ok(there? || here)
             }
         }
     }
@@ -191,23 +252,35 @@ impl Store {
     /// Waits until refunds have been sent, and the other gateways told that this one goes, each for the store's timeout
     /// at most.
     pub async fn settle(&self) {
-        if let Self::Redis { shared, fleet, .. } = self {
+        if let Self::Redis {
+            shared,
+            fleet,
+            metrics,
+            near,
+            ..
+        } = self
+        {
+            near.leases.end(shared, metrics, near);
             shared.settle().await;
             fleet.leave(shared).await;
         }
     }
 
-    /// Tells the metrics whether Redis is there. To be called now and then, since a quiet worker asks nothing.
+    /// Tells the metrics whether Redis is there, and forgets what has ended. To be called now and then, since a quiet
+    /// worker asks nothing.
     pub fn report(&self) {
         if let Self::Redis {
             shared,
             fleet,
             metrics,
+            near,
             ..
         } = self
         {
             metrics.set_up(shared.is_up());
             metrics.set_gateways(fleet.gateways().get());
+            near.known.sweep();
+            near.leases.sweep();
         }
     }
 
@@ -223,15 +296,18 @@ impl Store {
             ) => {
                 memory.refund(&charge.limit, &charge.key, charge.ticket);
             }
-            (Self::Redis { shared, .. }, DecidedBy::Redis) => {
+            (Self::Redis { shared, near, .. }, DecidedBy::Redis) => {
                 let Charge { limit, key, ticket } = &charge;
+                near.returns(limit, key);
                 shared.refund([Refund {
                     limit,
                     key,
                     ticket: *ticket,
                 }]);
             }
-            (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open | DecidedBy::Closed) => {}
+            (Self::Memory(_), DecidedBy::Redis)
+            | (_, DecidedBy::Lease | DecidedBy::Remembered | DecidedBy::Open | DecidedBy::Closed) =>
+                {}
         }
     }
 }

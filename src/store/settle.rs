@@ -66,11 +66,16 @@ impl Store {
                 Self::Memory(local) | Self::Redis { local, .. },
                 DecidedBy::Memory | DecidedBy::Local { .. },
             ) => memory(local),
-            (Self::Redis { shared, .. }, DecidedBy::Redis) => match correction {
-                Correction::Less(ticket) => shared.correct([Refund { limit, key, ticket }]),
+            (Self::Redis { shared, near, .. }, DecidedBy::Redis) => match correction {
+                Correction::Less(ticket) => {
+                    near.returns(limit, key);
+                    shared.correct([Refund { limit, key, ticket }]);
+                }
                 Correction::More(overdraft, cost) => shared.charge(&more(overdraft, key, cost)),
             },
-            (Self::Memory(_), DecidedBy::Redis) | (_, DecidedBy::Open | DecidedBy::Closed) => {}
+            (Self::Memory(_), DecidedBy::Redis)
+            | (_, DecidedBy::Lease | DecidedBy::Remembered | DecidedBy::Open | DecidedBy::Closed) =>
+                {}
         }
     }
 }

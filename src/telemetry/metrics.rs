@@ -18,7 +18,9 @@ mod tests;
 mod text;
 mod worker;
 
-pub use label::{DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Source, Told};
+pub use label::{
+    DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Source, Told,
+};
 pub use process::max_open_files;
 pub use store::{SharedStore, StoreMetrics};
 pub use text::TextFormat;

@@ -249,7 +249,9 @@ async fn a_local_limit_still_limits_while_redis_is_away() {
 #[tokio::test]
 async fn forgotten_scripts_are_sent_again() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
-    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", PLENTY)).await;
+    // Each asks for itself, and is told what is left.
+    let limit = format!("{PLENTY}\nlease = \"off\"");
+    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", &limit)).await;
     let load = Load::on(&[&gateway], 4, Duration::from_millis(2)).await;
     for _ in 0..5 {
         load.run(Duration::from_millis(50)).await;

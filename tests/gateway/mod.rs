@@ -13,6 +13,8 @@ mod failing;
 mod forwarding;
 mod framing;
 mod heads;
+mod knowing;
+mod leasing;
 mod limiting;
 mod outage;
 mod place;

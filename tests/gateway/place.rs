@@ -18,6 +18,11 @@ impl Place {
         }
     }
 
+    /// Are refusals remembered here, so that nothing is said of limits that were not asked again?
+    pub(super) fn remembers(&self) -> bool {
+        self.redis.is_some()
+    }
+
     /// Starts a gateway that counts here; a loaded machine must not look like a lost Redis.
     pub(super) async fn gateway(&self, file: File) -> Gateway {
         let file = match &self.redis {

@@ -4,7 +4,7 @@ use super::numbers::{
     CLIENT, SECOND, ask, concurrency, fixed_window, leaky_bucket, limit, sliding_log, token_bucket,
 };
 use super::stories::dedupe;
-use super::under_test::{admitted, connect};
+use super::under_test::{admitted, connect, nothing_near};
 use crate::support::Redis;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,7 @@ impl Both {
             on_down,
             fleet: Arc::default(),
             metrics: Metrics::new().store(),
+            near: nothing_near(),
         };
         Self {
             store,

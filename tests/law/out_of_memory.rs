@@ -1,7 +1,7 @@
 //! A Redis that has reached its `maxmemory` and may evict nothing: a store that is away, and never a wrong answer.
 
 use super::numbers::{NOON, SECOND, ask, limit, sliding_log, token_bucket};
-use super::under_test::connect;
+use super::under_test::{connect, nothing_near};
 use crate::support::{Answer, File, Gateway, PATIENCE, Redis, Upstream, eventually};
 use std::sync::Arc;
 use tollgate::clock::Clock;
@@ -101,6 +101,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
+        near: nothing_near(),
     };
     let tokens = limit("tokens", token_bucket(5, 3600 * SECOND, 5));
     let log = limit("log", sliding_log(5, 3600 * SECOND));

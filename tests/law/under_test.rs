@@ -13,7 +13,8 @@ use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
-    Charge, Check, Correction, Decided, MemoryStore, RedisTarget, Refund, Settings, more,
+    Charge, Check, Correction, Decided, MemoryStore, Near, News, RedisTarget, Refund, Settings,
+    more,
 };
 
 /// Either store, empty at first.
@@ -238,4 +239,9 @@ pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
             Some(wait)
         }
     }
+}
+
+/// What a worker knows that has asked nothing yet.
+pub(super) fn nothing_near() -> Near {
+    Near::new(News::default(), Settings::default().timeout)
 }

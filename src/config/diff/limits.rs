@@ -63,6 +63,7 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("unknown", unknown(&a.by).into(), unknown(&b.by).into());
     push("scope", scope(a.scope).into(), scope(b.scope).into());
     push("on_down", on_down(a).into(), on_down(b).into());
+    push("lease", a.leasing.to_string(), b.leasing.to_string());
     push("mode", a.mode.as_str().into(), b.mode.as_str().into());
     push("candidate", candidate(before), candidate(after));
     push(

@@ -1,6 +1,7 @@
 //! `[limits.NAME]` as written.
 
 mod cost;
+mod lease;
 
 pub(in crate::config) use cost::Cost;
 pub(in crate::config) use cost::read as read_cost;
@@ -15,7 +16,7 @@ use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{Given, List};
 use crate::key::{Missing, Part};
-use crate::limit::{Mode, OnDown, Scope};
+use crate::limit::{Leasing, Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
@@ -50,6 +51,7 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) exempt: Given<Exempt>,
     pub(in crate::config) scope: Given<Scope>,
     pub(in crate::config) on_down: Given<OnDown>,
+    pub(in crate::config) lease: Given<Leasing>,
     pub(in crate::config) told: Told,
     pub(in crate::config) mode: Given<Mode>,
     pub(in crate::config) candidate: Given<Candidate>,
@@ -252,6 +254,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         on_down: on_down(&mut fields),
+        lease: lease::read(&mut fields),
         told: told::read(&mut fields),
         mode: fields.choice(
             "mode",

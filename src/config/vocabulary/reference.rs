@@ -122,6 +122,7 @@ fn takes(shape: Shape) -> String {
         Shape::Tiers => "`{ GROUP = { rate = .., burst = .., max = .., queue = .., max_wait = .., cost = .. } }`".into(),
         Shape::Inner(table) => format!("[table](#{})", table.name.replace('.', "")),
         Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
+        Shape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
         Shape::Whole { .. }
         | Shape::Cost
         | Shape::Dedupe

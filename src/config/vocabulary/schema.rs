@@ -129,6 +129,12 @@ fn shape(shape: Shape) -> Value {
                 later("response_json"),
             ]
         }),
+        Shape::Lease => json!({
+            "oneOf": [
+                choice(&["auto", "off"]),
+                { "type": "integer", "minimum": 2, "maximum": 1_000_000 },
+            ]
+        }),
         Shape::Dedupe => json!({
             "type": "object", "required": ["header"], "additionalProperties": false,
             "properties": {

@@ -39,8 +39,9 @@ impl Admission {
     #[must_use]
     pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
         let verdicts = &self.decided.as_ref()?.decision.verdicts;
-        let limits = plan.positions().map(|at| &service.limits[at]);
+        let limits = plan.limits(service);
         limits
+            .into_iter()
             .zip(verdicts)
             .filter(|(limit, _)| self.is_known(limit))
             .map(|(_, verdict)| verdict.remaining)

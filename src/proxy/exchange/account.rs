@@ -57,7 +57,8 @@ impl Exchange {
         let asked = self.plan.positions().enumerate();
         let mut asked = asked
             .map(|(index, position)| {
-                let outcome = admission.outcome(index, &limits[position]);
+                let limit = self.plan.limit(index, self.local.service(route));
+                let outcome = limit.and_then(|limit| admission.outcome(index, limit));
                 (position, outcome, admission.is_repeat(index))
             })
             .peekable();
@@ -72,6 +73,9 @@ impl Exchange {
                 outcome = outcome.max(other);
                 repeat &= free;
             }
+            let Some(outcome) = outcome else {
+                continue;
+            };
             let by = admission.decider_of(&limits[position]);
             let decision = match outcome {
                 _ if repeat => Decision::Repeat,

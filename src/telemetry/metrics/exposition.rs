@@ -3,8 +3,8 @@
 use super::cell::{Cell, Overhead, Reading, RoundTrip, Waiting};
 use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms};
 use super::label::{
-    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, Told,
-    pairs,
+    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, Permits,
+    Told, pairs,
 };
 use super::shard::{Shard, copy};
 use super::{Metrics, process};
@@ -234,6 +234,13 @@ impl Metrics {
         });
         let help = "Requests decided without the store, by what stood in for it.";
         counters(e, "tollgate_store_fallbacks", help, rows)?;
+        let rows = Permits::ALL.iter().map(|of| {
+            let count = stores.iter().map(|store| store.permits(*of)).sum();
+            ([("what", of.as_str())], count)
+        });
+        let help =
+            "Units charged for several requests at once, and those of them that went back unused.";
+        counters(e, "tollgate_store_permits", help, rows)?;
         let help = "Keys in the memory store.";
         gauge(
             e,

@@ -78,12 +78,23 @@ pub enum DecidedBy {
     Store,
     /// A refusal of the store that still held.
     Remembered,
+    /// The store's, when several permits were taken at once.
+    Lease,
     /// The memory of this gateway, while the store is away.
     Local,
     /// Nobody: the store is away and the limit lets everything through.
     Open,
     /// Nobody: the store is away and the limit lets nothing through.
     Closed,
+}
+
+/// What became of permits for several requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permits {
+    /// They were charged in one call.
+    Taken,
+    /// They were not used, and went back.
+    Returned,
 }
 
 /// What was asked of the store.
@@ -191,10 +202,12 @@ label!(Mode {
 label!(DecidedBy {
     Store = "store",
     Remembered = "remembered",
+    Lease = "lease",
     Local = "local",
     Open = "open",
     Closed = "closed",
 });
+label!(Permits { Taken = "taken", Returned = "returned" });
 label!(Operation { Decide = "decide", Release = "release" });
 label!(Outcome { Ok = "ok", Timeout = "timeout", Error = "error", Down = "down" });
 label!(Failure {

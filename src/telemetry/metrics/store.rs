@@ -1,7 +1,7 @@
 //! What is counted about the store: round trips, whether it is there, and who answered when it was not.
 
 use super::cell::{Cell, Histogram, Reading, RoundTrip, Total};
-use super::label::{DecidedBy, Label, Operation, Outcome};
+use super::label::{DecidedBy, Label, Operation, Outcome, Permits};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ impl SharedStore {
 pub(super) struct StoreCells {
     calls: [[Histogram<RoundTrip, Total>; Outcome::ALL.len()]; Operation::ALL.len()],
     fallbacks: [Total; DecidedBy::ALL.len()],
+    permits: [Total; Permits::ALL.len()],
     up: Total,
     gateways: Total,
 }
@@ -44,6 +45,10 @@ impl StoreCells {
 
     pub(super) fn fallbacks(&self, by: DecidedBy) -> u64 {
         self.fallbacks[by.position()].get()
+    }
+
+    pub(super) fn permits(&self, of: Permits) -> u64 {
+        self.permits[of.position()].get()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -73,6 +78,11 @@ impl StoreMetrics {
     /// How many gateways count together, as this worker has heard.
     pub fn set_gateways(&self, gateways: u32) {
         self.0.gateways.set(gateways.into());
+    }
+
+    /// So many permits were taken at once, or went back.
+    pub fn permits(&self, of: Permits, many: u64) {
+        self.0.permits[of.position()].add(many);
     }
 
     /// A request was decided without the store.

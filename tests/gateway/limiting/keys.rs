@@ -262,11 +262,9 @@ async fn routes_share_the_limits_of_their_upstream(place: Place) {
         first.field("ratelimit-policy"),
         "\"own\";q=100;w=3600, \"all\";q=3;w=3600"
     );
-    assert_eq!(
-        targets(&gateway, ["/two", "/one", "/two", "/one"]).await,
-        [200, 200, 429, 429]
-    );
+    assert_eq!(targets(&gateway, ["/two", "/one"]).await, [200, 200]);
     assert_eq!(gateway.get("/one").await.expect(429).remaining("own"), 98);
+    assert_eq!(targets(&gateway, ["/two", "/one"]).await, [429, 429]);
 }
 
 async fn a_limit_named_by_route_and_upstream_is_charged_once(place: Place) {

@@ -5,7 +5,7 @@ use crate::law::numbers::{
     CLIENT, NOON, SECOND, ask, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use crate::law::under_test::{UnderTest, admitted, connect};
+use crate::law::under_test::{UnderTest, admitted, connect, nothing_near};
 use crate::support::Redis;
 use std::sync::Arc;
 use tollgate::clock::Clock;
@@ -144,6 +144,7 @@ async fn redis_tells_how_a_counter_stands_and_forgets_it() {
         on_down: OnDown::Closed,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
+        near: nothing_near(),
     })
     .await;
 }

@@ -231,6 +231,14 @@ pub static LIMITS: Table = Table {
             live: true,
         },
         Key {
+            name: "lease",
+            shape: Shape::Lease,
+            default: Value("\"auto\""),
+            about: "Whether a gateway takes several permits of a busy key from Redis in one call and uses them up itself: `\"auto\"`, `\"off\"`, or how many at once at most. All gateways together never admit more than the limit; permits that are not used within 100 ms may be lost to it, or come back. Only where it is exact and worth it, see docs/sparing.md.",
+            example: "\"off\"",
+            live: true,
+        },
+        Key {
             name: "public_name",
             shape: Shape::Text,
             default: Words("the limit's name"),

@@ -1,0 +1,241 @@
+//! Leases: several permits taken in one call and spent by a gateway itself. What makes that exact is decided here: which
+//! limits may, how many permits, and until when.
+//!
+//! A permit is charged when it is taken and used later. That is as good as charging it when it is used if the counter
+//! would have forgotten nothing of it meanwhile. A window forgets at its end, or its part's. A bucket forgets while it is
+//! empty: with the permits not yet used taken out of it, it must not be, so that they last for as long as what else is in
+//! it takes to drain. Whoever else takes permits raises it further. What lowers it, a charge that comes back, is not for
+//! limits that lease; and a bucket's permits are not given back.
+
+use super::clock_window::Anchor;
+use super::leaky_bucket::LeakyBucket;
+use super::rate::{Cost, Interval, Span};
+use super::token_bucket::TokenBucket;
+use super::verdict::Measured;
+use super::{Limit, Rule, Scope};
+use crate::clock::Timestamp;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
+
+/// Longest that permits are held, in microseconds.
+const LONGEST: u64 = 100_000;
+/// Shorter holds are not worth a call.
+const SHORTEST: u64 = 5_000;
+/// Part of a quota that one worker may hold.
+const SHARE: u64 = 100;
+/// A smaller quota is not worth sharing.
+const LEAST: u64 = 1000;
+/// Who found a bucket empty asks again when so many have come back, for all who ask together.
+const WORTHWHILE: u64 = 100;
+/// Clocks that are disciplined run at slightly different speeds.
+const MARGIN: u64 = 1_000;
+
+/// What the file says about leases of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Leasing {
+    /// Where a key is busy, as many as are used soon.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// The same as `Auto`, at most so many.
+    Most(NonZeroU32),
+}
+
+/// On which terms a limit gives leases.
+#[derive(Debug)]
+pub struct Terms {
+    /// The limit as it is asked for several permits: it grants what there is.
+    pub asks: Arc<Limit>,
+    /// The most that one worker holds.
+    pub most: u32,
+    /// How long permits are to last at least, and but for buckets at most, in microseconds.
+    pub hold: u64,
+    /// For how long one who was given less than it asked for does not ask again: what comes back little by little is
+    /// taken in one call.
+    pub pause: u64,
+}
+
+/// Made when it is first asked for.
+#[derive(Debug, Default)]
+pub(super) struct Made(OnceLock<Option<Terms>>);
+
+impl fmt::Display for Leasing {
+    /// As the file writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Off => f.write_str("off"),
+            Self::Most(most) => most.fmt(f),
+        }
+    }
+}
+
+impl Limit {
+    /// The same with leases as the file says.
+    #[must_use]
+    pub fn leasing(self, leasing: Leasing) -> Self {
+        Self { leasing, ..self }
+    }
+
+    /// On which terms it gives leases, if it does.
+    #[must_use]
+    pub fn leases(&self) -> Option<&Terms> {
+        let made = self.terms.0.get_or_init(|| self.make_terms());
+        made.as_ref()
+    }
+
+    fn make_terms(&self) -> Option<Terms> {
+        if self.leasing == Leasing::Off || self.why_unleased().is_some() {
+            return None;
+        }
+        let (hold, pause) = self.rule.holding()?;
+        let quota = self.quota();
+        let most = match (self.leasing, self.rule.interval()) {
+            (Leasing::Most(most), _) => u64::from(most.get()).min(quota / 2),
+            (_, Some(interval)) => (quota / SHARE).max(interval.units_in(micros(hold))),
+            (_, None) => quota / SHARE,
+        };
+        Some(Terms {
+            asks: Arc::new(self.granting_some()),
+            most: u32::try_from(most).unwrap_or(u32::MAX),
+            hold,
+            pause,
+        })
+    }
+
+    /// What there is of it at once, or in its time where that is less.
+    fn quota(&self) -> u64 {
+        self.rule.most().min(u64::from(self.rate.count.get()))
+    }
+
+    /// Why it gives no leases, were the file to ask for them; nothing where it does.
+    #[must_use]
+    pub fn why_unleased(&self) -> Option<&'static str> {
+        let least = match self.leasing {
+            Leasing::Most(_) => 4,
+            Leasing::Auto | Leasing::Off => LEAST,
+        };
+        Some(match &self.rule {
+            _ if !self.mode.decides() => "what only counts is charged with each request",
+            _ if self.scope == Scope::Gateway => "it is counted in this gateway's memory anyhow",
+            Rule::Concurrency(_) => "a slot is one request",
+            Rule::SlidingLog(_) => "a log enters the instant of each request",
+            rule if rule.queues() => "each place in a queue has its own wait",
+            _ if self.cost != Cost::ONE || self.price.is_some() => "each permit is one unit",
+            _ if self.may_correct() => "charges that come back need a call each",
+            _ if self.partial => "what is left is granted to each request by itself",
+            _ if self.dedupe.is_some() => "ids are remembered with each request",
+            _ if self.window.is_some() => "all rates of a list are charged together",
+            _ if self.quota() < least => "it has so few that a share of them would matter",
+            rule if rule.holding().is_none() => "its time is too short to keep permits in",
+            _ => return None,
+        })
+    }
+
+    /// The same counters, asked for several units of which some may be granted.
+    fn granting_some(&self) -> Self {
+        let mut asks = Self {
+            partial: true,
+            leasing: Leasing::Off,
+            ..self.alike(self.rule.clone())
+        };
+        asks.block = asks.block_of(Cost::ONE, Timestamp::default());
+        asks
+    }
+}
+
+impl Terms {
+    /// How many units to ask for beside the permits, so that these last: where the bucket holds at least `level` (in
+    /// microseconds) it drains for that long anyhow.
+    #[must_use]
+    pub fn padding(&self, level: u64) -> u32 {
+        let lacks = self.hold.saturating_sub(level);
+        let units = self.asks.rule.interval().map_or(0, |interval| {
+            let units = interval.units_in(micros(lacks));
+            units + u64::from(interval.times(units) < micros(lacks))
+        });
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+
+    /// Of `units` that were charged at `at`, when `measured` was what the counter then held: how many may be used later,
+    /// and for how many microseconds from `at` on.
+    #[must_use]
+    pub fn permits(&self, units: u32, measured: Measured, at: Timestamp) -> (u32, u64) {
+        let (permits, lasting) = match (&self.asks.rule, self.asks.rule.interval()) {
+            (_, Some(interval)) => {
+                let held = micros(measured.span.whole);
+                let free = interval.sub(held, micros(self.hold)).unwrap_or_default();
+                let fit = interval.units_in(free).min(u64::from(units));
+                let rest = interval.sub(held, interval.times(fit)).unwrap_or_default();
+                (u32::try_from(fit).unwrap_or(units), rest.whole)
+            }
+            (Rule::SlidingWindow(rule), _) => {
+                let (_, end) = rule.part_at(at);
+                (units, end.saturating_sub(at.micros()).min(self.hold))
+            }
+            _ => (units, measured.span.whole.min(self.hold)),
+        };
+        let lasting = lasting.min(LONGEST).saturating_sub(MARGIN);
+        (if lasting == 0 { 0 } else { permits }, lasting)
+    }
+
+    /// Can permits that were not used go back?
+    #[must_use]
+    pub fn give_back(&self) -> bool {
+        self.asks.rule.interval().is_none()
+    }
+
+    /// Does what is left come back little by little, and not all at once?
+    #[must_use]
+    pub fn trickles(&self) -> bool {
+        self.pause > 0
+    }
+}
+
+impl Rule {
+    /// For how long permits may be held, and for how long is paused when they are short, where leases are possible.
+    fn holding(&self) -> Option<(u64, u64)> {
+        let (hold, pause) = match self {
+            Self::TokenBucket(TokenBucket {
+                capacity, interval, ..
+            })
+            | Self::LeakyBucket(LeakyBucket {
+                capacity,
+                interval,
+                queue: 0,
+                ..
+            }) => {
+                let pause = interval.times(WORTHWHILE).whole;
+                let longest = (capacity.whole / 8).clamp(1, LONGEST / 2);
+                let hold = (capacity.whole / 16).min(LONGEST / 4);
+                (hold, pause.clamp(1, longest))
+            }
+            Self::FixedWindow(rule) => (rule.window / 10, 0),
+            Self::ClockWindow(rule) => match rule.anchor {
+                Anchor::Clock { window, .. } => (window / 10, 0),
+                Anchor::Calendar(_) => (LONGEST, 0),
+            },
+            Self::SlidingWindow(rule) => {
+                let hold = rule.part * 1000 / 10;
+                (hold, hold.min(LONGEST / 2))
+            }
+            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => return None,
+        };
+        (hold >= SHORTEST).then_some((hold.min(LONGEST), pause))
+    }
+
+    /// One unit's time, where the rule is a bucket's.
+    fn interval(&self) -> Option<Interval> {
+        match self {
+            Self::TokenBucket(rule) => Some(rule.interval),
+            Self::LeakyBucket(rule) => Some(rule.interval),
+            _ => None,
+        }
+    }
+}
+
+fn micros(whole: u64) -> Span {
+    Span { whole, part: 0 }
+}

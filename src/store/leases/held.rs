@@ -1,0 +1,203 @@
+//! Permits in hand for one key: what the last call has brought, what is left of it, and what the next one is to ask for.
+
+use super::{TAIL, demand, since};
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
+use crate::limit::{Limit, Terms};
+use crate::store::batch::{Check, Half};
+use crate::store::news::News;
+use smallvec::SmallVec;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Permits for one key.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) hash: u64,
+    /// The limit as it was asked: after a reload it is another, and its numbers may be.
+    pub(super) limit: Arc<Limit>,
+    pub(super) key: SmallVec<[u8; 16]>,
+    /// Not used yet, and until when they may be.
+    pub(super) permits: u32,
+    pub(super) until: Instant,
+    /// Charged for those who waited when the call was sent.
+    pub(super) due: u32,
+    /// Calls so far.
+    pub(super) turn: u64,
+    /// A call is under way, or is about to be.
+    pub(super) asking: bool,
+    /// It has been sent: who comes now is not charged by it.
+    pub(super) sent: bool,
+    /// The last call failed.
+    pub(super) failed: bool,
+    /// Wait for the next call.
+    pub(super) waiting: u32,
+    /// Nobody asks before that: too little would have come back.
+    pub(super) paused: Instant,
+    pub(super) last: Option<Last>,
+    /// Of an earlier call, as the news count its time: not used, and not to be used any more.
+    pub(super) left: Option<(u64, u32)>,
+    pub(super) answered: Rc<Notify>,
+}
+
+/// The last answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Last {
+    /// When it was asked, by the worker's clock and as the news count time.
+    pub(super) sent: Instant,
+    pub(super) asked: u64,
+    pub(super) at: Timestamp,
+    pub(super) measured: Measured,
+    /// Units that it charged, and what was left then.
+    pub(super) charged: u32,
+    pub(super) verdict: Verdict,
+}
+
+impl Held {
+    pub(super) fn new(hash: u64, check: &Check<'_>, now: Instant) -> Self {
+        Self {
+            hash,
+            limit: Arc::clone(check.limit),
+            key: SmallVec::from_slice(check.key),
+            permits: 0,
+            until: now,
+            due: 0,
+            turn: 0,
+            asking: false,
+            sent: false,
+            failed: false,
+            waiting: 0,
+            paused: now,
+            last: None,
+            left: None,
+            answered: Rc::default(),
+        }
+    }
+
+    pub(super) fn is_of(&self, hash: u64, check: &Check<'_>) -> bool {
+        self.hash == hash && self.limit.id == check.limit.id && *self.key == *check.key
+    }
+
+    /// Nothing of a counter that was reset is in hand, nor under numbers that are others now.
+    pub(super) fn renew(&mut self, check: &Check<'_>, news: &News, now: Instant) {
+        let is_reset = |last: &Last| news.is_reset(self.hash, last.asked);
+        if self.last.as_ref().is_some_and(is_reset) {
+            (self.permits, self.last, self.paused) = (0, None, now);
+        }
+        if !Arc::ptr_eq(&self.limit, check.limit) {
+            self.leave();
+            self.limit = Arc::clone(check.limit);
+            (self.due, self.last, self.paused) = (0, None, now);
+        }
+    }
+
+    /// What was not used is not used any more.
+    pub(super) fn leave(&mut self) {
+        let units = std::mem::take(&mut self.permits);
+        if let Some(last) = self.last.filter(|_| units > 0) {
+            self.left = Some((last.asked, units));
+        }
+    }
+
+    /// Takes what was not used of the call that was asked at that instant.
+    pub(super) fn take(&mut self, asked: u64) -> u32 {
+        match (self.last, self.left) {
+            (Some(last), _) if last.asked == asked => std::mem::take(&mut self.permits),
+            (_, Some((left, units))) if left == asked => {
+                self.left = None;
+                units
+            }
+            _ => 0,
+        }
+    }
+
+    /// What an admitted request is told. Never more than there is: of the permits in hand nobody else takes any, of what
+    /// else was left others may have.
+    pub(super) fn verdict(&self, now: Instant, by_call: bool) -> Verdict {
+        let Some(last) = &self.last else {
+            return Verdict {
+                outcome: Outcome::Admit { delay: 0 },
+                remaining: 0,
+                reset: 0,
+            };
+        };
+        let left = if by_call { last.verdict.remaining } else { 0 };
+        Verdict {
+            outcome: Outcome::Admit { delay: 0 },
+            remaining: left + u64::from(self.permits),
+            reset: last.verdict.reset.saturating_sub(since(last.sent, now)),
+        }
+    }
+
+    /// What a request is told while nobody asks.
+    pub(super) fn refusal(&self, now: Instant) -> Verdict {
+        let wait = u64::try_from((self.paused - now).as_micros()).unwrap_or(u64::MAX);
+        let of = |last: &Last| last.verdict.reset.saturating_sub(since(last.sent, now));
+        Verdict {
+            outcome: Outcome::Refuse(Wait::Micros(wait.max(1))),
+            remaining: 0,
+            reset: self.last.as_ref().map_or(0, of),
+        }
+    }
+
+    /// How much to ask for: for those who wait, and for those who come soon.
+    pub(super) fn order(&mut self, terms: &Terms, demand: u64, now: Instant) -> u32 {
+        self.sent = true;
+        let soon = demand * terms.hold / demand::SLOT;
+        let soon = u32::try_from(soon).unwrap_or(u32::MAX);
+        let mut later = soon.saturating_sub(self.waiting).min(terms.most);
+        if let Some(last) = self.last.filter(|_| !terms.trickles()) {
+            let tail = u32::try_from(last.verdict.remaining / TAIL).unwrap_or(u32::MAX);
+            later = later.min(tail);
+        }
+        let padding = match (&self.last, later) {
+            (_, 0) => 0,
+            (None, _) => terms.padding(0),
+            (Some(last), _) => {
+                let level = last.measured.span.whole;
+                terms.padding(level.saturating_sub(since(last.sent, now)))
+            }
+        };
+        self.waiting.saturating_add(later).saturating_add(padding)
+    }
+
+    /// Takes over what a call for `asked` units has brought.
+    pub(super) fn fill(&mut self, terms: &Terms, (last, asked): (Last, u32), now: Instant) {
+        self.due = self.waiting.min(last.charged);
+        let rest = last.charged - self.due;
+        let (permits, lasting) = terms.permits(rest, last.measured, last.at);
+        self.until = last.sent + Duration::from_micros(lasting);
+        self.permits = if now < self.until { permits } else { 0 };
+        if last.charged < asked {
+            self.paused = last.sent + Duration::from_micros(terms.pause);
+        }
+        self.last = Some(last);
+    }
+}
+
+impl Last {
+    pub(super) fn of(
+        check: &Check<'_>,
+        terms: &Terms,
+        half: &Half,
+        (sent, asked): (Instant, u64),
+    ) -> Option<Self> {
+        let measured = *half.measured.first()?;
+        let charged = match measured.wait {
+            Wait::Micros(0) => measured.granted.unwrap_or(check.cost),
+            _ => Cost::ZERO,
+        };
+        let verdict = terms.asks.rule.verdict(measured, half.at, charged, true);
+        Some(Self {
+            sent,
+            asked,
+            at: half.at,
+            measured,
+            charged: charged.units(),
+            verdict,
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! What a worker can say without asking Redis.
+
+use super::known::Known;
+use super::leases::Leases;
+use super::news::News;
+use crate::limit::Limit;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How often a refund may have to wait for the store before it is done or given up: for a lane, and for its answer.
+const TURNS: u32 = 2;
+
+/// What one worker knows of counters that all gateways share. Cheap to clone; stays on the worker's thread.
+#[derive(Debug, Clone)]
+pub struct Near {
+    pub(super) known: Rc<Known>,
+    pub(super) leases: Rc<Leases>,
+    news: News,
+    timeout: Duration,
+}
+
+impl Near {
+    /// Knows nothing yet. `news` are those of all workers; `timeout` is the store's.
+    #[must_use]
+    pub fn new(news: News, timeout: Duration) -> Self {
+        Self {
+            known: Rc::new(Known::new(news.clone())),
+            leases: Rc::new(Leases::new(news.clone())),
+            news,
+            timeout,
+        }
+    }
+
+    /// The counter has been reset.
+    pub(super) fn reset(&self, limit: &Limit, key: &[u8]) {
+        self.news.reset(limit, key, Instant::now());
+    }
+
+    /// Something is on its way back to the counter.
+    pub(super) fn returns(&self, limit: &Limit, key: &[u8]) {
+        self.news
+            .changes(limit, key, Instant::now() + self.timeout * TURNS);
+    }
+}

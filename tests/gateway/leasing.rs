@@ -1,0 +1,79 @@
+//! Permits in hand, seen by clients: one count over gateways, honest numbers, and back where they came from at the end.
+
+use super::failing::counted;
+use crate::support::load::{Load, statuses};
+use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
+use std::time::Duration;
+
+/// The sum of a metric's rows that have all of this in them.
+async fn sum(gateway: &Gateway, metric: &str, has: &[&str]) -> u64 {
+    let metrics = gateway.metrics().await;
+    let rows = metrics.lines().filter(|line| {
+        line.starts_with(&format!("{metric}{{")) && has.iter().all(|word| line.contains(word))
+    });
+    rows.filter_map(|row| row.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum()
+}
+
+fn window(upstream: &Upstream, redis: &Redis) -> File {
+    let limit = "by = \"everyone\"\nrate = \"2000/h\"\nalgorithm = \"fixed-window\"";
+    counted(upstream, redis, "closed", limit).server("workers = 1")
+}
+
+#[tokio::test]
+async fn two_gateways_with_permits_in_hand_admit_what_the_limit_says() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let file = window(&upstream, &redis);
+    let (one, two) = (Gateway::start(&file).await, Gateway::start(&file).await);
+    let load = Load::on(&[&one, &two], 16, Duration::ZERO).await;
+    eventually(PATIENCE, "all of it is used up", async || {
+        one.get("/").await.status == 429 && two.get("/").await.status == 429
+    })
+    .await;
+    let counts = statuses(&load.stop().await);
+    // Those that were asked beside the load.
+    assert!(upstream.seen() <= 2000, "{} {counts:?}", upstream.seen());
+    assert!(upstream.seen() >= 1990, "{} {counts:?}", upstream.seen());
+    let leased = ["decided_by=\"lease\"", "decision=\"allow\""];
+    let leased = sum(&one, "tollgate_limit_decisions_total", &leased).await;
+    assert!(leased > 100, "{leased}");
+}
+
+#[tokio::test]
+async fn what_is_said_to_remain_is_never_more_than_there_is() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let mut gateway = Gateway::start(&window(&upstream, &redis)).await;
+    let mut wire = gateway.connect().await;
+    let mut taken = 0;
+    while sum(&gateway, "tollgate_limit_decisions_total", &["\"lease\""]).await < 50 {
+        for _ in 0..100 {
+            let answer = wire.ask(get("/")).await.expect(200);
+            taken += 1;
+            assert!(answer.remaining("calls") <= 2000 - taken, "after {taken}");
+        }
+    }
+    let before = sum(&gateway, "tollgate_store_permits_total", &["\"taken\""]).await;
+    assert!(before > 0);
+    // What it has in hand goes back.
+    gateway.stop().await;
+    let other = Gateway::start(&window(&upstream, &redis)).await;
+    let left = other.get("/").await.expect(200).remaining("calls");
+    assert_eq!(left, 2000 - taken - 1);
+}
+
+#[tokio::test]
+async fn where_it_is_off_every_request_asks() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let limit = "by = \"everyone\"\nrate = \"20000/h\"\nlease = \"off\"";
+    let file = counted(&upstream, &redis, "closed", limit).server("workers = 1");
+    let gateway = Gateway::start(&file).await;
+    let mut wire = gateway.connect().await;
+    for _ in 0..200 {
+        wire.ask(get("/")).await.expect(200);
+    }
+    let calls = ["operation=\"decide\"", "outcome=\"ok\""];
+    assert_eq!(
+        sum(&gateway, "tollgate_store_operations_total", &calls).await,
+        200
+    );
+}

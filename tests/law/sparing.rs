@@ -1,0 +1,110 @@
+//! What a worker need not ask: how much less Redis has to do.
+
+use super::numbers::{SECOND, limit, token_bucket};
+use super::under_test::{connect, nothing_near};
+use crate::support::{Redis, long};
+use std::rc::Rc;
+use std::sync::Arc;
+use tollgate::clock::Clock;
+use tollgate::store::redis::RedisStore;
+use tollgate::store::{Check, MemoryStore, OnDown, Store};
+use tollgate::telemetry::metrics::Metrics;
+
+/// A worker of a gateway before Redis.
+pub(super) fn gateway(shared: RedisStore) -> Store {
+    Store::Redis {
+        shared,
+        local: Arc::new(MemoryStore::new(Clock::system(), 1000)),
+        on_down: OnDown::Closed,
+        fleet: Arc::default(),
+        metrics: Metrics::new().store(),
+        near: nothing_near(),
+    }
+}
+
+/// Processor time that the server has used, in seconds.
+async fn cpu(redis: &Redis) -> f64 {
+    let info: String = redis.command(&["INFO", "cpu"]).await;
+    let used = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse::<f64>().unwrap()
+    };
+    used("used_cpu_user:") + used("used_cpu_sys:")
+}
+
+/// Of every twenty requests nineteen come from clients over their limit, and one from somebody who never is.
+async fn attack(
+    redis: &Redis,
+    (tasks, requests): (u64, u64),
+    decide: impl AsyncFn(&Check<'_>) + 'static,
+) -> f64 {
+    let decide = Rc::new(decide);
+    // A server that has just started has other things to do.
+    round("first", (tasks, requests / 10), &decide).await;
+    let mut least = f64::MAX;
+    for name in ["second", "third", "fourth"] {
+        let before = cpu(redis).await;
+        round(name, (tasks, requests), &decide).await;
+        least = least.min((cpu(redis).await - before) / requests as f64 * 1e6);
+    }
+    least
+}
+
+async fn round<D: AsyncFn(&Check<'_>) + 'static>(
+    name: &str,
+    (tasks, requests): (u64, u64),
+    decide: &Rc<D>,
+) {
+    let tokens = limit(name, token_bucket(10, 3600 * SECOND, 10));
+    let asking = (0..tasks).map(|task| {
+        let (tokens, decide) = (Arc::clone(&tokens), Rc::clone(decide));
+        tokio::task::spawn_local(async move {
+            for number in 0..requests / tasks {
+                let key = match number % 20 {
+                    0 => format!("{task}-{}", number / 20 / 10),
+                    other => format!("attacker-{}", other % 5),
+                };
+                decide(&Check::new(&tokens, key.as_bytes())).await;
+            }
+        })
+    });
+    for task in asking.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+/// What Redis spends on a request of an attack: when it is asked for each, and when refusals are remembered.
+async fn spent(tasks: u64, requests: u64) -> (f64, f64) {
+    let redis = Redis::start().await;
+    let store = connect(&redis).await;
+    let ask = async move |check: &Check<'_>| drop(store.decide(&[*check]).await.unwrap());
+    let always = attack(&redis, (tasks, requests), ask).await;
+    let redis = Redis::start().await;
+    let store = gateway(connect(&redis).await);
+    let Store::Redis { shared, .. } = &store else {
+        panic!("it was made so");
+    };
+    let stats = shared.stats();
+    let ask = async move |check: &Check<'_>| drop(store.decide(&[*check]).await.unwrap());
+    let known = attack(&redis, (tasks, requests), ask).await;
+    println!(
+        "{tasks} at a time: {always:.2} us of Redis a request when always asked, {known:.2} us when refusals are \
+         remembered: {:.3}",
+        known / always
+    );
+    // The others', the attackers' first ones, and who asked while these were under way.
+    let (asked, least) = (stats.decisions.get(), requests / 20 / 10 * 31);
+    let most = least + 4 * 5 * (11 + tasks);
+    assert!((least..most).contains(&asked), "{asked} of {requests}");
+    (always, known)
+}
+
+#[tokio::test(flavor = "local")]
+async fn an_attack_costs_redis_a_tenth_of_what_always_asking_does() {
+    let requests = if long() { 400_000 } else { 8_000 };
+    let (always, known) = spent(2, requests).await;
+    assert!(known < always / 10.0, "{known} of {always}");
+    // Where many ask at once a call carries several, so that each is cheaper, and those that are left fewer of them.
+    let (always, known) = spent(16, requests).await;
+    assert!(known < always / 5.0, "{known} of {always}");
+}
