@@ -24,4 +24,5 @@ mod reloading;
 mod routing;
 mod scopes;
 mod sharing;
+mod shipped;
 mod targets;
