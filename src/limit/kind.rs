@@ -29,6 +29,13 @@ impl LimitId {
         Self(hasher.finish())
     }
 
+    /// The identity of such counters under a tag.
+    #[must_use]
+    pub fn of_tag(self, tag: &str) -> Self {
+        // No name of a group has this in it.
+        self.of_group(&format!("{{{tag}}}"))
+    }
+
     /// The identity of the counters of the candidate beside such a limit.
     #[must_use]
     pub const fn of_candidate(self) -> Self {

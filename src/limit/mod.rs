@@ -107,6 +107,8 @@ pub struct Limit {
     pub tiers: Vec<Tier>,
     /// The group whose numbers these are, if it is such a one.
     pub group: Option<Arc<str>>,
+    /// Under which tag of a cluster its counters live together with those of others, if not by their own keys.
+    pub with: Option<Arc<str>>,
     /// The scripts' parameters at that cost, where they are the same at all times.
     pub block: wire::Block,
 }
@@ -144,6 +146,7 @@ impl Limit {
             answers: Answers::default(),
             tiers: Vec::new(),
             group: None,
+            with: None,
             block,
         }
     }
@@ -178,6 +181,13 @@ impl Limit {
         Self { on_down, ..self }
     }
 
+    /// The same, with its counters under a tag that others may share.
+    #[must_use]
+    pub fn counted_with(self, tag: Arc<str>) -> Self {
+        let with = Some(tag);
+        Self { with, ..self }.identified()
+    }
+
     /// The same, deciding or only counted beside those that do.
     #[must_use]
     pub fn in_mode(self, mode: Mode) -> Self {
@@ -202,6 +212,10 @@ impl Limit {
     /// Gives it the counters that are its own: a shadow's are those of the limit that it is or will be.
     pub(super) fn identified(mut self) -> Self {
         let id = LimitId::of(&self.name, self.kind, self.scope);
+        let id = match &self.with {
+            Some(tag) => id.of_tag(tag),
+            None => id,
+        };
         let id = match &self.group {
             Some(group) => id.of_group(group),
             None => id,

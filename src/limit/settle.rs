@@ -59,6 +59,7 @@ impl Limit {
             trails: self.trails,
             on_down: self.on_down,
             group: self.group.clone(),
+            with: self.with.clone(),
             answers: self.answers.clone(),
             ..Self::new(Arc::clone(&self.name), by, self.rate, rule, Cost::ONE)
         }

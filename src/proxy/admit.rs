@@ -267,28 +267,23 @@ impl Admission {
     /// Who decided, in the words of the metrics.
     #[must_use]
     pub fn decider(&self) -> metrics::DecidedBy {
-        match self.by {
-            DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
-            DecidedBy::Remembered => metrics::DecidedBy::Remembered,
-            DecidedBy::Lease => metrics::DecidedBy::Lease,
-            DecidedBy::Local { .. } => metrics::DecidedBy::Local,
-            DecidedBy::Open => metrics::DecidedBy::Open,
-            DecidedBy::Closed => metrics::DecidedBy::Closed,
-        }
+        shown(self.by)
     }
 
-    /// The same of one limit: what this gateway counts by itself is never away.
+    /// The same of one limit: what this gateway counts by itself is never away, and of a store only a part may be.
     #[must_use]
     pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
-        match limit.scope {
-            Scope::Gateway => metrics::DecidedBy::Store,
+        let other = self.decided.as_ref().and_then(|one| one.other(limit));
+        match (limit.scope, other) {
+            (Scope::Gateway, _) => metrics::DecidedBy::Store,
+            (Scope::Cluster, Some(other)) => shown(other),
             // Others of the request are counted here; this one lets everything pass.
-            Scope::Cluster
+            (Scope::Cluster, None)
                 if matches!(self.by, DecidedBy::Local { .. }) && !self.is_known(limit) =>
             {
                 metrics::DecidedBy::Open
             }
-            Scope::Cluster => self.decider(),
+            (Scope::Cluster, None) => self.decider(),
         }
     }
 
@@ -424,5 +419,16 @@ impl Admission {
             .verdicts
             .iter()
             .position(|verdict| delay(verdict.outcome) == longest)
+    }
+}
+
+fn shown(by: DecidedBy) -> metrics::DecidedBy {
+    match by {
+        DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
+        DecidedBy::Remembered => metrics::DecidedBy::Remembered,
+        DecidedBy::Lease => metrics::DecidedBy::Lease,
+        DecidedBy::Local { .. } => metrics::DecidedBy::Local,
+        DecidedBy::Open => metrics::DecidedBy::Open,
+        DecidedBy::Closed => metrics::DecidedBy::Closed,
     }
 }

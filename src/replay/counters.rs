@@ -86,13 +86,17 @@ impl Counters {
 
     /// Gives back what a request held until `now`.
     pub(super) fn give_back(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
-        let Charge { limit, key, ticket } = charge;
+        let Charge {
+            limit, key, ticket, ..
+        } = charge;
         match self {
             Self::Memory(memory) => {
                 memory.store.refund_at(limit, key, *ticket, now);
                 Ok(())
             }
-            Self::Redis(remote) => remote.send(|store| store.refund_at(now, [given(charge)])),
+            Self::Redis(remote) => {
+                remote.send(|store| store.refund_at(now, [Refund::from(charge)]))
+            }
         }
     }
 
@@ -129,7 +133,7 @@ impl Counters {
     pub(super) fn renew(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         match self {
             Self::Memory(_) => Ok(()),
-            Self::Redis(remote) => remote.send(|store| store.renew_at(now, [given(charge)])),
+            Self::Redis(remote) => remote.send(|store| store.renew_at(now, [Refund::from(charge)])),
         }
     }
 
@@ -139,14 +143,6 @@ impl Counters {
             Self::Memory(_) => Ok(0),
             Self::Redis(remote) => remote.server.runtime.block_on(remote.store.clear()),
         }
-    }
-}
-
-fn given(charge: &Charge) -> Refund<'_> {
-    Refund {
-        limit: &charge.limit,
-        key: &charge.key,
-        ticket: charge.ticket,
     }
 }
 

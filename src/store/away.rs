@@ -60,7 +60,7 @@ impl StandIn<'_> {
         Ok((Some(self.spread(checks, half)), by))
     }
 
-    fn does(&self, check: &Check<'_>) -> OnDown {
+    pub(super) fn does(&self, check: &Check<'_>) -> OnDown {
         check.limit.on_down.unwrap_or(self.on_down)
     }
 
@@ -71,16 +71,15 @@ impl StandIn<'_> {
             .iter()
             .map(|check| match self.does(check) {
                 OnDown::Local => counted.next().unwrap_or(Measured::UNKNOWN),
-                _ if check.limit.mode.decides() => Measured::UNKNOWN,
-                _ => Measured::SPOILT,
+                _ => check.nobody(),
             })
             .collect();
         let any_open = checks.iter().any(|check| self.does(check) != OnDown::Local);
         Half {
-            at: half.at,
             measured,
             gateways: self.gateways,
             open: any_open.then_some(self.on_down),
+            ..Half::whole(half.at, Measurements::new())
         }
     }
 }

@@ -2,6 +2,7 @@
 //! that do not decide stand behind those that do.
 
 use super::beside::{Aside, Charges};
+use super::error::StoreError;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
@@ -46,6 +47,14 @@ impl<'a> Check<'a> {
 }
 
 impl Check<'_> {
+    /// What stands for a measurement that nobody made.
+    pub(super) fn nobody(&self) -> Measured {
+        match self.limit.mode.decides() {
+            true => Measured::UNKNOWN,
+            false => Measured::SPOILT,
+        }
+    }
+
     /// The ticket of what was charged at `at`, if anything was.
     pub(super) fn ticket(&self, at: Timestamp, measured: Measured) -> Option<Ticket> {
         let record = match (measured.repeat, self.repeats()) {
@@ -78,7 +87,7 @@ pub struct Refund<'a> {
 pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
 
 /// What was measured for some of a request's limits, and when by the clock of who measured it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Half {
     /// The instant.
     pub at: Timestamp,
@@ -88,6 +97,25 @@ pub struct Half {
     pub gateways: NonZeroU32,
     /// Limits that let everything pass were not measured: what those do that do not say it themselves.
     pub open: Option<OnDown>,
+    /// The instants of each, where they were measured by several clocks; else nothing.
+    pub instants: Vec<Timestamp>,
+    /// Those that others have answered than was asked, by position.
+    pub others: Vec<(usize, DecidedBy)>,
+    /// What could not be measured, where some could.
+    pub gap: Option<Box<Gap>>,
+}
+
+/// What nobody could measure of a request, while others of its limits were.
+#[derive(Debug, Clone)]
+pub struct Gap {
+    /// The limits' positions.
+    pub unknown: Vec<usize>,
+    /// What the others were charged, if they all agree.
+    pub charged: Vec<Charge>,
+    /// One of the others refuses, and nothing stays charged.
+    pub refused: bool,
+    /// Why.
+    pub why: StoreError,
 }
 
 impl Half {
@@ -99,7 +127,23 @@ impl Half {
             measured,
             gateways: NonZeroU32::MIN,
             open: None,
+            instants: Vec::new(),
+            others: Vec::new(),
+            gap: None,
         }
+    }
+
+    /// When the limit at `index` was measured.
+    #[must_use]
+    pub fn instant(&self, index: usize) -> Timestamp {
+        self.instants.get(index).copied().unwrap_or(self.at)
+    }
+
+    /// As one of how many gateways.
+    fn gateways_of(&self, index: usize) -> NonZeroU32 {
+        let mut others = self.others.iter();
+        let other = others.find(|(other, _)| *other == index);
+        other.map_or(self.gateways, |(_, by)| by.gateways())
     }
 }
 
@@ -132,6 +176,10 @@ pub struct Decided {
     pub gateways: NonZeroU32,
     /// Limits of which a refusal was remembered.
     remembered: SmallVec<[LimitId; INLINE_LIMITS]>,
+    /// When each was decided, if not all by one clock; else nothing.
+    pub instants: Vec<Timestamp>,
+    /// Limits that others have answered than the rest: their part of the store is away.
+    pub others: Vec<(LimitId, DecidedBy)>,
 }
 
 impl Decided {
@@ -144,15 +192,10 @@ impl Decided {
     /// The same of limits that all gateways share, whoever measured them.
     #[must_use]
     pub fn of_half(checks: &[Check<'_>], half: Half) -> Self {
-        let Half {
-            at,
-            measured,
-            gateways,
-            open,
-        } = half;
-        let charges = Charges::of(checks, &measured, false);
+        let charges = Charges::of(checks, &half.measured, false);
         let (mut verdicts, mut aside) = (SmallVec::new(), Vec::new());
-        for (index, (check, measured)) in checks.iter().zip(&measured).enumerate() {
+        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
+            let (at, gateways) = (half.instant(index), half.gateways_of(index));
             let (rule, charged) = (&check.limit.rule, charges.has(index));
             let verdict = match check.is_own() || gateways == NonZeroU32::MIN {
                 true => rule.verdict(*measured, at, measured.charged(check.cost), charged),
@@ -177,12 +220,18 @@ impl Decided {
             });
         }
         Self {
-            decision: Decision::of(at, verdicts),
-            measured,
+            decision: Decision::of(half.at, verdicts),
             aside,
             own: None,
-            unknown: open.map_or(Unknown::Nothing, Unknown::Open),
-            gateways,
+            unknown: half.open.map_or(Unknown::Nothing, Unknown::Open),
+            gateways: half.gateways,
+            others: half
+                .others
+                .iter()
+                .filter_map(|(index, by)| Some((checks.get(*index)?.limit.id, *by)))
+                .collect(),
+            instants: half.instants,
+            measured: half.measured,
             remembered: SmallVec::new(),
         }
     }
@@ -200,6 +249,8 @@ impl Decided {
             own: None,
             unknown: Unknown::Nothing,
             gateways: NonZeroU32::MIN,
+            instants: Vec::new(),
+            others: Vec::new(),
             remembered: SmallVec::new(),
         }
     }
@@ -232,21 +283,31 @@ impl Decided {
         let is_known = shared.is_some();
         let shared = shared.unwrap_or_else(|| {
             let others = checks.iter().filter(|check| !check.is_own());
-            let unknown = others.map(|check| match check.limit.mode.decides() {
-                true => Measured::UNKNOWN,
-                false => Measured::SPOILT,
-            });
-            Half::whole(own_at, unknown.collect())
+            Half::whole(own_at, others.map(Check::nobody).collect())
         });
-        let (mut own, mut others) = (own.iter(), shared.measured.iter());
-        let measured: Measurements = checks
-            .iter()
-            .filter_map(|check| match check.is_own() {
-                true => own.next().copied(),
-                false => others.next().copied(),
-            })
-            .collect();
-        let decided = Self::of_half(checks, Half { measured, ..shared });
+        let mut whole = Half {
+            gateways: shared.gateways,
+            open: shared.open,
+            ..Half::whole(shared.at, Measurements::new())
+        };
+        let (mut own, mut others) = (own.iter(), 0..);
+        for check in checks {
+            let (measured, at) = match check.is_own() {
+                true => (own.next().copied(), own_at),
+                false => {
+                    let index = others.next().unwrap_or_default();
+                    let by = shared.others.iter().find(|(other, _)| *other == index);
+                    let position = whole.measured.len();
+                    whole.others.extend(by.map(|(_, by)| (position, *by)));
+                    (shared.measured.get(index).copied(), shared.instant(index))
+                }
+            };
+            whole.measured.extend(measured);
+            if !shared.instants.is_empty() {
+                whole.instants.push(at);
+            }
+        }
+        let decided = Self::of_half(checks, whole);
         Self {
             own: Some(own_at),
             unknown: match is_known {
@@ -266,12 +327,22 @@ impl Decided {
     /// Has anybody decided `check`?
     #[must_use]
     pub fn is_known(&self, limit: &Limit) -> bool {
+        if let Some(by) = self.other(limit) {
+            return !matches!(by, DecidedBy::Open | DecidedBy::Closed);
+        }
         limit.scope == Scope::Gateway
             || match self.unknown {
                 Unknown::Nothing => true,
                 Unknown::Shared => self.remembered.contains(&limit.id),
                 Unknown::Open(otherwise) => limit.on_down.unwrap_or(otherwise) == OnDown::Local,
             }
+    }
+
+    /// Who has answered for `limit`, if not whoever answered for the rest.
+    #[must_use]
+    pub fn other(&self, limit: &Limit) -> Option<DecidedBy> {
+        let mut others = self.others.iter();
+        others.find(|(id, _)| *id == limit.id).map(|(_, by)| *by)
     }
 
     /// Has an admitted request been charged by `check`, number `index` of it?
@@ -289,11 +360,19 @@ impl Decided {
         let measured = self.measured.get(index).filter(|_| is_charged)?;
         let at = match self.own {
             Some(own) if check.is_own() => own,
-            _ => self.decision.at,
+            _ => self
+                .instants
+                .get(index)
+                .copied()
+                .unwrap_or(self.decision.at),
         };
         match check.is_own() {
             true => check.ticket(at, *measured),
-            false => check.times(self.gateways).ticket(at, *measured),
+            false => {
+                let other = self.other(check.limit);
+                let gateways = other.map_or(self.gateways, DecidedBy::gateways);
+                check.times(gateways).ticket(at, *measured)
+            }
         }
     }
 }
@@ -307,6 +386,18 @@ pub struct Charge {
     pub key: Box<[u8]>,
     /// What [`Decided::ticket`] gave.
     pub ticket: Ticket,
+    /// Who was paid, if not whoever decided about the rest of the request.
+    pub by: Option<DecidedBy>,
+}
+
+impl<'a> From<&'a Charge> for Refund<'a> {
+    fn from(charge: &'a Charge) -> Self {
+        Self {
+            limit: &charge.limit,
+            key: &charge.key,
+            ticket: charge.ticket,
+        }
+    }
 }
 
 impl Charge {
@@ -317,6 +408,7 @@ impl Charge {
             limit: Arc::clone(check.limit),
             key: Box::from(check.key),
             ticket: decided.ticket(index, check)?,
+            by: decided.other(check.limit),
         })
     }
 
@@ -348,4 +440,14 @@ pub enum DecidedBy {
     Open,
     /// Nobody, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.
     Closed,
+}
+
+impl DecidedBy {
+    /// As one of how many gateways.
+    fn gateways(self) -> NonZeroU32 {
+        match self {
+            Self::Local { gateways } => gateways,
+            _ => NonZeroU32::MIN,
+        }
+    }
 }

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 const ROOM: usize = 16_384;
 /// No refusal is taken at its word for longer: what other gateways give back or reset is seen by then.
 const MOST: Duration = Duration::from_mins(1);
+/// Likewise of a limit whose request had others elsewhere in a cluster.
+const MOST_APART: Duration = Duration::from_millis(20);
 
 /// What one worker remembers.
 #[derive(Debug)]
@@ -163,9 +165,14 @@ impl Known {
         asked: Instant,
         told: Instant,
     ) {
-        for (check, measured) in checks.iter().zip(&half.measured) {
+        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
             let Some(wait) = lasting(check, measured) else {
                 continue;
+            };
+            // Of a request in several slots one may be full of what another refuses and gives back at once.
+            let most = match half.instants.is_empty() {
+                true => MOST,
+                false => MOST_APART,
             };
             // A request that may be granted less is refused what one unit is.
             let cost = match check.limit.partial {
@@ -177,13 +184,13 @@ impl Known {
                 limit: Arc::clone(check.limit),
                 key: SmallVec::from_slice(check.key),
                 cost,
-                at: half.at,
+                at: half.instant(index),
                 measured: *measured,
                 asked: self.news.instant(asked),
                 told,
                 // From before it was asked: nobody is refused for longer than asking would, and told from when it was
                 // answered, so that nobody is told a shorter wait.
-                until: asked + wait.min(MOST),
+                until: asked + wait.min(most),
             });
         }
     }

@@ -5,6 +5,7 @@ pub mod batch;
 mod beside;
 pub mod error;
 mod fleet;
+mod gaps;
 mod halves;
 mod known;
 mod leases;
@@ -118,31 +119,24 @@ impl Store {
         let answer = shared.measure(checks, refused).await;
         let told = Instant::now();
         metrics.called(Operation::Decide, outcome(&answer), told - asked);
-        let error = match answer {
-            Ok(half) => {
-                warn_of_spoilt(checks, &half);
-                near.known.remember(checks, &half, asked, told);
-                return Ok((Some(half), DecidedBy::Redis));
-            }
-            Err(error) => error,
-        };
-        let remedy = match error {
-            StoreError::Answer { .. } => "delete that key in Redis",
-            StoreError::Clock { .. } => "set the clocks",
-            _ => "",
-        };
-        if !remedy.is_empty()
-            && let Some(more) = SPOILT.pass()
-        {
-            tracing::warn!("{error}; {remedy}{more}");
-        }
         let stand_in = StandIn {
             memory: local,
             on_down,
             gateways,
             metrics,
         };
-        stand_in.decide(checks, refused, error)
+        match answer {
+            Ok(half) => {
+                warn_of_spoilt(checks, &half);
+                near.known.remember(checks, &half, asked, told);
+                let whole = stand_in.fill(checks, half, (refused, shared))?;
+                Ok((Some(whole), DecidedBy::Redis))
+            }
+            Err(error) => {
+                tell_remedy(&error);
+                stand_in.decide(checks, refused, error)
+            }
+        }
     }
 
     /// What is known of a request that will be refused. While Redis is away `on_down` has the word, and when it is back
@@ -242,10 +236,8 @@ impl Store {
         if charge.limit.scope == Scope::Gateway {
             return;
         }
-        if let (Self::Redis { shared, .. }, DecidedBy::Redis) = (self, by) {
-            let Charge { limit, key, ticket } = charge;
-            let ticket = *ticket;
-            shared.renew([Refund { limit, key, ticket }]);
+        if let (Self::Redis { shared, .. }, DecidedBy::Redis) = (self, charge.by.unwrap_or(by)) {
+            shared.renew([Refund::from(charge)]);
         }
     }
 
@@ -286,7 +278,7 @@ impl Store {
 
     /// Gives a charge back to whoever took it, as far as nobody counts on it. Nobody waits for it.
     pub fn refund(&self, charge: Charge, by: DecidedBy) {
-        match (self, by) {
+        match (self, charge.by.unwrap_or(by)) {
             (Self::Redis { local, .. }, _) if charge.limit.scope == Scope::Gateway => {
                 local.refund(&charge.limit, &charge.key, charge.ticket);
             }
@@ -297,18 +289,25 @@ impl Store {
                 memory.refund(&charge.limit, &charge.key, charge.ticket);
             }
             (Self::Redis { shared, near, .. }, DecidedBy::Redis) => {
-                let Charge { limit, key, ticket } = &charge;
-                near.returns(limit, key);
-                shared.refund([Refund {
-                    limit,
-                    key,
-                    ticket: *ticket,
-                }]);
+                near.returns(&charge.limit, &charge.key);
+                shared.refund([Refund::from(&charge)]);
             }
             (Self::Memory(_), DecidedBy::Redis)
             | (_, DecidedBy::Lease | DecidedBy::Remembered | DecidedBy::Open | DecidedBy::Closed) =>
                 {}
         }
+    }
+}
+
+/// Tells what somebody can do, where somebody can.
+fn tell_remedy(error: &StoreError) {
+    let remedy = match error {
+        StoreError::Answer { .. } => "delete that key in Redis",
+        StoreError::Clock { .. } => "set the clocks",
+        _ => return,
+    };
+    if let Some(more) = SPOILT.pass() {
+        tracing::warn!("{error}; {remedy}{more}");
     }
 }
 
@@ -326,10 +325,14 @@ fn warn_of_spoilt(checks: &[Check<'_>], half: &Half) {
 }
 
 fn outcome(answer: &Result<Half, StoreError>) -> Outcome {
-    match answer {
-        Ok(_) => Outcome::Ok,
-        Err(StoreError::Down) => Outcome::Down,
-        Err(StoreError::Timeout { .. }) => Outcome::Timeout,
-        Err(_) => Outcome::Error,
+    let error = match answer {
+        Ok(Half { gap: None, .. }) => return Outcome::Ok,
+        Ok(Half { gap: Some(gap), .. }) => &gap.why,
+        Err(error) => error,
+    };
+    match error {
+        StoreError::Down => Outcome::Down,
+        StoreError::Timeout { .. } => Outcome::Timeout,
+        _ => Outcome::Error,
     }
 }

@@ -4,12 +4,14 @@
 
 mod beat;
 mod clear;
+mod cluster;
 mod dial;
 mod gather;
 mod health;
 mod layout;
 mod leavers;
 mod library;
+mod node;
 mod pool;
 mod probe;
 mod question;
@@ -20,30 +22,24 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use probe::{Found, probe};
+pub use cluster::slot_of;
+pub use probe::{Found, Probed, probe};
 pub use stats::{Counter, SIZES, Stats};
 
 use super::batch::{Check, Decided, Half, Refund};
-use super::beside;
 use super::error::StoreError;
+use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
-use crate::limit::{Limit, LimitId, wire};
-use gather::{Asked, MOST_WAITING, Returned};
-use health::Health;
-use leavers::{Left, Waiting};
-use pool::Connections;
-use question::Question;
-use reply::Wrong;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use crate::limit::Limit;
+use cluster::{Cluster, Route};
+use leavers::Leavers;
+use node::{Node, Shared};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
 
 /// More would be no deadline.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -51,78 +47,30 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
-    shared: Rc<Shared>,
-    _tasks: Rc<Tasks>,
+    way: Way,
 }
 
-/// What the face, the lanes and the watch work on together.
-struct Shared {
-    target: RedisTarget,
-    timeout: Duration,
-    prefix: Arc<str>,
-    connections: Connections,
-    health: Health,
-    stats: Arc<Stats>,
-    decisions: RefCell<VecDeque<Asked>>,
-    refunds: RefCell<VecDeque<Returned>>,
-    /// Questions asked so far; each has its number.
-    asked: Cell<u64>,
-    /// Those who have left while their decision was under way, by their question's number.
-    left: RefCell<hashbrown::HashMap<u64, Left, foldhash::fast::RandomState>>,
-    prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
-    /// There is something to do.
-    work: Notify,
-    /// A lane has been told so and has not come yet.
-    woken: Cell<bool>,
-    /// Lanes at work.
-    busy: Cell<usize>,
-    /// Lanes that have a connection.
-    serving: Cell<usize>,
-    /// A lane has nothing left to do.
-    quiet: Notify,
-}
-
-/// Ends with the last clone of the store.
-struct Tasks(Vec<JoinHandle<()>>);
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        for task in &self.0 {
-            task.abort();
-        }
-    }
+#[derive(Clone)]
+enum Way {
+    /// To one Redis.
+    One(Node),
+    /// To the masters of a cluster.
+    Many(Cluster),
 }
 
 impl RedisStore {
     /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
     #[must_use]
     pub fn new(target: &RedisTarget, settings: &Settings) -> Self {
-        let shared = Rc::new(Shared {
-            target: target.clone(),
-            timeout: settings.timeout.min(LONGEST),
-            prefix: settings.prefix.clone(),
-            connections: Connections::new(target, None),
-            health: Health::new(),
-            stats: Arc::default(),
-            decisions: RefCell::default(),
-            refunds: RefCell::default(),
-            asked: Cell::new(0),
-            left: RefCell::default(),
-            prefixes: RefCell::default(),
-            work: Notify::new(),
-            woken: Cell::new(false),
-            busy: Cell::new(0),
-            serving: Cell::new(0),
-            quiet: Notify::new(),
-        });
-        let mut tasks = vec![tokio::task::spawn_local(health::watch(shared.clone()))];
-        for _ in 0..pool::CONNECTIONS {
-            tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
-        }
-        Self {
-            shared,
-            _tasks: Rc::new(Tasks(tasks)),
-        }
+        let stats = Arc::<Stats>::default();
+        let way = match &target.place {
+            Place::Cluster { seeds } => Way::Many(Cluster::new(target, settings, seeds, stats)),
+            _ => {
+                let beside = (stats, Rc::<Leavers>::default());
+                Way::One(Node::new(target, settings, None, beside))
+            }
+        };
+        Self { way }
     }
 
     /// Decides all limits of one request. Never takes longer than the settings' `timeout`, give or take a scheduling
@@ -135,8 +83,7 @@ impl RedisStore {
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<Decided, StoreError> {
-        let half = self.ask(None, checks, false).await?;
-        Ok(Decided::of_half(checks, half))
+        self.decide_by(None, checks).await
     }
 
     /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
@@ -157,18 +104,50 @@ impl RedisStore {
         now: Timestamp,
         checks: &[Check<'_>],
     ) -> Result<Decided, StoreError> {
-        let half = self.ask(Some(now), checks, false).await?;
-        Ok(Decided::of_half(checks, half))
+        let decided = self.decide_by(Some(now), checks).await;
+        if let Way::Many(_) = &self.way {
+            // What one slot took and another refused is back before the next is asked.
+            self.settle().await;
+        }
+        decided
+    }
+
+    async fn decide_by(
+        &self,
+        clock: Option<Timestamp>,
+        checks: &[Check<'_>],
+    ) -> Result<Decided, StoreError> {
+        let mut half = self.ask(clock, checks, false).await?;
+        match half.gap.take() {
+            None => Ok(Decided::of_half(checks, half)),
+            // Who asks for a decision of all has no use for some of it.
+            Some(gap) => {
+                self.return_all(clock, gap.charged.iter().map(Refund::from));
+                Err(gap.why)
+            }
+        }
     }
 
     /// Gives charges back, soon; nobody waits for it, and what cannot be given back stays charged.
     pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        self.shared.give_back(None, refunds);
+        self.return_all(None, refunds);
     }
 
     /// Like [`RedisStore::refund`], by a clock of the caller's.
     pub fn refund_at<'a>(&self, now: Timestamp, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        self.shared.give_back(Some(now), refunds);
+        self.return_all(Some(now), refunds);
+    }
+
+    fn return_all<'a>(
+        &self,
+        clock: Option<Timestamp>,
+        refunds: impl IntoIterator<Item = Refund<'a>>,
+    ) {
+        for refund in refunds {
+            if let Some((shared, route)) = self.home(refund.limit, refund.key) {
+                shared.give_back(clock, route, refund);
+            }
+        }
     }
 
     /// Gives back what charges were too much, soon; nobody waits for it.
@@ -192,16 +171,18 @@ impl RedisStore {
     }
 
     fn take(&self, clock: Option<Timestamp>, check: &Check<'_>) {
-        if self.enqueue(clock, &[*check], (false, true)).is_err() {
-            self.shared.stats.refunds_lost.add(1);
+        let taken = self.home(check.limit, check.key);
+        let taken =
+            taken.map(|(shared, route)| shared.enqueue(clock, &[*check], (false, true, route)));
+        if let Some(Err(_)) = taken {
+            self.counts().refunds_lost.add(1);
         }
     }
 
     fn lessen<'a>(&self, clock: Option<Timestamp>, charges: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in charges {
             if let Some(block) = question::settle_block(limit, ticket) {
-                let shared = &self.shared;
-                shared.give(clock, shared.about(limit, key, &block), None);
+                self.tell(clock, (limit, key), &block);
             }
         }
     }
@@ -216,15 +197,56 @@ impl RedisStore {
         self.prolong(Some(now), slots);
     }
 
+    fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
+        for Refund { limit, key, ticket } in slots {
+            if let Some(block) = question::renew_block(limit, ticket) {
+                self.tell(clock, (limit, key), &block);
+            }
+        }
+    }
+
+    /// Has something done to a counter, and nobody waits for it.
+    fn tell(&self, clock: Option<Timestamp>, (limit, key): (&Limit, &[u8]), block: &[u8]) {
+        if let Some((shared, route)) = self.home(limit, key) {
+            shared.give(clock, (shared.about(limit, key, block), route), None);
+        }
+    }
+
+    /// Who serves a counter, and by which way. Nobody may: then what was to be given is lost.
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
+        match &self.way {
+            Way::One(node) => Some((node.shared.clone(), Route::default())),
+            Way::Many(cluster) => {
+                let home = cluster.home(limit, key);
+                if home.is_none() {
+                    self.counts().refunds_lost.add(1);
+                }
+                home
+            }
+        }
+    }
+
+    /// Who serves what is counted for everyone.
+    async fn first(&self) -> Result<Rc<Shared>, StoreError> {
+        match &self.way {
+            Way::One(node) => Ok(node.shared.clone()),
+            Way::Many(cluster) => cluster.everyone().await,
+        }
+    }
+
     /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     ///
     /// # Errors
     /// When Redis did not say that it is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
+        if let Way::Many(cluster) = &self.way {
+            cluster.known().await?;
+        }
         let (answer, told) = oneshot::channel();
         let block = question::forget_block();
-        let shared = &self.shared;
-        shared.give(None, shared.about(limit, key, &block), Some(answer));
+        let (shared, route) = self.home(limit, key).ok_or(StoreError::Down)?;
+        let question = shared.about(limit, key, &block);
+        shared.give(None, (question, route), Some(answer));
         match told.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
@@ -238,27 +260,41 @@ impl RedisStore {
     /// the last thing a draining worker does.
     pub async fn settle(&self) {
         let settled = async {
-            loop {
-                let quiet = self.shared.quiet.notified();
-                if self.shared.is_quiet() {
-                    return;
-                }
-                quiet.await;
+            match &self.way {
+                Way::One(node) => node.shared.settled().await,
+                Way::Many(cluster) => cluster.settled().await,
             }
         };
-        let _ = tokio::time::timeout(self.shared.timeout, settled).await;
+        let _ = tokio::time::timeout(self.timeout(), settled).await;
     }
 
-    /// Is Redis asked at present?
+    /// Is Redis asked at present? Of a cluster: every master.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.shared.health.is_up()
+        match &self.way {
+            Way::One(node) => node.shared.health.is_up(),
+            Way::Many(cluster) => cluster.is_up(),
+        }
     }
 
     /// What has been done so far. Other threads may keep and read it.
     #[must_use]
     pub fn stats(&self) -> Arc<Stats> {
-        self.shared.stats.clone()
+        Arc::clone(self.counts())
+    }
+
+    fn counts(&self) -> &Arc<Stats> {
+        match &self.way {
+            Way::One(node) => &node.shared.stats,
+            Way::Many(cluster) => cluster.stats(),
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        match &self.way {
+            Way::One(node) => node.shared.timeout,
+            Way::Many(cluster) => cluster.timeout(),
+        }
     }
 
     async fn ask(
@@ -268,159 +304,22 @@ impl RedisStore {
         refused: bool,
     ) -> Result<Half, StoreError> {
         if checks.is_empty() {
-            let (at, measured) = (clock.unwrap_or_else(clock::wall), Default::default());
-            return Ok(Half::whole(at, measured));
+            let at = clock.unwrap_or_else(clock::wall);
+            return Ok(Half::whole(at, Default::default()));
         }
-        let (number, receiver) = self.enqueue(clock, checks, (refused, false))?;
-        let mut waiting = Waiting {
-            store: self,
-            checks,
-            clock,
-            number,
-            receiver,
-            done: refused,
-        };
-        let told = (&mut waiting.receiver).await;
-        waiting.done = true;
-        match told {
-            Ok(Ok((at, mut measured))) => {
-                measured.truncate(checks.len());
-                Ok(Half::whole(at, measured))
-            }
-            Ok(Err(Wrong::Store(error))) => Err(error),
-            Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {
-                Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
-                    limit: check.limit.name.clone(),
-                },
-                _ if reply::server_wide(&reason) => StoreError::Refused(reason),
-                Some(check) => StoreError::Answer {
-                    limit: check.limit.name.clone(),
-                    reason,
-                },
-                None => StoreError::Protocol("an error of a limit not asked about"),
-            }),
-            // The lane ended with the worker.
-            Err(_) => Err(StoreError::Down),
+        match &self.way {
+            Way::One(node) => node.ask(clock, checks, (refused, Route::default())).await,
+            // On the heap: a request of a single Redis need not have room for this.
+            Way::Many(cluster) => Box::pin(cluster.ask(clock, checks, refused)).await,
         }
-    }
-
-    fn enqueue(
-        &self,
-        clock: Option<Timestamp>,
-        checks: &[Check<'_>],
-        (refused, kept): (bool, bool),
-    ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
-        let shared = &*self.shared;
-        if shared.health.is_down() {
-            shared.stats.down.add(1);
-            return Err(StoreError::Down);
-        }
-        if checks.len() + usize::from(refused) > usize::from(u8::MAX) {
-            return Err(StoreError::TooMany(checks.len()));
-        }
-        let mut waiting = shared.decisions.borrow_mut();
-        if waiting.len() >= MOST_WAITING {
-            shared.stats.overloaded.add(1);
-            return Err(StoreError::Overloaded);
-        }
-        let mut question = Question::default();
-        let groups = beside::groups(checks);
-        for (check, group) in checks.iter().zip(groups) {
-            question.beside(group);
-            question.check(&shared.prefix_of(check.limit), check, clock);
-        }
-        if let Some(first) = checks.first().filter(|_| refused) {
-            let prefix = shared.prefix_of(first.limit);
-            question.push(&prefix, first.key, &wire::refused());
-        }
-        let (answer, receiver) = oneshot::channel();
-        let number = shared.asked.get();
-        shared.asked.set(number.wrapping_add(1));
-        waiting.push_back(Asked {
-            number,
-            question,
-            clock,
-            arrived: Instant::now(),
-            kept,
-            answer,
-        });
-        shared.wake();
-        Ok((number, receiver))
-    }
-
-    fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
-        for slot in slots {
-            if let Some(block) = question::renew_block(slot.limit, slot.ticket) {
-                let shared = &self.shared;
-                shared.give(clock, shared.about(slot.limit, slot.key, &block), None);
-            }
-        }
-    }
-}
-
-impl Shared {
-    fn give_back<'a>(
-        &self,
-        clock: Option<Timestamp>,
-        refunds: impl IntoIterator<Item = Refund<'a>>,
-    ) {
-        for Refund { limit, key, ticket } in refunds {
-            if let Some(block) = question::refund_block(limit, ticket) {
-                let mut question = Question::default();
-                question.refund(&self.prefix_of(limit), key, &block, ticket);
-                self.give(clock, question, None);
-            }
-        }
-    }
-
-    /// What is to be done to one counter.
-    fn about(&self, limit: &Limit, key: &[u8], block: &[u8]) -> Question {
-        let mut question = Question::default();
-        question.push(&self.prefix_of(limit), key, block);
-        question
-    }
-
-    /// Hands over what is gathered with refunds.
-    fn give(
-        &self,
-        clock: Option<Timestamp>,
-        question: Question,
-        answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
-    ) {
-        let mut waiting = self.refunds.borrow_mut();
-        if self.health.is_down() || waiting.len() >= MOST_WAITING {
-            return self.stats.refunds_lost.add(1);
-        }
-        waiting.push_back(Returned {
-            question,
-            clock,
-            answer,
-        });
-        self.wake();
-    }
-
-    /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
-    /// are as many as the file has ever had.
-    fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {
-        self.prefixes
-            .borrow_mut()
-            .entry(limit.id)
-            .or_insert_with(|| layout::key_prefix(&self.prefix, limit).into())
-            .clone()
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.busy.get() == 0
-            && self.decisions.borrow().is_empty()
-            && self.refunds.borrow().is_empty()
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("target", &self.shared.target)
-            .field("health", &self.shared.health)
-            .finish_non_exhaustive()
+        match &self.way {
+            Way::One(node) => f.debug_tuple("RedisStore").field(node).finish(),
+            Way::Many(cluster) => f.debug_tuple("RedisStore").field(cluster).finish(),
+        }
     }
 }

@@ -60,7 +60,7 @@ impl Store {
                 memory.measure(&[more(overdraft, key, cost)], None, false);
             }
         };
-        match (self, by) {
+        match (self, charge.by.unwrap_or(by)) {
             (Self::Redis { local, .. }, _) if limit.scope == Scope::Gateway => memory(local),
             (
                 Self::Memory(local) | Self::Redis { local, .. },

@@ -83,6 +83,7 @@ impl UnderTest {
             limit: Arc::clone(limit),
             key: CLIENT.into(),
             ticket,
+            by: None,
         };
         let correction = charge.correction(Cost::new(truth));
         match (self, correction) {

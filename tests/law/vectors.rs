@@ -242,6 +242,7 @@ impl Listener {
             limit: limit.clone(),
             key: CLIENT.into(),
             ticket,
+            by: None,
         };
         let state = states.remove(&limit.id);
         let after = match charge.correction(Cost::new(truth)) {

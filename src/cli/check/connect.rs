@@ -52,7 +52,7 @@ pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
 async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     let mut asked = Vec::new();
     if let Source::Redis(target) = &compiled.boot.store.source {
-        asked.push(redis(target).await);
+        asked.extend(redis(target).await);
     }
     let upstreams = compiled.outline.upstreams.iter();
     let mut servers: Vec<(String, Server, Duration)> = upstreams
@@ -87,18 +87,26 @@ async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     asked
 }
 
-async fn redis(target: &RedisTarget) -> Asked {
-    let outcome = match timeout(REDIS_WITHIN, probe(target)).await {
-        Ok(Ok(found)) => Ok(found.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", REDIS_WITHIN.as_secs())),
-    };
-    Asked {
+async fn redis(target: &RedisTarget) -> Vec<Asked> {
+    let asked = |place: String, outcome| Asked {
         what: "redis",
         name: String::new(),
-        place: target.to_string(),
+        place,
         outcome,
-    }
+    };
+    let why = match timeout(REDIS_WITHIN, probe(target)).await {
+        Ok(Ok(found)) => {
+            let each = found.into_iter().map(|(node, found)| {
+                let place = node.map_or_else(|| target.to_string(), |node| node.to_string());
+                let outcome = found.map(|found| found.to_string());
+                asked(place, outcome.map_err(|error| error.to_string()))
+            });
+            return each.collect();
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", REDIS_WITHIN.as_secs()),
+    };
+    vec![asked(target.to_string(), Err(why))]
 }
 
 async fn upstream(name: String, server: Server, within: Duration) -> Asked {

@@ -71,13 +71,6 @@ fn read(text: &str) -> Result<Source, Wrong> {
         _ => return Err(wrong("`sentinel` and `cluster` can follow the `+`")),
     };
     let (username, password) = user.map_or(Ok((None, None)), credentials)?;
-    if matches!(place, Place::Cluster { .. }) {
-        return Err(Wrong::new(
-            Code::NotAvailable,
-            "Redis Cluster is not available in this version",
-            "one Redis is, or one with replicas behind sentinels",
-        ));
-    }
     Ok(Source::Redis(RedisTarget {
         tls: encrypted.then(Tls::of_system),
         database,
@@ -262,6 +255,7 @@ mod tests {
             ("unix:///run/redis.sock", "unix:/run/redis.sock"),
             ("unix:/run/r.sock?db=0", "unix:/run/r.sock"),
             ("redis+unix:///run/r.sock?db=3", "unix:/run/r.sock?db=3"),
+            ("redis+cluster://a,b:7", "redis+cluster://a:6379,b:7"),
         ] {
             assert_eq!(redis(text).to_string(), shown);
             assert_eq!(redis(shown).to_string(), shown);
@@ -318,7 +312,6 @@ mod tests {
             "cache:6379",
             "redis+sentinel://a",
             "redis+sentinel://a/n/1/2",
-            "redis+cluster://a",
             "redis+x://a",
             "redis://",
             "redis://a/x",

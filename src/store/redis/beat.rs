@@ -1,8 +1,9 @@
 //! Tells Redis that this gateway lives, and hears how many do.
 
+use super::RedisStore;
 use super::layout::gateways_key;
+use super::node::Shared;
 use super::pool::Connection;
-use super::{RedisStore, Shared};
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Value, cmd};
 use std::time::Duration;
@@ -18,7 +19,7 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not say.
     pub async fn beat(&self, me: u64, life: Duration) -> Result<u32, StoreError> {
-        let shared = &*self.shared;
+        let shared = &*self.first().await?;
         let era = shared.health.era();
         let told = match timeout(shared.timeout, shared.connections.take()).await {
             Ok(Ok(mut connection)) => {
@@ -35,6 +36,12 @@ impl RedisStore {
         let told = told.unwrap_or(Err(StoreError::Timeout {
             after: shared.timeout,
         }));
+        if let Err(StoreError::Refused(reason)) = &told
+            && shared.is_redirected(reason)
+        {
+            // By the next time it is known who serves it.
+            return Err(StoreError::Down);
+        }
         if let Err(error @ (StoreError::Timeout { .. } | StoreError::Lost(_))) = &told {
             // Not even the next request has to find that out.
             shared.fall(era, error);

@@ -1,19 +1,23 @@
 //! Counters that nobody needs any more: those of a replay, which has a prefix of its own, go with it.
 
-use super::RedisStore;
+use super::node::Node;
+use super::{RedisStore, Way};
 use crate::store::error::StoreError;
-use bb8_redis::redis::{Cmd, Value};
+use bb8_redis::redis::{Cmd, Pipeline, Value};
 
 /// Keys looked at in one step: Redis does nothing else meanwhile.
 const STEP: usize = 1_000;
 
 impl RedisStore {
-    /// Waits for a connection: says whether Redis can be reached, and if not, why.
+    /// Waits for a connection, to every master of a cluster: says whether Redis can be reached, and if not, why.
     ///
     /// # Errors
     /// Why there is none.
     pub async fn reach(&self) -> Result<(), StoreError> {
-        self.shared.connections.take().await.map(drop)
+        for node in self.nodes().await? {
+            node.shared.connections.take().await?;
+        }
+        Ok(())
     }
 
     /// Removes every key under this store's prefix and says how many there were. Walks through all keys there are, in
@@ -22,6 +26,23 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not do it, or not all of it.
     pub async fn clear(&self) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        for node in self.nodes().await? {
+            removed += node.clear().await?;
+        }
+        Ok(removed)
+    }
+
+    async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
+        match &self.way {
+            Way::One(node) => Ok(vec![node.clone()]),
+            Way::Many(cluster) => cluster.masters().await,
+        }
+    }
+}
+
+impl Node {
+    async fn clear(&self) -> Result<u64, StoreError> {
         let mut connection = self.shared.connections.take().await?;
         let pattern = format!("{}:*", self.shared.prefix);
         let (mut cursor, mut removed) = (b"0".to_vec(), 0);
@@ -32,7 +53,14 @@ impl RedisStore {
             let (next, keys) = page(connection.send(&scan).await?)?;
             if !keys.is_empty() {
                 removed += keys.len() as u64;
-                connection.send(Cmd::new().arg("UNLINK").arg(keys)).await?;
+                // One by one, for in a cluster those of one command are of one slot.
+                let mut unlink = Pipeline::with_capacity(keys.len());
+                for key in keys {
+                    unlink.cmd("UNLINK").arg(key);
+                }
+                for done in connection.many(&unlink).await? {
+                    done?;
+                }
             }
             if next == b"0" {
                 return Ok(removed);

@@ -7,7 +7,8 @@
 //! Nobody waits longer than the store's `timeout`, waiting for a lane included, though no request has a timer: a call's
 //! deadline is that of its oldest decision, and whoever waits behind it came later.
 
-use super::Shared;
+use super::cluster::Route;
+use super::node::Shared;
 use super::pool::Connection;
 use super::question::{self, Question};
 use super::reply::{self, Told, Wrong};
@@ -33,6 +34,7 @@ pub(super) struct Asked {
     pub(super) arrived: Instant,
     /// It is decided although nobody waits for it.
     pub(super) kept: bool,
+    pub(super) route: Route,
     pub(super) answer: oneshot::Sender<Told>,
 }
 
@@ -41,6 +43,7 @@ pub(super) struct Asked {
 pub(super) struct Returned {
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
+    pub(super) route: Route,
     /// Mostly nobody waits. Told the script's byte.
     pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
 }
@@ -147,7 +150,7 @@ impl Shared {
                 break;
             };
             if next.answer.is_closed() && !next.kept {
-                self.left.borrow_mut().remove(&next.number);
+                self.leavers.forget(next.number);
                 continue;
             }
             if too_old.is_some_and(|limit| next.arrived < limit) {
@@ -178,6 +181,9 @@ impl Shared {
         connection: &mut Connection,
         batch: Vec<Asked>,
     ) -> Result<(), StoreError> {
+        if let Some(member) = &self.member {
+            return self.decide_slots(member, connection, batch).await;
+        }
         let Some(first) = batch.first() else {
             return Ok(());
         };
@@ -185,13 +191,19 @@ impl Shared {
         let command = question::decide(first.clock, batch.iter().map(|asked| &asked.question));
         self.stats.sent(batch.len());
         let answer = timeout_at(deadline, connection.call(&command)).await;
-        let told = answer
-            .unwrap_or(Err(StoreError::Timeout {
-                after: self.timeout,
-            }))
-            .and_then(|bytes| {
-                reply::read(&bytes, batch.iter().map(|asked| asked.question.limits()))
-            });
+        let answer = answer.unwrap_or(Err(self.late()));
+        self.decided(batch, answer)
+    }
+
+    /// Tells those in one call what has become of it. The error is the server's, if it has one.
+    pub(super) fn decided(
+        &self,
+        batch: Vec<Asked>,
+        answer: Result<Vec<u8>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let told = answer.and_then(|bytes| {
+            reply::read(&bytes, batch.iter().map(|asked| asked.question.limits()))
+        });
         let told = match told {
             Ok(told) => told,
             Err(error) => {
@@ -224,15 +236,25 @@ impl Shared {
         connection: &mut Connection,
         batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
-        let many = batch.len() as u64;
+        if let Some(member) = &self.member {
+            return self.refund_slots(member, connection, batch).await;
+        }
         let clock = batch.first().and_then(|first| first.clock);
         let command = question::refund(clock, batch.iter().map(|returned| &returned.question));
         let deadline = Instant::now() + self.timeout;
         let answer = timeout_at(deadline, connection.call(&command))
             .await
-            .unwrap_or(Err(StoreError::Timeout {
-                after: self.timeout,
-            }));
+            .unwrap_or(Err(self.late()));
+        self.refunded(batch, answer)
+    }
+
+    /// Likewise.
+    pub(super) fn refunded(
+        &self,
+        batch: Vec<Returned>,
+        answer: Result<Vec<u8>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let many = batch.len() as u64;
         match &answer {
             Ok(_) => self.stats.refunds.add(many),
             Err(_) => self.stats.refunds_lost.add(many),
@@ -248,5 +270,10 @@ impl Shared {
             let _ = waiting.send(told);
         }
         answer.map(|_| ())
+    }
+    pub(super) fn late(&self) -> StoreError {
+        StoreError::Timeout {
+            after: self.timeout,
+        }
     }
 }

@@ -7,19 +7,22 @@
 //! Before the first connection decisions wait for it, at most the store's `timeout`, so that a gateway that starts
 //! beside a healthy Redis does not begin with its fallback.
 
+use super::cluster::Member;
+use super::gather;
 use super::layout::probe_key;
+use super::node::Shared;
 use super::pool::CONNECT_WITHIN;
 use super::question::{self, Question};
 use super::reply::{self, Wrong};
-use super::{Shared, gather};
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{Rule, wire};
 use crate::store::error::StoreError;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -29,8 +32,60 @@ const PAUSE: std::ops::Range<u64> = 100..250;
 /// A store that stays up for less than this is on the brink, and is tried again more slowly, though at least this often.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// Workers of this process to whom Redis is away: each finds out by itself, but one line in the log says it for all.
-static AWAY: AtomicUsize = AtomicUsize::new(0);
+/// To how many workers of this process a Redis is away, by its name: each finds out by itself, but one line in the log
+/// says it for all.
+static AWAY: Mutex<BTreeMap<Arc<str>, usize>> = Mutex::new(BTreeMap::new());
+
+/// What one worker adds to that. Dropping it takes it away.
+#[derive(Debug)]
+pub(super) struct Outage {
+    name: Arc<str>,
+    lasts: Cell<bool>,
+}
+
+impl Outage {
+    /// Of what has this name in the log, and is not away.
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            lasts: Cell::new(false),
+        }
+    }
+
+    /// It is away. Is this the first worker to notice?
+    pub(super) fn begins(&self) -> bool {
+        if self.lasts.replace(true) {
+            return false;
+        }
+        let mut away = AWAY.lock().unwrap_or_else(PoisonError::into_inner);
+        let workers = away.entry(Arc::clone(&self.name)).or_default();
+        *workers += 1;
+        *workers == 1
+    }
+
+    /// It is not away, for what this worker knows. Was it, and is this the last to say so?
+    pub(super) fn ends(&self) -> bool {
+        if !self.lasts.replace(false) {
+            return false;
+        }
+        let mut away = AWAY.lock().unwrap_or_else(PoisonError::into_inner);
+        let workers = away.entry(Arc::clone(&self.name)).or_default();
+        *workers = workers.saturating_sub(1);
+        let last = *workers == 0;
+        if last {
+            away.remove(&self.name);
+        }
+        last
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        if self.ends() {
+            tracing::debug!("{} is asked no more", self.name);
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -43,14 +98,16 @@ enum State {
 /// A worker's opinion of its store.
 #[derive(Debug)]
 pub(super) struct Health {
+    outage: Outage,
     state: Cell<State>,
     era: Cell<u64>,
     fallen: Notify,
 }
 
 impl Health {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(name: Arc<str>) -> Self {
         Self {
+            outage: Outage::new(name),
             state: Cell::new(State::New),
             era: Cell::new(0),
             fallen: Notify::new(),
@@ -71,14 +128,6 @@ impl Health {
     }
 }
 
-impl Drop for Health {
-    fn drop(&mut self) {
-        if self.is_down() {
-            AWAY.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
 impl Shared {
     /// Something failed that began in `era`: the store is down, and all who wait are told so.
     pub(super) fn fall(&self, era: u64, why: &StoreError) {
@@ -90,17 +139,19 @@ impl Shared {
             return self.wake();
         }
         self.health.state.set(State::Down);
-        self.stats.set_up(false);
         self.stats.falls.add(1);
         self.connections.distrust(why);
-        if AWAY.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(
-                "{} is away, limits do as their on_down says: {why}",
-                self.target
-            );
-        } else {
-            tracing::debug!("{} is away for one more worker: {why}", self.target);
+        let name = &self.health.outage.name;
+        match (self.health.outage.begins(), &self.member) {
+            (true, None) => {
+                tracing::warn!("{name} is away, limits do as their on_down says: {why}");
+            }
+            (true, Some(_)) => tracing::warn!(
+                "{name} is away, limits whose counters live there do as their on_down says: {why}"
+            ),
+            (false, _) => tracing::debug!("{name} is away for one more worker: {why}"),
         }
+        self.changed();
         let decisions = self.decisions.take();
         self.stats.down.add(decisions.len() as u64);
         for asked in decisions {
@@ -114,13 +165,22 @@ impl Shared {
     fn rise(&self) {
         let before = self.health.state.replace(State::Up);
         self.health.era.set(self.health.era() + 1);
-        self.stats.set_up(true);
-        if before == State::Down && AWAY.fetch_sub(1, Ordering::Relaxed) == 1 {
-            tracing::info!("{} is back, limits are shared again", self.target);
+        let name = &self.health.outage.name;
+        if before == State::Down && self.health.outage.ends() {
+            tracing::info!("{name} is back, limits are shared again");
         } else {
-            tracing::debug!("connected to {}", self.target);
+            tracing::debug!("connected to {name}");
         }
+        self.changed();
         self.wake();
+    }
+
+    /// Tells whoever looks at the whole.
+    fn changed(&self) {
+        match &self.member {
+            None => self.stats.set_up(self.health.is_up()),
+            Some(member) => member.changed(self.health.is_up()),
+        }
     }
 
     /// A decision of our own, on a fresh connection if there is no other.
@@ -129,7 +189,8 @@ impl Shared {
         let taken = timeout(CONNECT_WITHIN, self.connections.take()).await;
         let mut connection = taken.map_err(late(CONNECT_WITHIN))??;
         let mut question = Question::default();
-        question.push(&probe_key(&self.prefix), b"", &probe_block());
+        let tag = self.member.as_ref().map(Member::tag).unwrap_or_default();
+        question.push(&probe_key(&self.prefix), &tag, &probe_block());
         let command = question::decide(None, std::iter::once(&question));
         let answer = timeout(self.timeout, connection.call(&command)).await;
         let told = answer
@@ -142,11 +203,18 @@ impl Shared {
                 Err(StoreError::Refused(reason))
             }
             Ok(_) => Ok(()),
+            // It serves, if other slots than we thought.
+            Err(StoreError::Refused(reason)) if self.is_redirected(&reason) => Ok(()),
             Err(error) => {
                 connection.condemn();
                 Err(error)
             }
         }
+    }
+
+    pub(super) fn is_redirected(&self, reason: &str) -> bool {
+        let member = self.member.as_ref();
+        member.is_some_and(|member| member.redirected(reason))
     }
 
     /// Waits until the store is down. A connection that ends while nobody uses it is replaced at once, and says so if
@@ -182,7 +250,7 @@ pub(super) async fn watch(shared: Rc<Shared>) {
             match shared.probe().await {
                 Ok(()) => shared.rise(),
                 Err(error) => {
-                    tracing::debug!("{} does not serve yet: {error}", shared.target);
+                    tracing::debug!("{} does not serve yet: {error}", shared.health.outage.name);
                     shared.fall(era, &error);
                     sleep(Duration::from_millis(fastrand::u64(PAUSE))).await;
                 }

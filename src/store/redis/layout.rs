@@ -1,4 +1,5 @@
-//! Where counters live: `PREFIX:VERSION:limit:KIND:{key}`.
+//! Where counters live: `PREFIX:VERSION:limit:KIND:{key}`, or `PREFIX:VERSION:limit:KIND:{TAG}{key}` of a limit that
+//! is counted `with` others.
 //!
 //! The name is the identity, so that edited numbers keep the counters. The braces make the key alone choose the cluster
 //! slot: what counts the same client lives together. What is remembered of an id stands behind them:
@@ -17,7 +18,16 @@ pub(super) const VERSION: u32 = 1;
 pub(super) type Names = SmallVec<[u8; 96]>;
 
 /// Stands for the key of a limit that counts everyone together: empty braces choose no slot. No key has this character.
-const EVERYONE: &[u8] = b"*";
+pub(super) const EVERYONE: &[u8] = b"*";
+
+/// What alone chooses the slot of a counter.
+pub(super) fn tag<'a>(limit: &'a Limit, key: &'a [u8]) -> &'a [u8] {
+    match &limit.with {
+        Some(tag) => tag.as_bytes(),
+        None if key.is_empty() => EVERYONE,
+        None => key,
+    }
+}
 
 /// Appends the name of the counter of `key`; `prefix` ends with the brace that this closes.
 pub(super) fn counter(out: &mut Names, prefix: &[u8], key: &[u8]) {
@@ -58,7 +68,11 @@ pub(super) fn key_prefix(prefix: &str, limit: &Limit) -> Box<[u8]> {
         // No name of a group has a dot in it.
         let _ = write!(text, "{group}.");
     }
-    let _ = write!(text, "{candidate}{}:{{", limit.kind);
+    let _ = write!(text, "{candidate}{}:", limit.kind);
+    if let Some(tag) = &limit.with {
+        let _ = write!(text, "{{{tag}}}");
+    }
+    text.push('{');
     text.into_bytes().into()
 }
 

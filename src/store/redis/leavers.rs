@@ -1,21 +1,45 @@
 //! Requests that leave while their decision is under way. It is made all the same; what only a request that goes on can
 //! use, or its limit gives back to those who leave, comes back when the answer is there.
 
+use super::cluster::Route;
 use super::gather::Asked;
+use super::node::Shared;
 use super::reply::Told;
-use super::{RedisStore, Shared};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::store::batch::{Check, Refund};
 use crate::store::beside::{Charges, Groups, groups};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
+/// Those who have left while their decision was under way, by their question's number.
+#[derive(Default)]
+pub(super) struct Leavers {
+    /// Questions asked so far.
+    asked: Cell<u64>,
+    left: RefCell<hashbrown::HashMap<u64, Left, foldhash::fast::RandomState>>,
+}
+
+impl Leavers {
+    /// The number of the next question.
+    pub(super) fn number(&self) -> u64 {
+        let number = self.asked.get();
+        self.asked.set(number.wrapping_add(1));
+        number
+    }
+
+    /// The question is not asked.
+    pub(super) fn forget(&self, number: u64) {
+        self.left.borrow_mut().remove(&number);
+    }
+}
+
 /// Waits for the answer to one question. Dropping it before the answer was taken leaves word of what is to come back.
 pub(super) struct Waiting<'a> {
-    pub(super) store: &'a RedisStore,
+    pub(super) shared: &'a Shared,
     pub(super) checks: &'a [Check<'a>],
     pub(super) clock: Option<Timestamp>,
     pub(super) number: u64,
@@ -32,13 +56,35 @@ pub(super) struct Left {
     charges: Vec<Owned>,
 }
 
-struct Owned {
+/// A check without anybody who waits for it.
+pub(super) struct Owned {
     /// Position among the limits of the question.
     index: usize,
     limit: Arc<Limit>,
     key: Box<[u8]>,
     cost: Cost,
     id: Option<RepeatId>,
+}
+
+impl Owned {
+    pub(super) fn of(index: usize, check: &Check<'_>) -> Self {
+        Self {
+            index,
+            limit: Arc::clone(check.limit),
+            key: Box::from(check.key),
+            cost: check.cost,
+            id: check.id,
+        }
+    }
+
+    pub(super) fn check(&self) -> Check<'_> {
+        Check {
+            limit: &self.limit,
+            key: &self.key,
+            cost: self.cost,
+            id: self.id,
+        }
+    }
 }
 
 impl Drop for Waiting<'_> {
@@ -51,13 +97,7 @@ impl Drop for Waiting<'_> {
             .iter()
             .enumerate()
             .filter(|(_, check)| comes_back(check.limit))
-            .map(|(index, check)| Owned {
-                index,
-                limit: Arc::clone(check.limit),
-                key: Box::from(check.key),
-                cost: check.cost,
-                id: check.id,
-            })
+            .map(|(index, check)| Owned::of(index, check))
             .collect();
         if charges.is_empty() {
             return;
@@ -67,11 +107,11 @@ impl Drop for Waiting<'_> {
             groups: groups(self.checks),
             charges,
         };
-        let shared = &self.store.shared;
+        let shared = self.shared;
         match self.receiver.try_recv() {
             Ok(told) => shared.take_back(&left, told),
             Err(oneshot::error::TryRecvError::Empty) => {
-                shared.left.borrow_mut().insert(self.number, left);
+                shared.leavers.left.borrow_mut().insert(self.number, left);
             }
             Err(oneshot::error::TryRecvError::Closed) => {}
         }
@@ -79,7 +119,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// A slot or a place in a queue is of no use to who has left; of other charges the limit says so.
-fn comes_back(limit: &Limit) -> bool {
+pub(super) fn comes_back(limit: &Limit) -> bool {
     limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.cancels
 }
 
@@ -88,7 +128,7 @@ impl Shared {
     pub(super) fn tell(&self, asked: Asked, told: Told) {
         let number = asked.number;
         if let Err(told) = asked.answer.send(told) {
-            let left = self.left.borrow_mut().remove(&number);
+            let left = self.leavers.left.borrow_mut().remove(&number);
             if let Some(left) = left {
                 self.take_back(&left, told);
             }
@@ -100,25 +140,22 @@ impl Shared {
             return;
         };
         let charged = Charges::by(&left.groups, &measured, false);
-        for Owned {
-            index,
-            limit,
-            key,
-            cost,
-            id,
-        } in &left.charges
-        {
-            let (cost, id) = (*cost, *id);
-            let check = Check {
-                limit,
-                key,
-                cost,
-                id,
-            };
-            let measured = measured.get(*index).filter(|_| charged.has(*index));
+        for owned in &left.charges {
+            let check = owned.check();
+            let measured = measured
+                .get(owned.index)
+                .filter(|_| charged.has(owned.index));
             if let Some(ticket) = measured.and_then(|measured| check.ticket(at, *measured)) {
-                self.give_back(left.clock, [Refund { limit, key, ticket }]);
+                let Check { limit, key, .. } = check;
+                self.return_home(left.clock, Refund { limit, key, ticket });
             }
+        }
+    }
+
+    fn return_home(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
+        match &self.member {
+            None => self.give_back(clock, Route::default(), refund),
+            Some(member) => member.give_back(clock, refund),
         }
     }
 }

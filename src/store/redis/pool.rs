@@ -14,7 +14,9 @@ use crate::store::settings::RedisTarget;
 use crate::store::tls;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,6 +72,28 @@ impl Connection {
         }
     }
 
+    /// A script call as it is made here: where scripts are functions, as the call of its function.
+    pub(super) fn shaped(&self, command: Cmd) -> Cmd {
+        match self.functions {
+            true => library::call(&command),
+            false => command,
+        }
+    }
+
+    /// Sends several commands in one write, and reads what each of them was answered.
+    pub(super) async fn many(
+        &mut self,
+        commands: &Pipeline,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let answers = self
+            .line
+            .send_packed_commands(commands, 0, commands.len())
+            .await
+            .map_err(told)?;
+        let each = |answer: Value| answer.extract_error().map_err(told);
+        Ok(answers.into_iter().map(each).collect())
+    }
+
     /// Never to be used again.
     pub(super) fn condemn(&self) {
         self.dead.store(true, Ordering::Relaxed);
@@ -79,7 +103,7 @@ impl Connection {
         self.dead.load(Ordering::Relaxed) || self.age < self.signals.age.load(Ordering::Relaxed)
     }
 
-    async fn load(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn load(&mut self) -> Result<(), StoreError> {
         if self.functions {
             return self.load_library().await;
         }
@@ -328,13 +352,13 @@ fn told(error: RedisError) -> StoreError {
 }
 
 /// Did the server run nothing, because it does not know what it was to run?
-fn is_forgotten(error: &StoreError) -> bool {
+pub(super) fn is_forgotten(error: &StoreError) -> bool {
     let StoreError::Refused(reason) = error else {
         return false;
     };
     first_word(reason) == "NOSCRIPT" || library::is_missing(reason)
 }
 
-fn first_word(reason: &str) -> &str {
+pub(super) fn first_word(reason: &str) -> &str {
     reason.split_whitespace().next().unwrap_or_default()
 }

@@ -1,13 +1,15 @@
 //! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
 
-use super::pool::{Manager, Signals};
+use super::cluster;
+use super::pool::{CONNECT_WITHIN, Connection, Manager, Signals};
 use crate::store::error::StoreError;
-use crate::store::place::Address;
+use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// What a Redis is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,13 +41,55 @@ impl fmt::Display for Found {
     }
 }
 
-/// Connects to `target`, loads the scripts, asks what it is. Whoever waits bounds the time.
+/// Connects to `target`, loads the scripts, asks what it is: of a cluster every master that the first of its nodes to
+/// answer tells of, each with its own outcome. Whoever waits bounds the time.
 ///
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
-pub async fn probe(target: &RedisTarget) -> Result<Found, StoreError> {
-    let manager = Manager::new(target.clone(), None, Arc::<Signals>::default());
-    let mut connection = manager.open().await?;
+pub async fn probe(target: &RedisTarget) -> Result<Vec<Probed>, StoreError> {
+    let Place::Cluster { seeds } = &target.place else {
+        let found = look(target, None).await?;
+        return Ok(vec![(None, Ok(found))]);
+    };
+    let mut trouble = StoreError::Down;
+    for seed in seeds.iter() {
+        match masters(target, seed).await {
+            Ok(masters) => {
+                let mut all = Vec::with_capacity(masters.len());
+                for master in masters {
+                    let found = look(target, Some(&master)).await;
+                    all.push((Some(master), found));
+                }
+                return Ok(all);
+            }
+            Err(error) => trouble = error,
+        }
+    }
+    Err(trouble)
+}
+
+/// Which master of a cluster, and what it is like.
+pub type Probed = (Option<Address>, Result<Found, StoreError>);
+
+async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection, StoreError> {
+    let manager = Manager::new(target.clone(), node.cloned(), Arc::<Signals>::default());
+    let opened = timeout(CONNECT_WITHIN, manager.open()).await;
+    opened.unwrap_or(Err(StoreError::Timeout {
+        after: CONNECT_WITHIN,
+    }))
+}
+
+async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<Address>, StoreError> {
+    let mut connection = open(target, Some(seed)).await?;
+    let ranges = cluster::slots_of(&mut connection, seed).await?;
+    let mut masters: Vec<Address> = ranges.into_iter().map(|range| range.master).collect();
+    masters.sort();
+    masters.dedup();
+    Ok(masters)
+}
+
+async fn look(target: &RedisTarget, node: Option<&Address>) -> Result<Found, StoreError> {
+    let mut connection = open(target, node).await?;
     let mut info = Cmd::new();
     info.arg("INFO");
     let begun = Instant::now();

@@ -5,7 +5,8 @@ use super::watched::{FAILOVER, Sentinel, Watched, by};
 use crate::limit::Limit;
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
-use crate::store::redis::{RedisStore, probe};
+use crate::store::redis::RedisStore;
+use crate::store::redis::tests::support::look;
 use crate::store::{Address, RedisTarget, Secret, Settings};
 use bb8_redis::redis;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ async fn a_planned_failover_in_mid_load_is_followed() {
     println!("{counted} counted, {missed} missed");
     assert!(store.is_up() && counted > 20);
     // What had been counted by then is still counted: the state has moved along.
-    let found = probe(&watched.target()).await.unwrap();
+    let found = look(&watched.target()).await.unwrap();
     assert_eq!(
         found.master,
         Some(Address::new("127.0.0.1", watched.replica.port))
@@ -146,7 +147,7 @@ async fn sentinels_that_are_away_are_passed_over() {
     let store = connected(&by(&nodes, "cache", None)).await;
     assert_eq!(decide(&store, &some_limit()).await, Ok(()));
 
-    let said = |target: RedisTarget| async move { probe(&target).await.unwrap_err().to_string() };
+    let said = |target: RedisTarget| async move { look(&target).await.unwrap_err().to_string() };
     let unknown = said(by(&nodes, "cash", None)).await;
     assert!(
         unknown.contains(&format!("{away}: ")) && unknown.contains("watches nothing called `cash`"),
@@ -163,7 +164,7 @@ async fn what_a_sentinel_names_must_be_a_master() {
         .client()
         .say(&format!("REPLICAOF 127.0.0.1 {}", replica.port));
     let target = by(&[sentinel.address()], "cache", None);
-    let said = probe(&target).await.unwrap_err().to_string();
+    let said = look(&target).await.unwrap_err().to_string();
     assert!(said.contains("says that it is no master"), "{said}");
 }
 
@@ -186,7 +187,7 @@ async fn sentinels_have_a_password_of_their_own() {
         full("of-redis", Some("of-redis")),
         full("of-sentinel", Some("of-sentinel")),
     ] {
-        let said = probe(&target).await.unwrap_err().to_string();
+        let said = look(&target).await.unwrap_err().to_string();
         assert!(
             said.contains("AUTH") || said.contains("uthentication") || said.contains("WRONGPASS"),
             "{said}"

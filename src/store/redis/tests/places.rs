@@ -8,7 +8,8 @@ use crate::limit::rate::Cost;
 use crate::store::batch::{Check, Refund};
 use crate::store::error::StoreError;
 use crate::store::redis::question::{self, Question};
-use crate::store::redis::{RedisStore, layout, library, probe, script};
+use crate::store::redis::tests::support::look;
+use crate::store::redis::{RedisStore, layout, library, script};
 use crate::store::{Place, RedisTarget, Secret, Settings};
 use bb8_redis::redis::Value;
 use std::time::Duration;
@@ -43,7 +44,7 @@ async fn a_socket_and_a_database() {
     assert_eq!(client.say("DBSIZE"), Value::Int(0));
     client.say("SELECT 3");
     assert_ne!(client.say("DBSIZE"), Value::Int(0));
-    assert!(probe(&target).await.is_ok());
+    assert!(look(&target).await.is_ok());
 }
 
 #[tokio::test(flavor = "local")]
@@ -123,7 +124,7 @@ async fn functions_are_not_asked_of_a_server_that_has_none() {
         functions: true,
         ..server.target()
     };
-    let said = probe(&target).await.unwrap_err().to_string();
+    let said = look(&target).await.unwrap_err().to_string();
     assert!(said.contains("leave `functions` out"), "{said}");
 }
 
@@ -148,7 +149,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
             client.say("ACL SETUSER tollgate +fcall +function|list +function|load");
         }
         client.say("ACL LOG RESET");
-        let found = probe(&target).await.unwrap();
+        let found = look(&target).await.unwrap();
         assert!(found.version.contains('.'), "{found}");
         let store = connected(&target).await;
         for limits in editions() {

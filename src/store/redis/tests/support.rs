@@ -12,7 +12,8 @@ use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Rule, Unit};
 use crate::store::Place;
-use crate::store::redis::RedisStore;
+use crate::store::error::StoreError;
+use crate::store::redis::{Found, RedisStore, probe};
 use crate::store::settings::{RedisTarget, Settings, Source};
 use bb8_redis::redis::{self, Connection, Value};
 use jiff::tz::TimeZone;
@@ -231,6 +232,11 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
     begun.elapsed()
 }
 
+/// What the one Redis of `target` is like.
+pub(crate) async fn look(target: &RedisTarget) -> Result<Found, StoreError> {
+    probe(target).await?.remove(0).1
+}
+
 /// Looks at a server from the side.
 pub(crate) struct Client(Connection);
 
@@ -255,6 +261,12 @@ impl Client {
             Value::BulkString(text) => String::from_utf8(text).unwrap(),
             other => panic!("INFO answers a text: {other:?}"),
         }
+    }
+
+    /// Of whoever listens there.
+    pub(crate) fn at(port: u16) -> Self {
+        let client = redis::Client::open(("127.0.0.1", port)).unwrap();
+        Self(client.get_connection().expect("the server answers"))
     }
 
     pub(crate) fn raw(&mut self, words: &[&[u8]]) -> Value {
@@ -297,7 +309,7 @@ impl Client {
                 let value = self.raw(&[b"DUMP", &key]);
                 (key, value)
             })
-            .filter(|(key, _)| !key.ends_with(b":probe:{*}"))
+            .filter(|(key, _)| !key.windows(9).any(|part| part == b":1:probe:"))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all

@@ -4,7 +4,8 @@ use super::certificates::{Authority, Pair, TlsServer};
 use super::support::{Server, limit, token_bucket, until_up};
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
-use crate::store::redis::{RedisStore, probe};
+use crate::store::redis::RedisStore;
+use crate::store::redis::tests::support::look;
 use crate::store::tls::{Material, Mistake, Tls};
 use crate::store::{Place, RedisTarget, Settings, Source};
 use std::time::Duration;
@@ -34,7 +35,7 @@ async fn a_server_whose_authority_is_named_is_used() {
     });
     assert!(target.to_string().starts_with("rediss://127.0.0.1:"));
     counts(&target).await;
-    let found = probe(&target).await.unwrap();
+    let found = look(&target).await.unwrap();
     assert!(found.to_string().contains("takes the scripts"), "{found}");
 }
 
@@ -112,7 +113,7 @@ async fn a_server_without_tls_is_told_from_one_that_is_away() {
         tls: Some(Tls::of_system()),
         ..RedisTarget::new(Place::tcp("127.0.0.1", plain.port))
     };
-    let said = probe(&target).await.unwrap_err().to_string();
+    let said = look(&target).await.unwrap_err().to_string();
     assert!(said.contains("TLS"), "{said}");
 }
 

@@ -4,7 +4,8 @@ use super::support::{Client, Server, limit, token_bucket, until_up};
 use crate::limit::Limit;
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
-use crate::store::redis::{RedisStore, probe};
+use crate::store::redis::RedisStore;
+use crate::store::redis::tests::support::look;
 use crate::store::settings::{RedisTarget, Secret, Settings, Source};
 use bb8_redis::redis;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ async fn a_script_that_does_not_end_is_waited_for_once() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(decide(&store, &limit).await, Err(StoreError::Down));
-    let said = probe(&server.target()).await.unwrap_err().to_string();
+    let said = look(&server.target()).await.unwrap_err().to_string();
     assert!(said.contains("BUSY"), "{said}");
     // Whoever wrote it ends it; nothing is asked twice of who did not answer in time.
     let mut killer = Client::of(server.port).expect("who asks is told that it is busy");
@@ -70,7 +71,7 @@ async fn a_server_that_is_still_loading_is_away_until_it_has_loaded() {
         "1024",
     ];
     let server = Server::start_with(&slowly);
-    let said = probe(&server.target()).await.unwrap_err().to_string();
+    let said = look(&server.target()).await.unwrap_err().to_string();
     assert!(said.contains("LOADING"), "{said}");
     let store = RedisStore::new(&server.target(), &server.settings());
     let limit = some_limit();

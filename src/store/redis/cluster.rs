@@ -1,0 +1,356 @@
+//! Counters spread over the masters of a cluster: who serves which slot, and what follows from a change of that.
+//!
+//! A master is a [`Node`] like a lone Redis: lanes, connections and health of its own, so that one that is away takes
+//! nothing with it but the counters that live there.
+
+mod keep;
+mod lane;
+mod map;
+mod redirect;
+mod several;
+mod slot;
+
+pub(super) use map::slots as slots_of;
+
+use super::LONGEST;
+use super::health::Outage;
+use super::leavers::Leavers;
+use super::node::{Node, Shared, Tasks};
+use super::stats::Stats;
+use crate::clock::Timestamp;
+use crate::limit::Limit;
+use crate::store::batch::{Check, Half, Refund};
+use crate::store::error::StoreError;
+use crate::store::place::Address;
+use crate::store::settings::{RedisTarget, Settings};
+use map::{Map, Range};
+use several::Straggler;
+use slot::Slot;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// By which way something is sent, and how far it has come. A lone Redis has one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Route {
+    slot: Slot,
+    /// The slot is on its way to where this is sent.
+    asking: bool,
+    /// In a call of its own.
+    alone: bool,
+    /// How often it was sent elsewhere.
+    hops: u8,
+}
+
+/// The slot in which a limit counts a key.
+#[must_use]
+pub fn slot_of(limit: &Limit, key: &[u8]) -> u16 {
+    slot::of_tag(super::layout::tag(limit, key))
+}
+
+/// One worker's way to the masters of a cluster. Clones share it.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    nodes: Rc<Nodes>,
+    _tasks: Rc<Tasks>,
+}
+
+/// What the face, the lanes and the keeper work on together.
+pub(super) struct Nodes {
+    /// For those that are made later.
+    me: Weak<Self>,
+    target: RedisTarget,
+    settings: Settings,
+    seeds: Arc<[Address]>,
+    stats: Arc<Stats>,
+    leavers: Rc<Leavers>,
+    map: RefCell<Map>,
+    knowledge: Cell<Knowledge>,
+    /// Why nobody can be asked.
+    why: RefCell<Option<StoreError>>,
+    /// What the log says meanwhile.
+    outage: Outage,
+    /// The map is known, or cannot be.
+    learned: Notify,
+    /// The map is to be looked at again.
+    stale: Notify,
+    /// Requests over several slots that have left.
+    stragglers: RefCell<Vec<Straggler>>,
+    late: Notify,
+    /// What waits for a slot to arrive, and stragglers that are seen to.
+    underway: Cell<usize>,
+}
+
+/// Of the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knowledge {
+    /// Nobody has been asked yet.
+    New,
+    /// Somebody has told it, however long ago.
+    Known,
+    /// Nobody could be asked.
+    Unreachable,
+}
+
+/// What a node of a cluster knows of the cluster.
+pub(super) struct Member {
+    nodes: Weak<Nodes>,
+    pub(super) address: Address,
+    /// One that lives there, for its probe.
+    tag: RefCell<Vec<u8>>,
+}
+
+impl Cluster {
+    /// Starts to ask `seeds` and waits for nothing.
+    pub(super) fn new(
+        target: &RedisTarget,
+        settings: &Settings,
+        seeds: &Arc<[Address]>,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let nodes = Rc::new_cyclic(|me| Nodes {
+            me: me.clone(),
+            target: target.clone(),
+            settings: settings.clone(),
+            seeds: Arc::clone(seeds),
+            stats,
+            leavers: Rc::default(),
+            map: RefCell::default(),
+            knowledge: Cell::new(Knowledge::New),
+            why: RefCell::default(),
+            outage: Outage::new(target.to_string().into()),
+            learned: Notify::new(),
+            stale: Notify::new(),
+            stragglers: RefCell::default(),
+            late: Notify::new(),
+            underway: Cell::new(0),
+        });
+        let tasks = vec![
+            tokio::task::spawn_local(keep::keep(nodes.clone())),
+            tokio::task::spawn_local(several::see_to(nodes.clone())),
+        ];
+        Self {
+            nodes,
+            _tasks: Rc::new(Tasks(tasks)),
+        }
+    }
+
+    /// Asks about limits, wherever their counters live.
+    pub(super) async fn ask(
+        &self,
+        clock: Option<Timestamp>,
+        checks: &[Check<'_>],
+        refused: bool,
+    ) -> Result<Half, StoreError> {
+        self.known().await?;
+        let parts = several::parts(checks);
+        let [(slot, _)] = &parts[..] else {
+            return several::ask(&self.nodes, (clock, refused), checks, parts).await;
+        };
+        let (node, route) = self.nodes.at(*slot)?;
+        node.ask(clock, checks, (refused, route)).await
+    }
+
+    /// Waits until somebody has told who serves what: not for long, and not at all once nobody could be asked.
+    pub(super) async fn known(&self) -> Result<(), StoreError> {
+        let nodes = &self.nodes;
+        let asked = async {
+            loop {
+                let learned = nodes.learned.notified();
+                match nodes.knowledge.get() {
+                    Knowledge::New => learned.await,
+                    Knowledge::Known => return Ok(()),
+                    Knowledge::Unreachable => return Err(StoreError::Down),
+                }
+            }
+        };
+        // The question itself is to have time left.
+        let asked = timeout(nodes.timeout() / 2, asked).await;
+        let known = asked.unwrap_or(Err(StoreError::Down));
+        if known.is_err() {
+            nodes.stats.down.add(1);
+        }
+        known
+    }
+
+    pub(super) fn stats(&self) -> &Arc<Stats> {
+        &self.nodes.stats
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.nodes.timeout()
+    }
+
+    /// Who serves a counter, if anybody does.
+    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
+        self.nodes.home(limit, key)
+    }
+
+    /// Who serves the slot of what is counted for everyone.
+    pub(super) async fn everyone(&self) -> Result<Rc<Shared>, StoreError> {
+        self.known().await?;
+        let (node, _) = self.nodes.at(slot::of_tag(super::layout::EVERYONE))?;
+        Ok(node.shared)
+    }
+
+    /// Is every master there?
+    pub(super) fn is_up(&self) -> bool {
+        self.nodes.is_up()
+    }
+
+    /// Waits until nothing is under way any more.
+    pub(super) async fn settled(&self) {
+        let nodes = &self.nodes;
+        loop {
+            let all = nodes.all();
+            for node in &all {
+                node.shared.settled().await;
+            }
+            let quiet = all.iter().all(|node| node.shared.is_quiet());
+            if quiet && nodes.underway.get() == 0 && nodes.stragglers.borrow().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Every master that serves something, once that is known; else why it is not.
+    pub(super) async fn masters(&self) -> Result<Vec<Node>, StoreError> {
+        let known = self.known().await;
+        known.map_err(|error| self.nodes.why.borrow().clone().unwrap_or(error))?;
+        Ok(self.nodes.map.borrow().masters().cloned().collect())
+    }
+}
+
+impl Nodes {
+    fn timeout(&self) -> Duration {
+        self.settings.timeout.min(LONGEST)
+    }
+
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
+        let (node, route) = self.at(slot_of(limit, key)).ok()?;
+        Some((node.shared.clone(), route))
+    }
+
+    /// The node that serves a slot.
+    fn at(&self, slot: Slot) -> Result<(Node, Route), StoreError> {
+        let Some(node) = self.map.borrow().at(slot).cloned() else {
+            self.stats.errors.add(1);
+            self.stale.notify_one();
+            let reason = format!("nobody serves slot {slot}");
+            return Err(StoreError::Refused(reason.into()));
+        };
+        let route = Route {
+            slot,
+            ..Route::default()
+        };
+        Ok((node, route))
+    }
+
+    fn all(&self) -> Vec<Node> {
+        self.map.borrow().all().cloned().collect()
+    }
+
+    fn is_up(&self) -> bool {
+        let is_up = |node: &Node| node.shared.health.is_up();
+        self.knowledge.get() == Knowledge::Known && self.map.borrow().masters().all(is_up)
+    }
+
+    /// The node there, which may be new to us.
+    fn at_address(&self, address: &Address) -> Node {
+        self.map.borrow_mut().node(address, || self.make(address))
+    }
+
+    /// A slot has another home than we thought.
+    fn moved(&self, slot: Slot, address: &Address) -> Node {
+        let node = self
+            .map
+            .borrow_mut()
+            .moved(slot, address, || self.make(address));
+        self.stale.notify_one();
+        node
+    }
+
+    fn make(&self, address: &Address) -> Node {
+        let member = Member {
+            nodes: self.me.clone(),
+            address: address.clone(),
+            // Any will do: what answers that it serves other slots is there.
+            tag: RefCell::new(b"*".to_vec()),
+        };
+        let beside = (self.stats.clone(), self.leavers.clone());
+        Node::new(&self.target, &self.settings, Some(member), beside)
+    }
+
+    /// Takes over what somebody has told.
+    fn adopt(&self, ranges: &[Range]) {
+        let map = &mut *self.map.borrow_mut();
+        map.adopt(ranges, |address| self.make(address));
+        for node in map.masters() {
+            let is_own = |slot| map.at(slot).is_some_and(|home| home.is(node));
+            if let Some(member) = &node.shared.member
+                && !is_own(slot::of_tag(&member.tag.borrow()))
+                && let Some(tag) = slot::tag_of(is_own)
+            {
+                *member.tag.borrow_mut() = tag;
+            }
+        }
+        self.knowledge.set(Knowledge::Known);
+        self.learned.notify_waiters();
+    }
+}
+
+impl Member {
+    /// A tag that lives on this node.
+    pub(super) fn tag(&self) -> Vec<u8> {
+        self.tag.borrow().clone()
+    }
+
+    /// The node has come, or gone.
+    pub(super) fn changed(&self, up: bool) {
+        if let Some(nodes) = self.nodes.upgrade() {
+            nodes.stats.set_up(nodes.is_up());
+            if !up {
+                nodes.stale.notify_one();
+            }
+        }
+    }
+
+    /// Does the node say that others serve what it was asked?
+    pub(super) fn redirected(&self, reason: &str) -> bool {
+        let redirected = redirect::read(reason, &self.address).is_some();
+        if let Some(nodes) = self.nodes.upgrade().filter(|_| redirected) {
+            nodes.stale.notify_one();
+        }
+        redirected
+    }
+
+    /// Gives a charge back, wherever it lives by now.
+    pub(super) fn give_back(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
+        if let Some(nodes) = self.nodes.upgrade() {
+            nodes.give_back(clock, refund);
+        }
+    }
+}
+
+impl Nodes {
+    fn give_back(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
+        match self.home(refund.limit, refund.key) {
+            Some((shared, route)) => shared.give_back(clock, route, refund),
+            None => self.stats.refunds_lost.add(1),
+        }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("target", &self.nodes.target)
+            .field("knowledge", &self.nodes.knowledge)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! Keeps the map of the cluster: asks again when a node says that it is wrong, while a master is away, and now and then.
+
+use super::super::pool::{CONNECT_WITHIN, Manager, Signals};
+use super::map::{self, Range};
+use super::{Knowledge, Nodes};
+use crate::store::error::StoreError;
+use crate::store::place::Address;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// When nothing has happened.
+const NOW_AND_THEN: Duration = Duration::from_secs(30);
+/// While a master is away, in milliseconds; jittered, or all gateways would ask at once.
+const PAUSE: std::ops::Range<u64> = 100..250;
+/// While a node is known that serves nothing: it is to be forgotten.
+const SOON: Duration = Duration::from_secs(2);
+/// Between any two questions, whatever happens.
+const LEAST: Duration = Duration::from_millis(20);
+
+/// Asks, and asks again, until the worker ends.
+pub(super) async fn keep(nodes: Rc<Nodes>) {
+    loop {
+        match nodes.learn().await {
+            Ok(ranges) => {
+                if nodes.outage.ends() {
+                    tracing::info!("{} is back, limits are shared again", nodes.target);
+                }
+                nodes.adopt(&ranges);
+                nodes.stats.set_up(nodes.is_up());
+            }
+            Err(error) => nodes.unknown(&error),
+        }
+        sleep(LEAST).await;
+        let pause = match (nodes.is_up(), nodes.map.borrow().has_idle()) {
+            (true, false) => NOW_AND_THEN,
+            (true, true) => SOON,
+            (false, _) => Duration::from_millis(fastrand::u64(PAUSE)),
+        };
+        let _ = timeout(pause, nodes.stale.notified()).await;
+    }
+}
+
+impl Nodes {
+    /// Who serves what, by whoever answers first: a node that is up, else one that the file names.
+    async fn learn(&self) -> Result<Vec<Range>, StoreError> {
+        let mut known = self.map.borrow().up();
+        fastrand::shuffle(&mut known);
+        let mut seeds = self.seeds.to_vec();
+        fastrand::shuffle(&mut seeds);
+        seeds.retain(|seed| !known.contains(seed));
+        let mut trouble = StoreError::Down;
+        for address in known.iter().chain(&seeds) {
+            let told = timeout(CONNECT_WITHIN, self.slots(address)).await;
+            match told.unwrap_or(Err(StoreError::Timeout {
+                after: CONNECT_WITHIN,
+            })) {
+                Ok(ranges) => return Ok(ranges),
+                Err(error) => {
+                    tracing::debug!("{address} of {} does not tell: {error}", self.target);
+                    trouble = error;
+                }
+            }
+        }
+        Err(trouble)
+    }
+
+    async fn slots(&self, address: &Address) -> Result<Vec<Range>, StoreError> {
+        let signals = Arc::<Signals>::default();
+        let manager = Manager::new(self.target.clone(), Some(address.clone()), signals);
+        map::slots(&mut manager.open().await?, address).await
+    }
+
+    /// Nobody can be asked. What was known stays: each of its nodes says for itself whether it is there.
+    fn unknown(&self, why: &StoreError) {
+        if self.knowledge.get() == Knowledge::New {
+            self.knowledge.set(Knowledge::Unreachable);
+            *self.why.borrow_mut() = Some(why.clone());
+            self.stats.falls.add(1);
+            if self.outage.begins() {
+                let name = &self.target;
+                tracing::warn!("{name} is away, limits do as their on_down says: {why}");
+            }
+            self.learned.notify_waiters();
+        }
+    }
+}

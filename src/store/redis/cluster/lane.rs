@@ -1,0 +1,291 @@
+//! What waits for a master, sent as one call for each slot: a call that names two is refused, even where both live on the
+//! same node. All calls go in one write, and each fails for itself. A call that was not made where it was sent is
+//! sent on, for nothing has been run.
+
+use super::super::gather::{Asked, Returned};
+use super::super::node::Shared;
+use super::super::pool::{Connection, is_forgotten};
+use super::super::question;
+use super::super::reply::Wrong;
+use super::redirect::{self, Instead};
+use super::{Member, Nodes, Route};
+use crate::store::error::StoreError;
+use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How often something is sent on. A cluster that is being changed needs two.
+const MOST_HOPS: u8 = 16;
+
+/// How long to wait for the rest of a slot that is on its way.
+const ARRIVES: Duration = Duration::from_millis(3);
+
+/// What one call was answered.
+type Answer = Result<Vec<u8>, StoreError>;
+
+/// A decision or a refund that waits.
+trait Waits: Sized + 'static {
+    fn route(&mut self) -> &mut Route;
+
+    /// Puts it in front of all that waits there.
+    fn put_back(self, node: &Shared);
+
+    /// It is not to be.
+    fn fails(self, node: &Shared, why: StoreError);
+}
+
+impl Waits for Asked {
+    fn route(&mut self) -> &mut Route {
+        &mut self.route
+    }
+
+    fn put_back(self, node: &Shared) {
+        node.decisions.borrow_mut().push_front(self);
+    }
+
+    fn fails(self, node: &Shared, why: StoreError) {
+        node.tell(self, Err(Wrong::Store(why)));
+    }
+}
+
+impl Waits for Returned {
+    fn route(&mut self) -> &mut Route {
+        &mut self.route
+    }
+
+    fn put_back(self, node: &Shared) {
+        node.refunds.borrow_mut().push_front(self);
+    }
+
+    fn fails(self, node: &Shared, why: StoreError) {
+        node.stats.refunds_lost.add(1);
+        if let Some(waiting) = self.answer {
+            let _ = waiting.send(Err(why));
+        }
+    }
+}
+
+impl Shared {
+    /// Decides all of `batch`, slot by slot. The error is the node's, if it has one.
+    pub(in super::super) async fn decide_slots(
+        &self,
+        member: &Member,
+        connection: &mut Connection,
+        batch: Vec<Asked>,
+    ) -> Result<(), StoreError> {
+        // What was sent here from elsewhere may be older than what waited here.
+        let Some(oldest) = batch.iter().map(|asked| asked.arrived).min() else {
+            return Ok(());
+        };
+        let groups = by_slot(batch);
+        for (_, group) in &groups {
+            self.stats.sent(group.len());
+        }
+        let build = |group: &Vec<Asked>| {
+            let clock = group.first().and_then(|first| first.clock);
+            question::decide(clock, group.iter().map(|asked| &asked.question))
+        };
+        let answers = self
+            .call_all(connection, oldest + self.timeout, &groups, build)
+            .await;
+        let mut trouble = Ok(());
+        for ((_, group), answer) in groups.into_iter().zip(answers) {
+            if let Some((group, answer)) = self.followed(member, group, answer) {
+                trouble = trouble.and(self.decided(group, answer));
+            }
+        }
+        trouble
+    }
+
+    /// Likewise.
+    pub(in super::super) async fn refund_slots(
+        &self,
+        member: &Member,
+        connection: &mut Connection,
+        batch: Vec<Returned>,
+    ) -> Result<(), StoreError> {
+        let groups = by_slot(batch);
+        let build = |group: &Vec<Returned>| {
+            let clock = group.first().and_then(|first| first.clock);
+            question::refund(clock, group.iter().map(|returned| &returned.question))
+        };
+        let deadline = Instant::now() + self.timeout;
+        let answers = self.call_all(connection, deadline, &groups, build).await;
+        let mut trouble = Ok(());
+        for ((_, group), answer) in groups.into_iter().zip(answers) {
+            if let Some((group, answer)) = self.followed(member, group, answer) {
+                trouble = trouble.and(self.refunded(group, answer));
+            }
+        }
+        trouble
+    }
+
+    /// One call for each group; an answer for each.
+    async fn call_all<W>(
+        &self,
+        connection: &mut Connection,
+        deadline: Instant,
+        groups: &[(Route, Vec<W>)],
+        build: impl Fn(&Vec<W>) -> Cmd,
+    ) -> Vec<Answer> {
+        let made = timeout_at(deadline, calls(connection, groups, build)).await;
+        let made = made.unwrap_or_else(|_| Err(self.late()));
+        made.unwrap_or_else(|error| vec![Err(error); groups.len()])
+    }
+
+    /// Sends a group on that was not asked here; else gives it back.
+    fn followed<W: Waits>(
+        &self,
+        member: &Member,
+        group: Vec<W>,
+        answer: Answer,
+    ) -> Option<(Vec<W>, Answer)> {
+        let reason = match &answer {
+            Err(StoreError::Refused(reason)) => reason.clone(),
+            _ => return Some((group, answer)),
+        };
+        let (Some(instead), Some(nodes)) = (
+            redirect::read(&reason, &member.address),
+            member.nodes.upgrade(),
+        ) else {
+            return Some((group, answer));
+        };
+        let many = group.len();
+        for mut one in group.into_iter().rev() {
+            let route = one.route();
+            route.hops += 1;
+            if route.hops > MOST_HOPS {
+                one.fails(self, StoreError::Refused(reason.clone()));
+                continue;
+            }
+            match &instead {
+                Instead::Moved(slot, address) => {
+                    route.asking = false;
+                    send_on(one, &nodes.moved(*slot, address).shared);
+                }
+                Instead::Ask(address) => {
+                    route.asking = true;
+                    send_on(one, &nodes.at_address(address).shared);
+                }
+                // Of several one may be new and another not. Alone each is in one of the two places, or will be.
+                Instead::TryAgain if many > 1 => {
+                    route.alone = true;
+                    send_on(one, self);
+                }
+                Instead::TryAgain => send_later(one, nodes.clone()),
+                Instead::Unserved => {
+                    nodes.stale.notify_one();
+                    one.fails(self, StoreError::Refused(reason.clone()));
+                }
+                Instead::Crossed => {
+                    one.fails(
+                        self,
+                        StoreError::Protocol("the keys of a call in several slots"),
+                    );
+                }
+            }
+        }
+        None
+    }
+}
+
+fn send_on<W: Waits>(one: W, node: &Shared) {
+    if node.health.is_down() {
+        node.stats.down.add(1);
+        return one.fails(node, StoreError::Down);
+    }
+    one.put_back(node);
+    node.wake();
+}
+
+/// To whoever serves the slot by then.
+fn send_later<W: Waits>(mut one: W, nodes: Rc<Nodes>) {
+    nodes.underway.set(nodes.underway.get() + 1);
+    tokio::task::spawn_local(async move {
+        sleep(ARRIVES).await;
+        one.route().asking = false;
+        let slot = one.route().slot;
+        match nodes.at(slot) {
+            Ok((node, _)) => send_on(one, &node.shared),
+            Err(why) => {
+                if let Some(node) = nodes.all().first() {
+                    one.fails(&node.shared, why);
+                }
+            }
+        }
+        nodes.underway.set(nodes.underway.get() - 1);
+    });
+}
+
+/// Those that can share a call, in order.
+fn by_slot<W: Waits>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
+    let mut groups: Vec<(Route, Vec<W>)> = Vec::new();
+    for mut one in batch {
+        let route = *one.route();
+        let key = Route { hops: 0, ..route };
+        let mut known = groups.iter_mut();
+        match known.find(|(other, _)| *other == key && !key.alone) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((key, vec![one])),
+        }
+    }
+    groups
+}
+
+/// All calls in one write. A server that has forgotten its scripts ran nothing: they are loaded, and what it did not
+/// know is sent once more.
+async fn calls<W>(
+    connection: &mut Connection,
+    groups: &[(Route, Vec<W>)],
+    build: impl Fn(&Vec<W>) -> Cmd,
+) -> Result<Vec<Answer>, StoreError> {
+    let all: Vec<usize> = (0..groups.len()).collect();
+    let mut answers = write(connection, groups, &all, &build).await?;
+    let unknown = |answer: &Answer| answer.as_ref().is_err_and(is_forgotten);
+    let again: Vec<usize> = all
+        .into_iter()
+        .filter(|index| answers.get(*index).is_some_and(unknown))
+        .collect();
+    if !again.is_empty() {
+        connection.load().await?;
+        let more = write(connection, groups, &again, &build).await?;
+        for (index, answer) in again.into_iter().zip(more) {
+            answers[index] = answer;
+        }
+    }
+    Ok(answers)
+}
+
+async fn write<W>(
+    connection: &mut Connection,
+    groups: &[(Route, Vec<W>)],
+    which: &[usize],
+    build: &impl Fn(&Vec<W>) -> Cmd,
+) -> Result<Vec<Answer>, StoreError> {
+    let mut commands = Pipeline::with_capacity(which.len());
+    // ASKING has an answer of its own in front of its call's.
+    let mut is_call = Vec::with_capacity(which.len());
+    for (route, group) in which.iter().filter_map(|index| groups.get(*index)) {
+        if route.asking {
+            commands.add_command(cmd("ASKING"));
+            is_call.push(false);
+        }
+        commands.add_command(connection.shaped(build(group)));
+        is_call.push(true);
+    }
+    let answers = connection.many(&commands).await?;
+    if answers.len() != is_call.len() {
+        return Err(StoreError::Protocol("not an answer to each call"));
+    }
+    let answers = answers.into_iter().zip(is_call);
+    let bytes = |answer| match answer {
+        Ok(Value::BulkString(bytes)) => Ok(bytes),
+        Ok(_) => Err(StoreError::Protocol("not a string")),
+        Err(error) => Err(error),
+    };
+    Ok(answers
+        .filter(|(_, is_call)| *is_call)
+        .map(|(answer, _)| bytes(answer))
+        .collect())
+}

@@ -1,0 +1,283 @@
+//! A request whose limits live in several slots: one question for each slot, asked at once. When any refuses, what the
+//! others were charged goes back, and nobody waits for it: never too much is admitted, and for about a round trip others
+//! may find a little less than there is.
+
+use super::super::leavers::{Owned, comes_back};
+use super::super::node::answered;
+use super::super::reply::Told;
+use super::slot::Slot;
+use super::{Nodes, slot_of};
+use crate::clock::Timestamp;
+use crate::limit::verdict::INLINE_LIMITS;
+use crate::store::batch::{Charge, Check, Gap, Half, Refund};
+use crate::store::beside::Charges;
+use crate::store::error::StoreError;
+use smallvec::SmallVec;
+use std::rc::Rc;
+use tokio::sync::oneshot::Receiver;
+
+/// Positions among the limits of a request.
+type Indexes = SmallVec<[usize; INLINE_LIMITS]>;
+
+/// A request's limits by the slots of their counters.
+pub(super) type Parts = SmallVec<[(Slot, Indexes); INLINE_LIMITS]>;
+
+pub(super) fn parts(checks: &[Check<'_>]) -> Parts {
+    let mut parts = Parts::new();
+    for (index, check) in checks.iter().enumerate() {
+        let slot = slot_of(check.limit, check.key);
+        match parts.iter_mut().find(|(other, _)| *other == slot) {
+            Some((_, indexes)) => indexes.push(index),
+            None => parts.push((slot, Indexes::from_slice(&[index]))),
+        }
+    }
+    parts
+}
+
+/// The limits that live in one slot, and what became of asking about them.
+struct Part {
+    indexes: Indexes,
+    state: State,
+}
+
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lives in a list that is made once, and nearly always becomes the large one"
+)]
+enum State {
+    Asked(Receiver<Told>),
+    Answered(Result<Half, StoreError>),
+}
+
+impl Part {
+    fn checks<'a>(&self, checks: &[Check<'a>]) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
+        let own = self.indexes.iter().filter_map(|index| checks.get(*index));
+        own.copied().collect()
+    }
+
+    /// Waits for the answer, if it is not there yet. May be dropped and begun again.
+    async fn answer(&mut self, checks: &[Check<'_>]) {
+        if let State::Asked(receiver) = &mut self.state {
+            let told = receiver.await;
+            self.state = State::Answered(answered(told, &self.checks(checks)));
+        }
+    }
+}
+
+/// Asks about `checks`, which live in several slots.
+pub(super) async fn ask(
+    nodes: &Rc<Nodes>,
+    (clock, refused): (Option<Timestamp>, bool),
+    checks: &[Check<'_>],
+    parts: Parts,
+) -> Result<Half, StoreError> {
+    let parts = parts.into_iter().map(|(slot, indexes)| {
+        let mut part = Part {
+            indexes,
+            state: State::Answered(Err(StoreError::Down)),
+        };
+        let asked = nodes.at(slot).and_then(|(node, route)| {
+            let checks = part.checks(checks);
+            node.shared.enqueue(clock, &checks, (refused, false, route))
+        });
+        part.state = match asked {
+            Ok((_, receiver)) => State::Asked(receiver),
+            Err(error) => State::Answered(Err(error)),
+        };
+        part
+    });
+    let mut asking = Asking {
+        nodes,
+        checks,
+        clock,
+        parts: parts.collect(),
+        done: refused,
+    };
+    for part in &mut asking.parts {
+        part.answer(checks).await;
+    }
+    asking.done = true;
+    let whole = whole(checks, &asking.parts, false)?;
+    if refused {
+        // Nothing was to be charged.
+        return Ok(Whole {
+            charged: Vec::new(),
+            ..whole
+        }
+        .half(checks));
+    }
+    if whole.refused {
+        for charge in &whole.charged {
+            nodes.give_back(clock, Refund::from(charge));
+        }
+    }
+    Ok(whole.half(checks))
+}
+
+/// Waits for the answers. Dropping it before all are there leaves them to the straggler's task.
+struct Asking<'a> {
+    nodes: &'a Rc<Nodes>,
+    checks: &'a [Check<'a>],
+    clock: Option<Timestamp>,
+    parts: Vec<Part>,
+    /// Nothing is to be given back.
+    done: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let checks = self.checks.iter().enumerate();
+        let left = Straggler {
+            clock: self.clock,
+            checks: checks
+                .map(|(index, check)| Owned::of(index, check))
+                .collect(),
+            parts: std::mem::take(&mut self.parts),
+        };
+        self.nodes.stragglers.borrow_mut().push(left);
+        self.nodes.late.notify_one();
+    }
+}
+
+/// A request that has left before all of its slots had answered.
+pub(super) struct Straggler {
+    clock: Option<Timestamp>,
+    checks: Vec<Owned>,
+    parts: Vec<Part>,
+}
+
+/// Sees to it that those who left are charged nothing by a request that was refused, and of one that was admitted
+/// nothing that only who goes on can use.
+pub(super) async fn see_to(nodes: Rc<Nodes>) {
+    loop {
+        nodes.late.notified().await;
+        let left = nodes.stragglers.take();
+        nodes.underway.set(nodes.underway.get() + left.len());
+        for mut straggler in left {
+            straggler.conclude(&nodes).await;
+            nodes.underway.set(nodes.underway.get() - 1);
+        }
+    }
+}
+
+impl Straggler {
+    async fn conclude(&mut self, nodes: &Nodes) {
+        let checks: Vec<Check<'_>> = self.checks.iter().map(Owned::check).collect();
+        for part in &mut self.parts {
+            part.answer(&checks).await;
+        }
+        let Ok(whole) = whole(&checks, &self.parts, true) else {
+            return;
+        };
+        let decided = !whole.refused && whole.why.is_none();
+        for charge in &whole.charged {
+            if !decided || comes_back(&charge.limit) {
+                nodes.give_back(self.clock, Refund::from(charge));
+            }
+        }
+    }
+}
+
+/// All answers together.
+struct Whole<'a> {
+    parts: &'a [Part],
+    /// What the parts were charged, each for itself.
+    charged: Vec<Charge>,
+    /// Does any limit refuse that decides?
+    refused: bool,
+    /// Why a part did not answer, if one did not.
+    why: Option<StoreError>,
+}
+
+/// Puts the answers together. Nothing is known when nobody answered. `left` is who has asked.
+fn whole<'a>(checks: &[Check<'_>], parts: &'a [Part], left: bool) -> Result<Whole<'a>, StoreError> {
+    let (mut refused, mut why, mut silent) = (false, None, 0);
+    for part in parts {
+        match &part.state {
+            State::Answered(Ok(half)) => {
+                refused |= !Charges::of(&part.checks(checks), &half.measured, false).admitted;
+            }
+            State::Answered(Err(error)) => {
+                silent += 1;
+                why.get_or_insert_with(|| error.clone());
+            }
+            State::Asked(_) => silent += 1,
+        }
+    }
+    if silent == parts.len() {
+        return Err(why.unwrap_or(StoreError::Down));
+    }
+    let mut charged = Vec::new();
+    // Mostly all agree, and everything stays where it is.
+    if refused || left || why.is_some() {
+        parts
+            .iter()
+            .for_each(|part| part.charges(checks, &mut charged));
+    }
+    Ok(Whole {
+        parts,
+        charged,
+        refused,
+        why,
+    })
+}
+
+impl Part {
+    /// Adds what was charged here.
+    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<Charge>) {
+        let State::Answered(Ok(half)) = &self.state else {
+            return;
+        };
+        let checks = self.checks(checks);
+        let charges = Charges::of(&checks, &half.measured, false);
+        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
+            let ticket = check.ticket(half.at, *measured);
+            if let Some(ticket) = ticket.filter(|_| charges.has(index)) {
+                charged.push(Charge {
+                    limit: check.limit.clone(),
+                    key: check.key.into(),
+                    ticket,
+                    by: None,
+                });
+            }
+        }
+    }
+}
+
+impl Whole<'_> {
+    /// The measurements in the order of the limits, each with its own node's instant.
+    fn half(self, checks: &[Check<'_>]) -> Half {
+        let mut half = Half::whole(
+            Timestamp::default(),
+            checks.iter().map(Check::nobody).collect(),
+        );
+        let mut known = vec![None; checks.len()];
+        for part in self.parts {
+            let State::Answered(Ok(answer)) = &part.state else {
+                continue;
+            };
+            half.at = half.at.max(answer.at);
+            for (index, measured) in part.indexes.iter().zip(&answer.measured) {
+                half.measured[*index] = *measured;
+                known[*index] = Some(answer.at);
+            }
+        }
+        half.instants = known.iter().map(|at| at.unwrap_or(half.at)).collect();
+        half.gap = self.why.map(|why| {
+            let unknown = known.iter().enumerate().filter(|(_, at)| at.is_none());
+            Box::new(Gap {
+                unknown: unknown.map(|(index, _)| index).collect(),
+                charged: match self.refused {
+                    true => Vec::new(),
+                    false => self.charged,
+                },
+                refused: self.refused,
+                why,
+            })
+        });
+        half
+    }
+}

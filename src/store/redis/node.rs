@@ -1,0 +1,286 @@
+//! The way to one Redis, alone or a master of a cluster: what waits for it, its connections, whether it is there.
+
+use super::cluster::{Member, Route};
+use super::gather::{Asked, MOST_WAITING, Returned};
+use super::health::Health;
+use super::leavers::{Leavers, Waiting};
+use super::pool::Connections;
+use super::question::{self, Question};
+use super::reply::{self, Wrong};
+use super::stats::Stats;
+use super::{LONGEST, gather, health, layout, pool};
+use crate::clock::Timestamp;
+use crate::limit::{Limit, LimitId, wire};
+use crate::store::batch::{Check, Half, Refund};
+use crate::store::beside;
+use crate::store::error::StoreError;
+use crate::store::settings::{RedisTarget, Settings};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The way to one Redis. Clones share it, and its tasks end with the last.
+#[derive(Clone)]
+pub(super) struct Node {
+    pub(super) shared: Rc<Shared>,
+    _tasks: Rc<Tasks>,
+}
+
+/// What the face, the lanes and the watch work on together.
+pub(super) struct Shared {
+    /// Which master of a cluster it is, if it is one.
+    pub(super) member: Option<Member>,
+    pub(super) timeout: Duration,
+    pub(super) prefix: Arc<str>,
+    pub(super) connections: Connections,
+    pub(super) health: Health,
+    pub(super) stats: Arc<Stats>,
+    pub(super) decisions: RefCell<VecDeque<Asked>>,
+    pub(super) refunds: RefCell<VecDeque<Returned>>,
+    pub(super) leavers: Rc<Leavers>,
+    prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
+    /// There is something to do.
+    pub(super) work: Notify,
+    /// A lane has been told so and has not come yet.
+    pub(super) woken: Cell<bool>,
+    /// Lanes at work.
+    pub(super) busy: Cell<usize>,
+    /// Lanes that have a connection.
+    pub(super) serving: Cell<usize>,
+    /// A lane has nothing left to do.
+    pub(super) quiet: Notify,
+}
+
+/// Tasks that end with the last clone of what they work for.
+pub(super) struct Tasks(pub(super) Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl Node {
+    /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
+    pub(super) fn new(
+        target: &RedisTarget,
+        settings: &Settings,
+        member: Option<Member>,
+        (stats, leavers): (Arc<Stats>, Rc<Leavers>),
+    ) -> Self {
+        let address = member.as_ref().map(|member| member.address.clone());
+        let name = match &address {
+            None => target.to_string(),
+            Some(address) => format!("{address} of {target}"),
+        };
+        let shared = Rc::new(Shared {
+            member,
+            timeout: settings.timeout.min(LONGEST),
+            prefix: settings.prefix.clone(),
+            connections: Connections::new(target, address),
+            health: Health::new(name.into()),
+            stats,
+            decisions: RefCell::default(),
+            refunds: RefCell::default(),
+            leavers,
+            prefixes: RefCell::default(),
+            work: Notify::new(),
+            woken: Cell::new(false),
+            busy: Cell::new(0),
+            serving: Cell::new(0),
+            quiet: Notify::new(),
+        });
+        let mut tasks = vec![tokio::task::spawn_local(health::watch(shared.clone()))];
+        for _ in 0..pool::CONNECTIONS {
+            tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
+        }
+        Self {
+            shared,
+            _tasks: Rc::new(Tasks(tasks)),
+        }
+    }
+
+    /// Is it the same?
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Asks about limits whose counters all live here, and waits for the answer.
+    pub(super) async fn ask(
+        &self,
+        clock: Option<Timestamp>,
+        checks: &[Check<'_>],
+        (refused, route): (bool, Route),
+    ) -> Result<Half, StoreError> {
+        let (number, receiver) = self
+            .shared
+            .enqueue(clock, checks, (refused, false, route))?;
+        let mut waiting = Waiting {
+            shared: &self.shared,
+            checks,
+            clock,
+            number,
+            receiver,
+            done: refused,
+        };
+        let told = (&mut waiting.receiver).await;
+        waiting.done = true;
+        answered(told, checks)
+    }
+}
+
+/// What a lane has told, as the answer to `checks`.
+pub(super) fn answered(
+    told: Result<reply::Told, oneshot::error::RecvError>,
+    checks: &[Check<'_>],
+) -> Result<Half, StoreError> {
+    match told {
+        Ok(Ok((at, mut measured))) => {
+            measured.truncate(checks.len());
+            Ok(Half::whole(at, measured))
+        }
+        Ok(Err(Wrong::Store(error))) => Err(error),
+        Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {
+            Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
+                limit: check.limit.name.clone(),
+            },
+            _ if reply::server_wide(&reason) => StoreError::Refused(reason),
+            Some(check) => StoreError::Answer {
+                limit: check.limit.name.clone(),
+                reason,
+            },
+            None => StoreError::Protocol("an error of a limit not asked about"),
+        }),
+        // The lane ended with the worker.
+        Err(_) => Err(StoreError::Down),
+    }
+}
+
+impl Shared {
+    pub(super) fn enqueue(
+        &self,
+        clock: Option<Timestamp>,
+        checks: &[Check<'_>],
+        (refused, kept, route): (bool, bool, Route),
+    ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
+        if self.health.is_down() {
+            self.stats.down.add(1);
+            return Err(StoreError::Down);
+        }
+        if checks.len() + usize::from(refused) > usize::from(u8::MAX) {
+            return Err(StoreError::TooMany(checks.len()));
+        }
+        let mut waiting = self.decisions.borrow_mut();
+        if waiting.len() >= MOST_WAITING {
+            self.stats.overloaded.add(1);
+            return Err(StoreError::Overloaded);
+        }
+        let mut question = Question::default();
+        let groups = beside::groups(checks);
+        for (check, group) in checks.iter().zip(groups) {
+            question.beside(group);
+            question.check(&self.prefix_of(check.limit), check, clock);
+        }
+        if let Some(first) = checks.first().filter(|_| refused) {
+            let prefix = self.prefix_of(first.limit);
+            question.push(&prefix, first.key, &wire::refused());
+        }
+        let (answer, receiver) = oneshot::channel();
+        let number = self.leavers.number();
+        waiting.push_back(Asked {
+            number,
+            question,
+            clock,
+            arrived: Instant::now(),
+            kept,
+            route,
+            answer,
+        });
+        self.wake();
+        Ok((number, receiver))
+    }
+
+    /// Gives one charge back, soon.
+    pub(super) fn give_back(
+        &self,
+        clock: Option<Timestamp>,
+        route: Route,
+        Refund { limit, key, ticket }: Refund<'_>,
+    ) {
+        if let Some(block) = question::refund_block(limit, ticket) {
+            let mut question = Question::default();
+            question.refund(&self.prefix_of(limit), key, &block, ticket);
+            self.give(clock, (question, route), None);
+        }
+    }
+
+    /// What is to be done to one counter.
+    pub(super) fn about(&self, limit: &Limit, key: &[u8], block: &[u8]) -> Question {
+        let mut question = Question::default();
+        question.push(&self.prefix_of(limit), key, block);
+        question
+    }
+
+    /// Hands over what is gathered with refunds.
+    pub(super) fn give(
+        &self,
+        clock: Option<Timestamp>,
+        (question, route): (Question, Route),
+        answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
+    ) {
+        let mut waiting = self.refunds.borrow_mut();
+        if self.health.is_down() || waiting.len() >= MOST_WAITING {
+            return self.stats.refunds_lost.add(1);
+        }
+        waiting.push_back(Returned {
+            question,
+            clock,
+            route,
+            answer,
+        });
+        self.wake();
+    }
+
+    /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
+    /// are as many as the file has ever had.
+    fn prefix_of(&self, limit: &Limit) -> Rc<[u8]> {
+        self.prefixes
+            .borrow_mut()
+            .entry(limit.id)
+            .or_insert_with(|| layout::key_prefix(&self.prefix, limit).into())
+            .clone()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.busy.get() == 0
+            && self.decisions.borrow().is_empty()
+            && self.refunds.borrow().is_empty()
+    }
+
+    /// Waits until everything that was asked is answered and every refund is sent.
+    pub(super) async fn settled(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.is_quiet() {
+                return;
+            }
+            quiet.await;
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("health", &self.shared.health)
+            .finish_non_exhaustive()
+    }
+}

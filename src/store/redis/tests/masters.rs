@@ -1,0 +1,376 @@
+//! A cluster whose masters stay: what is decided, in one slot and in several, and what becomes of slots that move.
+
+use super::clusters::Servers;
+use super::moving::slots_move;
+use super::support::{
+    concurrency, fixed_window, leaky_bucket, limit, sliding_log, sliding_window, token_bucket,
+};
+use crate::clock::{Clock, Timestamp};
+use crate::key::IdField;
+use crate::limit::Limit;
+use crate::limit::dedupe::Dedupe;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::Ruling;
+use crate::store::batch::{Check, Decided, Refund};
+use crate::store::memory::MemoryStore;
+use crate::store::redis::slot_of;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+pub(super) fn admitted(decided: &Decided) -> bool {
+    matches!(decided.decision.ruling, Ruling::Admit { .. })
+}
+
+/// A key of `limit` that lives with that master.
+fn key_on(servers: &Servers, limit: &Limit, master: usize) -> String {
+    let mut keys = (0..).map(|number| format!("key-{number}"));
+    let found = keys.find(|key| servers.home(slot_of(limit, key.as_bytes())) == master);
+    found.unwrap()
+}
+
+/// One cluster for all of these: none of them leaves anything behind.
+#[tokio::test(flavor = "local")]
+async fn a_cluster_is_one_store() {
+    let servers = Servers::start(3, false, &[]);
+    as_in_memory(&servers).await;
+    servers.flush();
+    all_or_none(&servers).await;
+    servers.flush();
+    never_too_much(&servers).await;
+    servers.flush();
+    less_for_a_moment(&servers).await;
+    servers.flush();
+    who_leaves(&servers).await;
+    servers.flush();
+    forgotten_scripts(&servers).await;
+    servers.flush();
+    under_one_tag(&servers).await;
+    servers.flush();
+    slots_move(&servers).await;
+}
+
+/// Random histories of requests in one slot each, by a clock of the test's.
+async fn as_in_memory(servers: &Servers) {
+    let store = servers.store().await;
+    let memory = MemoryStore::for_one_thread(Clock::manual(NOW));
+    let limits = [
+        limit("bucket", token_bucket(7, 3_000_000, 5)),
+        limit("queue", leaky_bucket(7, 3_000_000, 1, 5, 9_000_000)),
+        limit("window", fixed_window(6, 2_000_000)),
+        limit("parts", sliding_window(6, 4_000_000, 4, false)),
+        limit("log", sliding_log(5, 2_000_000)),
+    ];
+    let mut random = fastrand::Rng::with_seed(9);
+    let mut now = NOW;
+    let mut refused = 0;
+    for step in 0..1_500 {
+        now = now.plus(random.u64(0..60_000));
+        let key = format!("10.0.0.{}", random.u32(0..12));
+        let checks: Vec<Check<'_>> = limits
+            .iter()
+            .filter_map(|limit| {
+                let cost = Cost::new(random.u32(1..3));
+                let check = Check::new(limit, key.as_bytes());
+                random.bool().then_some(Check { cost, ..check })
+            })
+            .collect();
+        let told = store.decide_at(now, &checks).await.unwrap();
+        let half = memory.measure(&checks, Some(now), false);
+        let expected = Decided::of(&checks, half.at, half.measured);
+        assert_eq!(told, expected, "step {step}: {checks:?}");
+        refused += usize::from(!admitted(&told));
+        // Some of it comes back.
+        if admitted(&told) && random.u32(0..4) == 0 {
+            for (index, check) in checks.iter().enumerate() {
+                let Some(ticket) = told.ticket(index, check) else {
+                    continue;
+                };
+                let (limit, key) = (check.limit, check.key);
+                memory.refund_at(limit, key, ticket, now);
+                store.refund_at(now, [Refund { limit, key, ticket }]);
+            }
+            store.settle().await;
+        }
+    }
+    assert!(refused > 100, "{refused}");
+    let calls: Vec<u64> = servers
+        .masters
+        .iter()
+        .map(|master| master.client().script_calls().0)
+        .collect();
+    assert!(calls.iter().all(|calls| *calls > 50), "{calls:?}");
+    assert_eq!(store.stats().failures.get(), 0);
+}
+
+/// A request over three masters of which one refuses leaves the others as they were.
+async fn all_or_none(servers: &Servers) {
+    let store = servers.store().await;
+    let rules = [
+        limit("bucket", token_bucket(100, 1_000_000, 100)),
+        limit("window", fixed_window(100, 60_000_000)),
+        limit("narrow", fixed_window(2, 60_000_000)),
+    ];
+    let keys: Vec<String> = (0..3)
+        .map(|master| key_on(servers, &rules[master], master))
+        .collect();
+    let checks: Vec<Check<'_>> = rules
+        .iter()
+        .zip(&keys)
+        .map(|(limit, key)| Check::new(limit, key.as_bytes()))
+        .collect();
+    for _ in 0..2 {
+        assert!(admitted(&store.decide_at(NOW, &checks).await.unwrap()));
+    }
+    assert_eq!(servers.keys().len(), 3);
+    for _ in 0..20 {
+        let decided = store.decide_at(NOW, &checks).await.unwrap();
+        assert!(matches!(
+            decided.decision.ruling,
+            Ruling::Refuse { by: 2, .. }
+        ));
+        let left: Vec<u64> = decided
+            .decision
+            .verdicts
+            .iter()
+            .map(|verdict| verdict.remaining)
+            .collect();
+        assert_eq!(left, [98, 98, 0], "each says where it stands");
+    }
+    // Taken back whole.
+    let decided = store.decide_at(NOW.plus(60_000_000), &checks).await;
+    let decided = decided.unwrap();
+    for (index, check) in checks.iter().enumerate() {
+        let ticket = decided.ticket(index, check).unwrap();
+        let (limit, key) = (check.limit, check.key);
+        store.refund_at(NOW.plus(60_000_000), [Refund { limit, key, ticket }]);
+    }
+    store.settle().await;
+    let decided = store.decide_at(NOW.plus(60_000_000), &checks).await;
+    let left = decided.unwrap().decision.verdicts;
+    assert_eq!(left[1].remaining, 99);
+    assert_eq!(left[2].remaining, 1);
+}
+
+/// Many at once, through two gateways, with costs and ids: what is charged in the end is what was admitted.
+async fn never_too_much(servers: &Servers) {
+    let stores = [servers.store().await, servers.store().await];
+    let narrow = limit("narrow", fixed_window(60, 3_600_000_000));
+    let wide = limit("wide", fixed_window(10_000, 3_600_000_000));
+    let log = limit("log", sliding_log(500, 3_600_000_000));
+    let (mut admitted_in_all, mut asked) = (0_u64, 0_u64);
+    let begun = Instant::now();
+    let before = script_calls(servers);
+    while asked < 2_000 {
+        let tasks: Vec<_> = (0..100)
+            .map(|number: usize| {
+                let store = stores[number % 2].clone();
+                let (narrow, wide, log) = (narrow.clone(), wide.clone(), log.clone());
+                tokio::task::spawn_local(async move {
+                    let checks = [
+                        Check::new(&wide, b"w"),
+                        Check::new(&narrow, b"n"),
+                        Check::new(&log, b"l"),
+                    ];
+                    store.decide(&checks).await
+                })
+            })
+            .collect();
+        for task in tasks {
+            admitted_in_all += u64::from(admitted(&task.await.unwrap().unwrap()));
+            asked += 1;
+        }
+    }
+    let calls = (script_calls(servers) - before) as f64;
+    println!(
+        "{asked} asked in {:?}, {:.2} calls each",
+        begun.elapsed(),
+        calls / asked as f64
+    );
+    for store in &stores {
+        store.settle().await;
+        assert_eq!(store.stats().refunds_lost.get(), 0);
+    }
+    // Nobody is there any more who could take anything for a moment: all of it is had.
+    let checks = |limit| [Check::new(limit, b"n")];
+    while admitted(&stores[0].decide(&checks(&narrow)).await.unwrap()) {
+        admitted_in_all += 1;
+    }
+    assert_eq!(admitted_in_all, 60, "exactly as many as there are");
+    let zero = |limit, key| Check {
+        cost: Cost::ZERO,
+        ..Check::new(limit, key)
+    };
+    let wide_left = stores[0].decide(&[zero(&wide, b"w")]).await.unwrap();
+    let log_left = stores[0].decide(&[zero(&log, b"l")]).await.unwrap();
+    let taken = 10_000 - wide_left.decision.verdicts[0].remaining;
+    assert_eq!(500 - log_left.decision.verdicts[0].remaining, taken);
+    assert!(taken <= 60, "{taken}");
+}
+
+/// What a refused request took from another slot is missing there until it is given back, and no longer.
+async fn less_for_a_moment(servers: &Servers) {
+    let store = servers.store().await;
+    let shared = limit("shared", fixed_window(4, 3_600_000_000));
+    let empty = limit("empty", fixed_window(1, 3_600_000_000));
+    let (a, b) = (key_on(servers, &shared, 0), key_on(servers, &empty, 1));
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let both = [Check::new(&shared, a), Check::new(&empty, b)];
+    let first = store.decide(&both).await.unwrap();
+    let ticket = first.ticket(0, &both[0]).unwrap();
+    let (limit, key) = (&shared, a);
+    store.refund([Refund { limit, key, ticket }]);
+    store.settle().await;
+    let (mut missed, mut longest, rounds) = (0, Duration::ZERO, 200);
+    for _ in 0..rounds {
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let (store, shared, empty) = (store.clone(), shared.clone(), empty.clone());
+                let (a, b) = (a.to_vec(), b.to_vec());
+                tokio::task::spawn_local(async move {
+                    let both = [Check::new(&shared, &a), Check::new(&empty, &b)];
+                    assert!(!admitted(&store.decide(&both).await.unwrap()));
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let mut turned_away = 0;
+        let decided = loop {
+            let decided = store.decide(&[Check::new(&shared, a)]).await.unwrap();
+            if admitted(&decided) {
+                break decided;
+            }
+            turned_away += 1;
+            assert!(
+                begun.elapsed() < Duration::from_secs(5),
+                "it does not come back"
+            );
+        };
+        missed += usize::from(turned_away > 0);
+        if turned_away > 0 {
+            longest = longest.max(begun.elapsed());
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let ticket = decided.ticket(0, &Check::new(&shared, a)).unwrap();
+        store.refund([Refund { limit, key, ticket }]);
+        store.settle().await;
+    }
+    println!("{missed} of {rounds} found less than there was, for {longest:?} at most");
+    let zero = Check {
+        cost: Cost::ZERO,
+        ..Check::new(&shared, a)
+    };
+    let left = store.decide(&[zero]).await.unwrap();
+    assert_eq!(left.decision.verdicts[0].remaining, 4, "all of it is back");
+}
+
+/// Who leaves is charged nothing by a refusal, keeps no slot, and pays for what was admitted.
+async fn who_leaves(servers: &Servers) {
+    let store = servers.store().await;
+    let wide = limit("wide", fixed_window(100, 3_600_000_000));
+    let flying = limit("flying", concurrency(9, 600_000_000));
+    let narrow = limit("narrow", fixed_window(1, 3_600_000_000));
+    let keys = [&wide, &flying, &narrow].map(|limit| limit.name.clone());
+    let (a, b) = (key_on(servers, &wide, 0), key_on(servers, &wide, 1));
+    let c = key_on(servers, &wide, 2);
+    let checks = [
+        Check::new(&wide, a.as_bytes()),
+        Check::new(&flying, b.as_bytes()),
+        Check::new(&narrow, c.as_bytes()),
+    ];
+    let left = async |limit: &Arc<Limit>, key: &str| {
+        let peek = Check {
+            cost: Cost::ZERO,
+            ..Check::new(limit, key.as_bytes())
+        };
+        let told = store.decide(&[peek]).await.unwrap();
+        told.decision.verdicts[0].remaining
+    };
+    for (round, expected) in [(0, [99, 9, 0]), (1, [99, 9, 0])] {
+        let mut asking = Box::pin(store.decide(&checks));
+        let asked = std::future::poll_fn(|context| {
+            let _ = asking.as_mut().poll(context);
+            std::task::Poll::Ready(())
+        });
+        asked.await;
+        drop(asking);
+        store.settle().await;
+        let now = [
+            left(&wide, &a).await,
+            left(&flying, &b).await,
+            left(&narrow, &c).await,
+        ];
+        assert_eq!(now, expected, "round {round} of {keys:?}");
+    }
+}
+
+/// A master that was restarted, or flushed, knows no script.
+async fn forgotten_scripts(servers: &Servers) {
+    let store = servers.store().await;
+    let one = limit("one", token_bucket(1000, 600_000_000, 1000));
+    let once = Arc::into_inner(limit("once", fixed_window(100, 60_000_000))).unwrap();
+    let once = Arc::new(once.charging_once(Dedupe {
+        field: IdField(http::HeaderName::from_static("id")),
+        ttl: 60_000_000,
+        repeats: 1,
+    }));
+    for round in 0..3 {
+        servers.masters[round].client().say("SCRIPT FLUSH");
+        let keys: Vec<String> = (0..30).map(|number| format!("{round}-{number}")).collect();
+        let asked = keys.iter().map(|key| {
+            let (store, one, once) = (store.clone(), one.clone(), once.clone());
+            let key = key.clone();
+            tokio::task::spawn_local(async move {
+                let checks = [Check::new(&one, key.as_bytes()), Check::new(&once, b"all")];
+                store.decide(&checks).await
+            })
+        });
+        for task in asked.collect::<Vec<_>>() {
+            assert!(admitted(&task.await.unwrap().unwrap()));
+        }
+    }
+    assert_eq!(store.stats().falls.get(), 0);
+    assert!(store.reset(&one, b"0-0").await.unwrap());
+    assert!(!store.reset(&one, b"0-0").await.unwrap());
+}
+
+/// Limits with one tag are decided by one call, whoever is counted.
+async fn under_one_tag(servers: &Servers) {
+    let store = servers.store().await;
+    let with = |limit: Arc<Limit>| {
+        let limit = Arc::into_inner(limit).unwrap();
+        Arc::new(limit.counted_with("shop".into()))
+    };
+    let wide = with(limit("wide", fixed_window(100, 60_000_000)));
+    let narrow = with(limit("narrow", fixed_window(2, 60_000_000)));
+    assert_eq!(slot_of(&wide, b"a"), slot_of(&narrow, b""));
+    let before: u64 = script_calls(servers);
+    for round in 0..5 {
+        let checks = [Check::new(&wide, b"a"), Check::new(&narrow, b"")];
+        let decided = store.decide(&checks).await.unwrap();
+        assert_eq!(admitted(&decided), round < 2);
+    }
+    assert_eq!(script_calls(servers) - before, 5);
+    assert_eq!(
+        servers.keys(),
+        [
+            "tollgate:1:narrow:fw60000000:{shop}{*}",
+            "tollgate:1:wide:fw60000000:{shop}{a}"
+        ]
+    );
+    assert_eq!(store.stats().refunds.get(), 0);
+    assert_eq!(
+        store.clear().await.unwrap(),
+        2 + 3,
+        "and each master's probe"
+    );
+}
+
+fn script_calls(servers: &Servers) -> u64 {
+    let masters = servers.masters.iter();
+    masters.map(|master| master.client().script_calls().0).sum()
+}

@@ -1,0 +1,192 @@
+//! A cluster whose masters die: replicas take over, and what cannot be served is served by nobody, at once.
+
+use super::clusters::{Servers, eventually, text};
+use super::support::{Server, fixed_window, limit, until_up};
+use crate::clock::Clock;
+use crate::limit::rate::Cost;
+use crate::limit::verdict::Ruling;
+use crate::limit::{Limit, OnDown};
+use crate::store::Store;
+use crate::store::batch::{Charge, Check, Decided, DecidedBy};
+use crate::store::error::StoreError;
+use crate::store::memory::MemoryStore;
+use crate::store::near::Near;
+use crate::store::news::News;
+use crate::store::redis::{RedisStore, slot_of};
+use crate::store::settings::Settings;
+use crate::telemetry::metrics::Metrics;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a client is told, and how long it took.
+async fn ask(
+    store: &RedisStore,
+    limit: &Arc<Limit>,
+    key: &str,
+) -> (Result<bool, StoreError>, Duration) {
+    let begun = Instant::now();
+    let told = store.decide(&[Check::new(limit, key.as_bytes())]).await;
+    let admitted = told.map(|decided| matches!(decided.decision.ruling, Ruling::Admit { .. }));
+    (admitted, begun.elapsed())
+}
+
+fn keys(servers: &Servers, limit: &Limit) -> Vec<String> {
+    let on = |master| {
+        let mut keys = (0..).map(|number| format!("key-{number}"));
+        let found = keys.find(|key| servers.home(slot_of(limit, key.as_bytes())) == master);
+        found.unwrap()
+    };
+    (0..servers.masters.len()).map(on).collect()
+}
+
+/// Of a request with limits on two masters, one of them away, what the other says holds; `on_down` is for the rest.
+async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
+    let with = |on_down| Store::Redis {
+        shared: store.clone(),
+        local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
+        on_down,
+        fleet: Arc::default(),
+        metrics: Metrics::new().store(),
+        near: Near::new(News::default(), Settings::default().timeout),
+    };
+    let here = limit("here", fixed_window(10, 3_600_000_000));
+    let full = limit("full", fixed_window(1, 3_600_000_000));
+    let there = limit("there", fixed_window(1, 3_600_000_000));
+    let (near, far) = (keys[0].as_bytes(), keys[1].as_bytes());
+    let left = async || {
+        store.settle().await;
+        let zero = Check {
+            cost: Cost::ZERO,
+            ..Check::new(&here, near)
+        };
+        let told = store.decide(&[zero]).await.unwrap();
+        told.decision.verdicts[0].remaining
+    };
+    let checks = [Check::new(&here, near), Check::new(&there, far)];
+    let admits = |decided: &Option<Decided>| {
+        let ruling = decided.as_ref().unwrap().decision.ruling;
+        matches!(ruling, Ruling::Admit { .. })
+    };
+
+    let open = with(OnDown::Open);
+    let (decided, by) = open.decide(&checks).await.unwrap();
+    assert!(admits(&decided) && by == DecidedBy::Redis);
+    let decided = decided.unwrap();
+    assert!(decided.is_known(&here) && !decided.is_known(&there));
+    assert!(decided.ticket(1, &checks[1]).is_none());
+    assert_eq!(left().await, 9);
+    let both = [Check::new(&full, near), Check::new(&there, far)];
+    assert!(admits(&open.decide(&both).await.unwrap().0));
+    assert!(!admits(&open.decide(&both).await.unwrap().0), "it is full");
+
+    assert!(with(OnDown::Closed).decide(&checks).await.is_err());
+    assert_eq!(left().await, 9, "charged nothing");
+
+    let local = with(OnDown::Local);
+    let (decided, _) = local.decide(&checks).await.unwrap();
+    assert!(admits(&decided));
+    let charge = Charge::of(&decided.unwrap(), 1, &checks[1]).unwrap();
+    assert!(matches!(charge.by, Some(DecidedBy::Local { .. })));
+    assert!(!admits(&local.decide(&checks).await.unwrap().0));
+    assert_eq!(
+        left().await,
+        8,
+        "a refusal here gives back what was charged there"
+    );
+    local.refund(charge, DecidedBy::Redis);
+    assert!(admits(&local.decide(&checks).await.unwrap().0));
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_replica_takes_over_and_half_a_cluster_is_away() {
+    let mut servers = Servers::start(3, true, &["--cluster-require-full-coverage", "no"]);
+    let settings = Settings {
+        timeout: Duration::from_millis(300),
+        ..servers.settings()
+    };
+    let store = RedisStore::new(&servers.target(), &settings);
+    until_up(&store, Duration::from_secs(10)).await;
+    let window = limit("window", fixed_window(1_000_000, 3_600_000_000));
+    let keys = keys(&servers, &window);
+    for key in &keys {
+        assert_eq!(ask(&store, &window, key).await.0, Ok(true));
+    }
+    let replicated = |servers: &Servers| {
+        let replicas = servers.replicas.iter();
+        let mut sizes = replicas.map(|node| text(node, "DBSIZE"));
+        sizes.all(|size| !size.contains("(0)"))
+    };
+    eventually("the replicas have it", || replicated(&servers));
+
+    // One dies. Its keys are away at once, the others are not at all.
+    servers.masters[1].kill();
+    let begun = Instant::now();
+    while ask(&store, &window, &keys[1]).await.0.is_ok() {}
+    what_is_known_holds(&store, &keys).await;
+    let (mut away, mut worst) = (0, Duration::ZERO);
+    loop {
+        for (index, key) in keys.iter().enumerate() {
+            let (told, took) = ask(&store, &window, key).await;
+            match index {
+                1 => {
+                    away += usize::from(told.is_err());
+                    worst = worst.max(took);
+                    if told == Ok(true) && away > 0 {
+                        away = usize::MAX;
+                    }
+                }
+                _ => assert_eq!(told, Ok(true), "{key} lives elsewhere"),
+            }
+            if away == usize::MAX {
+                break;
+            }
+        }
+        if away == usize::MAX {
+            break;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "nobody takes over"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!(
+        "served again after {:?}, worst wait {worst:?}",
+        begun.elapsed()
+    );
+    assert!(worst < Duration::from_millis(800), "{worst:?}");
+    // The replica has counted on: nothing is forgotten that it was told.
+    let told = store
+        .decide(&[Check::new(&window, keys[1].as_bytes())])
+        .await;
+    let left = told.unwrap().decision.verdicts[0].remaining;
+    assert!(left <= 1_000_000 - 2, "{left}");
+    until_up(&store, Duration::from_secs(20)).await;
+
+    // The one that was killed comes back as a replica of the new one, and dies again; then two more.
+    let more = std::mem::take(&mut servers.replicas);
+    let mut more: Vec<Server> = more.into_iter().collect();
+    servers.masters[0].kill();
+    more[0].kill();
+    servers.masters[2].kill();
+    // The one that took over, left alone, serves nothing.
+    let begun = Instant::now();
+    for key in &keys {
+        loop {
+            if ask(&store, &window, key).await.0.is_err() {
+                break;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "a minority serves"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    assert!(!store.is_up());
+    let (told, took) = ask(&store, &window, &keys[0]).await;
+    assert!(
+        told.is_err() && took < Duration::from_millis(50),
+        "{took:?}"
+    );
+}

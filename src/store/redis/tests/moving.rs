@@ -1,0 +1,105 @@
+//! A slot that is moved to another master, and on to a new one, while everybody asks for what is in it.
+
+use super::clusters::{Servers, eventually, migrate, text};
+use super::masters::admitted;
+use super::support::{fixed_window, limit};
+use crate::store::batch::Check;
+use crate::store::redis::slot_of;
+use std::time::Duration;
+
+/// A slot that everybody asks for goes from one master to the next, and to one that is new.
+pub(super) async fn slots_move(servers: &Servers) {
+    let stores = [servers.store().await, servers.store().await];
+    let narrow = limit("narrow", fixed_window(300, 3_600_000_000));
+    let pair = limit("pair", fixed_window(100_000, 3_600_000_000));
+    let slot = slot_of(&narrow, b"n");
+    let (from, to) = (servers.home(slot), (servers.home(slot) + 1) % 3);
+    let new = servers.node();
+    let first = format!("CLUSTER MEET 127.0.0.1 {}", servers.masters[0].port);
+    new.client().say(&first);
+    eventually("the new node knows the others", || {
+        text(&new, "CLUSTER NODES").lines().count() == 4
+            && text(&new, "CLUSTER INFO").contains("cluster_state:ok")
+            && servers
+                .masters
+                .iter()
+                .all(|node| text(node, "CLUSTER NODES").lines().count() == 4)
+    });
+    let ports = [
+        servers.masters[from].port,
+        servers.masters[to].port,
+        new.port,
+    ];
+    let moving = std::thread::spawn(move || {
+        let pause = Duration::from_millis(20);
+        migrate(slot, (ports[0], ports[1]), pause);
+        std::thread::sleep(pause * 5);
+        migrate(slot, (ports[1], ports[2]), pause);
+    });
+    let (mut admitted_in_all, mut rounds) = (0, 0);
+    let mut after = 0;
+    while after < 20 {
+        after += usize::from(moving.is_finished());
+        // Counted before, new, and both at once.
+        let fresh = limit(&format!("fresh-{rounds}"), fixed_window(1, 3_600_000_000));
+        let tasks: Vec<_> = (0..4)
+            .map(|number: usize| {
+                let store = stores[number % 2].clone();
+                let (narrow, pair, fresh) = (narrow.clone(), pair.clone(), fresh.clone());
+                tokio::task::spawn_local(async move {
+                    let narrow = Check::new(&narrow, b"n");
+                    let checks = match number {
+                        0 => vec![narrow],
+                        1 => vec![Check::new(&fresh, b"n")],
+                        2 => vec![narrow, Check::new(&pair, b"n")],
+                        _ => vec![narrow, Check::new(&pair, b"m")],
+                    };
+                    let told = store.decide(&checks).await;
+                    (
+                        number,
+                        told.unwrap_or_else(|error| panic!("{number}: {error}")),
+                    )
+                })
+            })
+            .collect();
+        for task in tasks {
+            let (number, decided) = task.await.unwrap();
+            let taken = admitted(&decided);
+            assert!(taken || number != 1, "new, and refused");
+            admitted_in_all += usize::from(taken && number != 1);
+        }
+        rounds += 1;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    moving.join().unwrap();
+    for store in &stores {
+        store.settle().await;
+        assert_eq!(store.stats().falls.get(), 0);
+    }
+    while admitted(
+        &stores[0]
+            .decide(&[Check::new(&narrow, b"n")])
+            .await
+            .unwrap(),
+    ) {
+        admitted_in_all += 1;
+    }
+    println!("{rounds} rounds while a slot moved twice");
+    assert_eq!(admitted_in_all, 300);
+    assert!(rounds > 20, "{rounds}");
+    for told in ["MOVED", "ASK"] {
+        let told = format!("errorstat_{told}:");
+        let mut masters = servers.masters.iter();
+        assert!(
+            masters.any(|node| text(node, "INFO errorstats").contains(&told)),
+            "{told}"
+        );
+    }
+    let served = text(
+        &new,
+        "CLUSTER COUNTKEYSINSLOT {slot}"
+            .replace("{slot}", &slot.to_string())
+            .as_str(),
+    );
+    assert_ne!(served, "Int(0)");
+}
