@@ -1,6 +1,7 @@
 //! `tollgate check`: is the file right, and what does it mean? Nothing is started, and nobody is asked but on request.
 
 mod connect;
+mod spread;
 
 use crate::config::diff::diff;
 use crate::config::render::Colour;
@@ -9,6 +10,7 @@ use crate::limit::{Mode, Scope};
 use crate::store::{OnDown, Source};
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use spread::Spread;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -225,6 +227,9 @@ fn meaning(compiled: &Compiled) -> String {
         let members = count(group.len(), "member");
         let _ = writeln!(text, "  group {}: {members} by {}", group.name, group.by);
     }
+    if let Some(spread) = Spread::of(compiled) {
+        text.push_str(&spread.text());
+    }
     for note in [store_note(compiled), scope_note(compiled)]
         .into_iter()
         .flatten()
@@ -288,6 +293,7 @@ fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();
         summary["note"] = store_note(compiled).into();
+        summary["cluster"] = Spread::of(compiled).map(|spread| spread.json()).into();
         summary["scope_note"] = scope_note(compiled).into();
     }
     summary

@@ -421,6 +421,9 @@ mod tests {
                 "limits.a: algorithm token-bucket to fixed-window, counters start afresh, or go on where this limit counted so before"
             ]
         );
+        let new = OLD.replacen("rate = \"10/s\"", "rate = \"10/s\"\nwith = \"t\"", 1);
+        let told = changes(&new).concat();
+        assert!(told.starts_with("limits.a: with its own keys to t, counters start afresh"));
     }
 
     #[test]

@@ -19,12 +19,27 @@ use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Rule, Scope};
 use std::sync::Arc;
 
+/// The tag of all limits where the store has them together.
+const ALL: &str = "together";
+
 /// How long a leaky bucket holds a request when the file does not say.
 const MAX_WAIT: u64 = 5 * super::value::MICROS;
 
 /// How long an id is remembered, and how many repeats go free, when the file does not say.
 const REMEMBERED: u64 = 600 * super::value::MICROS;
 const REPEATS: u32 = 3;
+
+/// The limit as it is where all are counted together; one with a tag of its own keeps it.
+pub(super) fn together(written: &Limit, all: &Given<bool>) -> Limit {
+    let mut written = written.clone();
+    if let Some(all) = all.at().filter(|all| all.value)
+        && written.with.is_absent()
+        && written.scope.or(Scope::Cluster) == Scope::Cluster
+    {
+        written.with = Given::Yes(At::new(ALL.to_owned(), all.span.clone()));
+    }
+    written
+}
 
 /// Compiles one limit with its tiers, and behind it its candidate; nothing when something about it is wrong, which then
 /// has been noted.
@@ -62,6 +77,7 @@ fn alone(
     }
     let algorithm = written.algorithm.or(Algorithm::TokenBucket);
     contradictions::note(written, algorithm, found);
+    alone_together(written, found);
     let compiled: Vec<Rule> = written
         .rates
         .entries()
@@ -106,9 +122,13 @@ fn alone(
             Some(meter) => limit.metered(meter.clone()),
             None => limit,
         };
-        match written.partial.or(false) {
+        let limit = match written.partial.or(false) {
             true => limit.granting_less(),
             false => limit,
+        };
+        match written.with.get() {
+            Some(tag) => limit.counted_with(tag.as_str().into()),
+            None => limit,
         }
     };
     if algorithm == Algorithm::Concurrency {
@@ -136,6 +156,26 @@ fn alone(
         }
     });
     leases::unleased(written, limits.collect(), found)
+}
+
+/// A place in the store for what is not counted there.
+fn alone_together(written: &Limit, found: &mut Vec<Diagnostic>) {
+    if let (Some(with), Some(scope)) = (written.with.at(), written.scope.at())
+        && scope.value == Scope::Gateway
+    {
+        found.push(
+            Diagnostic::error(
+                Code::Conflict,
+                format!(
+                    "limit `{}` is counted in each gateway, and with others in the store",
+                    written.name.value
+                ),
+            )
+            .at(&with.span, "a place in the store")
+            .and(&scope.span, "in memory, always")
+            .help("leave `with` out"),
+        );
+    }
 }
 
 /// By whom it counts.

@@ -48,7 +48,8 @@ pub(super) fn check(
     let compiled = document
         .limits
         .iter()
-        .flat_map(|limit| limits::compile(limit, groups, found))
+        .map(|limit| limits::together(limit, &document.store.together))
+        .flat_map(|limit| limits::compile(&limit, groups, found))
         .collect();
     for upstream in &document.upstreams {
         let title = format!("upstream {}", quoted(&upstream.name.value));

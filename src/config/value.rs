@@ -14,7 +14,7 @@ mod store;
 mod time;
 mod zone;
 
-pub(super) use answer::{error_text, percent, public_name};
+pub(super) use answer::{error_text, percent, public_name, tag};
 pub(super) use changed::{Side, changed_field, changed_value};
 pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, members, part};

@@ -64,6 +64,7 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("scope", scope(a.scope).into(), scope(b.scope).into());
     push("on_down", on_down(a).into(), on_down(b).into());
     push("lease", a.leasing.to_string(), b.leasing.to_string());
+    push("with", with(a), with(b));
     push("mode", a.mode.as_str().into(), b.mode.as_str().into());
     push("candidate", candidate(before), candidate(after));
     push(
@@ -121,7 +122,9 @@ fn candidate(rates: Rates<'_>) -> String {
 /// What becomes of the counters: those of a kind go on.
 fn counters(old: Rates<'_>, new: Rates<'_>) -> &'static str {
     let kept = |limit: &Limit| {
-        let same = |other: &Arc<Limit>| (other.kind, other.scope) == (limit.kind, limit.scope);
+        let same = |other: &Arc<Limit>| {
+            (other.kind, other.scope, &other.with) == (limit.kind, limit.scope, &limit.with)
+        };
         old.iter().any(same)
     };
     let many = match old[0].by.parts == new[0].by.parts {
@@ -133,6 +136,11 @@ fn counters(old: Rates<'_>, new: Rates<'_>) -> &'static str {
         many if many == new.len() => "counters kept",
         _ => "counters kept for rates over the same time",
     }
+}
+
+/// Under which tag it is counted.
+fn with(limit: &Limit) -> String {
+    limit.with.as_deref().unwrap_or("its own keys").to_owned()
 }
 
 fn preflights(limit: &Limit) -> &'static str {

@@ -8,7 +8,7 @@ pub(in crate::config) use cost::read as read_cost;
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Quota, Wrong, field, method, network, part, rate, top, zone};
+use super::super::value::{Quota, Wrong, field, method, network, part, rate, tag, top, zone};
 use super::super::vocabulary::{LIMIT_CANDIDATE, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::store::on_down;
@@ -52,6 +52,7 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) scope: Given<Scope>,
     pub(in crate::config) on_down: Given<OnDown>,
     pub(in crate::config) lease: Given<Leasing>,
+    pub(in crate::config) with: Given<String>,
     pub(in crate::config) told: Told,
     pub(in crate::config) mode: Given<Mode>,
     pub(in crate::config) candidate: Given<Candidate>,
@@ -255,6 +256,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         ),
         on_down: on_down(&mut fields),
         lease: lease::read(&mut fields),
+        with: fields.text("with", tag),
         told: told::read(&mut fields),
         mode: fields.choice(
             "mode",

@@ -25,6 +25,7 @@ pub(in crate::config) struct Store {
     pub(in crate::config) on_down: Given<OnDown>,
     pub(in crate::config) prefix: Given<String>,
     pub(in crate::config) max_keys: Given<u32>,
+    pub(in crate::config) together: Given<bool>,
 }
 
 /// `tls` of `[store]`.
@@ -64,6 +65,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Store {
         on_down: on_down(&mut fields),
         prefix: prefix(&mut fields),
         max_keys: fields.whole("max_keys"),
+        together: fields.flag("together"),
     }
 }
 

@@ -48,6 +48,17 @@ pub(in crate::config) fn percent(text: &str) -> Result<u8, Wrong> {
     })
 }
 
+/// Reads a tag that counters share: what a name may be.
+pub(in crate::config) fn tag(text: &str) -> Result<String, Wrong> {
+    public_name(text).map_err(|_| {
+        Wrong::new(
+            Code::BadName,
+            format!("{} cannot be a tag", quoted(text)),
+            "1 to 64 letters, digits, `_` and `-`",
+        )
+    })
+}
+
 /// Reads a name for the wire: what a limit's own name may be.
 pub(in crate::config) fn public_name(text: &str) -> Result<String, Wrong> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);

@@ -239,6 +239,14 @@ pub static LIMITS: Table = Table {
             live: true,
         },
         Key {
+            name: "with",
+            shape: Shape::Text,
+            default: Words("its own keys, spread over the cluster"),
+            about: "A tag under which its counters live in one slot of a Redis Cluster, together with those of all limits that name it: what such limits decide of a request is one call, charged all or none. Another tag starts the counters afresh.",
+            example: "\"shop\"",
+            live: true,
+        },
+        Key {
             name: "public_name",
             shape: Shape::Text,
             default: Words("the limit's name"),

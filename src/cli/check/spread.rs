@@ -1,0 +1,245 @@
+//! What a cluster means for the limits of a file: how many calls a request pays on which route, and which slots are hot.
+
+use crate::config::{Compiled, describe};
+use crate::limit::{Limit, Scope};
+use crate::store::{Place, Source};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What is said of a store of several nodes, or of a file that is written for one.
+pub(super) struct Spread<'a> {
+    /// Whoever is held to several slots: the route, or nothing for requests of none.
+    routes: Vec<(Option<&'a str>, Vec<Slot<'a>>)>,
+    hot: Vec<Hot<'a>>,
+}
+
+/// Limits of a route whose counters live in one slot.
+struct Slot<'a> {
+    /// What chooses it.
+    by: By,
+    limits: Vec<&'a str>,
+}
+
+#[derive(PartialEq, Eq)]
+enum By {
+    Tag(Arc<str>),
+    /// A key, as the file writes it.
+    Key(String),
+}
+
+/// Counters that are all in one slot, on one master.
+struct Hot<'a> {
+    tag: Option<&'a str>,
+    limits: Vec<&'a str>,
+}
+
+impl<'a> Spread<'a> {
+    /// Of this file, where it matters there.
+    pub(super) fn of(compiled: &'a Compiled) -> Option<Self> {
+        let outline = &compiled.outline;
+        let shared: Vec<&Limit> = outline
+            .limits
+            .iter()
+            .map(|limit| &**limit)
+            .filter(|limit| limit.scope == Scope::Cluster)
+            .collect();
+        let is_cluster = match &compiled.boot.store.source {
+            Source::Redis(target) => matches!(target.place, Place::Cluster { .. }),
+            Source::Memory => false,
+        };
+        if !is_cluster && shared.iter().all(|limit| limit.with.is_none()) {
+            return None;
+        }
+        let slots = |names: &[Arc<str>]| {
+            let mut slots: Vec<Slot<'a>> = Vec::new();
+            for limit in names
+                .iter()
+                .filter_map(|name| shared.iter().find(|limit| limit.name == *name))
+            {
+                let by = chosen(limit);
+                match slots.iter_mut().find(|slot| slot.by == by) {
+                    Some(slot) => slot.limits.push(&limit.name),
+                    None => slots.push(Slot {
+                        by,
+                        limits: vec![&limit.name],
+                    }),
+                }
+            }
+            slots
+        };
+        let routes = outline.routes.iter().map(|route| {
+            let name: &str = &route.rule.name;
+            (Some(name), slots(&route.limits))
+        });
+        let unrouted = std::iter::once((None, slots(&outline.defaults)));
+        let mut hot: Vec<Hot<'a>> = Vec::new();
+        for limit in &shared {
+            let tag = limit.with.as_deref();
+            if tag.is_none() && !limit.by.parts.is_empty() {
+                continue;
+            }
+            match hot.iter_mut().find(|hot| hot.tag == tag) {
+                Some(hot) if hot.limits.contains(&&*limit.name) => {}
+                Some(hot) => hot.limits.push(&limit.name),
+                None => hot.push(Hot {
+                    tag,
+                    limits: vec![&limit.name],
+                }),
+            }
+        }
+        Some(Self {
+            routes: routes.chain(unrouted).collect(),
+            hot,
+        })
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut spans = false;
+        for (route, slots) in self.routes.iter().filter(|(_, slots)| slots.len() > 1) {
+            spans = true;
+            let named: Vec<String> = slots
+                .iter()
+                .map(|slot| format!("{} ({})", slot.limits.join(" and "), slot.by.shown()))
+                .collect();
+            let whose = match route {
+                Some(name) => format!("a request of route {name}"),
+                None => "a request that no route takes".to_owned(),
+            };
+            // Writing into a string cannot fail.
+            let _ = writeln!(
+                text,
+                "cluster: {whose} pays up to {} calls, one for each slot: {}",
+                slots.len(),
+                named.join("; ")
+            );
+        }
+        if spans {
+            text.push_str(
+                "cluster: calls of one request are not atomic: what one slot charged and another refused comes back a moment \
+                 later, so never too much is admitted, and for that moment less; the same `with = \"TAG\"` makes them one call\n",
+            );
+        }
+        for hot in &self.hot {
+            let limits = hot.limits.join(" and ");
+            let _ = match hot.tag {
+                Some(tag) => writeln!(
+                    text,
+                    "cluster: everything counted with {tag} is in one slot, on one master: {limits}"
+                ),
+                None => writeln!(
+                    text,
+                    "cluster: one slot, on one master, counts every request: {limits} (everyone)"
+                ),
+            };
+        }
+        text
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let routes = self.routes.iter().filter(|(_, slots)| !slots.is_empty());
+        let routes = routes.map(|(route, slots)| {
+            let slots = slots
+                .iter()
+                .map(|slot| json!({ "by": slot.by.shown(), "limits": slot.limits }));
+            json!({ "route": route, "slots": slots.collect::<Vec<_>>() })
+        });
+        let hot = self.hot.iter();
+        let hot = hot.map(|hot| json!({ "with": hot.tag, "limits": hot.limits }));
+        json!({ "routes": routes.collect::<Vec<_>>(), "hot": hot.collect::<Vec<_>>() })
+    }
+}
+
+/// Limits of one key live in the slots of its values.
+fn chosen(limit: &Limit) -> By {
+    match &limit.with {
+        Some(tag) => By::Tag(Arc::clone(tag)),
+        None => By::Key(describe::key(&limit.by)),
+    }
+}
+
+impl By {
+    fn shown(&self) -> String {
+        match self {
+            Self::Tag(tag) => format!("with {tag}"),
+            Self::Key(key) => format!("by {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn said(store: &str, with: &str) -> Option<(String, Value)> {
+        let text = format!(
+            "[store]\n{store}\n\
+             [limits.per-ip]\nby = \"ip\"\nrate = \"10/s\"\n{with}\n\
+             [limits.slow]\nby = \"ip\"\nrate = \"100/h\"\n{with}\n\
+             [limits.total]\nby = \"everyone\"\nrate = \"1000/s\"\n{with}\n\
+             [limits.own]\nby = \"ip\"\nrate = \"10/s\"\nscope = \"gateway\"\n\
+             [upstreams.u]\nservers = \"a:1\"\n\
+             [routes.all]\nupstream = \"u\"\nlimits = [\"per-ip\", \"slow\", \"total\", \"own\"]\n\
+             [routes.one]\npath = \"/one\"\nupstream = \"u\"\nlimits = [\"per-ip\", \"slow\"]\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        let compiled = config::load(&file).unwrap();
+        Spread::of(&compiled).map(|spread| (spread.text(), spread.json()))
+    }
+
+    #[test]
+    fn one_redis_needs_no_word() {
+        assert_eq!(said("url = \"redis://cache\"", ""), None);
+        assert_eq!(said("url = \"memory:\"", ""), None);
+    }
+
+    #[test]
+    fn a_cluster_is_told_by_routes_and_hot_slots() {
+        let (text, json) = said("url = \"redis+cluster://a,b\"", "").unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "cluster: a request of route all pays up to 2 calls, one for each slot: per-ip and slow (by ip); total (by everyone)"
+        );
+        assert!(lines[1].starts_with("cluster: calls of one request are not atomic"));
+        assert_eq!(
+            lines[2],
+            "cluster: one slot, on one master, counts every request: total (everyone)"
+        );
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            json["routes"][0]["slots"][0]["limits"],
+            json!(["per-ip", "slow"])
+        );
+        assert_eq!(json["routes"][1]["slots"].as_array().unwrap().len(), 1);
+        assert_eq!(json["hot"], json!([{ "with": null, "limits": ["total"] }]));
+    }
+
+    #[test]
+    fn a_tag_is_one_call_and_one_hot_slot() {
+        for (store, with, tag) in [
+            ("url = \"redis+cluster://a\"", "with = \"shop\"", "shop"),
+            (
+                "url = \"redis+cluster://a\"\ntogether = true",
+                "",
+                "together",
+            ),
+            ("url = \"redis://a\"\ntogether = true", "", "together"),
+        ] {
+            let (text, json) = said(store, with).unwrap();
+            assert_eq!(
+                text,
+                format!(
+                    "cluster: everything counted with {tag} is in one slot, on one master: per-ip and slow and total\n"
+                )
+            );
+            assert_eq!(json["hot"][0]["with"], tag);
+        }
+    }
+}
