@@ -3,6 +3,7 @@
 mod admin;
 mod checking;
 mod cli;
+mod clustered;
 mod cut;
 mod dawdling;
 mod delaying;

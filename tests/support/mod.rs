@@ -1,5 +1,6 @@
 //! What the tests stand on: the real gateway, upstreams that behave as told, clients that see every byte, a real Redis.
 
+mod cluster;
 mod eventually;
 mod file;
 mod gateway;
@@ -15,6 +16,7 @@ mod upstream;
 mod wire;
 
 pub(crate) use self::redis::Redis;
+pub(crate) use cluster::Cluster;
 pub(crate) use eventually::eventually;
 pub(crate) use file::File;
 pub(crate) use gateway::Gateway;

@@ -24,13 +24,24 @@ pub(crate) struct Redis {
 impl Redis {
     /// A place for a server that does not run yet.
     pub(crate) fn absent() -> Self {
+        Self::absent_at(free_port())
+    }
+
+    /// The same on a port that nobody else uses.
+    pub(crate) fn absent_at(port: u16) -> Self {
         Self {
-            port: free_port(),
+            port,
             folder: tempfile::tempdir().unwrap(),
             arguments: Vec::new(),
             has_clock: false,
             child: None,
         }
+    }
+
+    /// Adds arguments.
+    pub(crate) fn with(&mut self, arguments: &[&str]) {
+        self.arguments
+            .extend(arguments.iter().map(|&word| word.to_owned()));
     }
 
     /// A running server.

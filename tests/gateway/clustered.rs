@@ -1,0 +1,180 @@
+//! Three gateways on a cluster of Redis whose masters are killed in turn, under load.
+
+use crate::support::{Cluster, File, Gateway, Upstream, Wire, eventually, long, request};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Of each client, in an hour. In the long form it lasts until the last master has been killed.
+fn quota() -> usize {
+    if long() { 300 } else { 100 }
+}
+
+const CLIENTS: usize = 24;
+/// Charges of one client that a master may have answered and not told its replica, over all kills: those of some
+/// milliseconds each.
+const LOST: usize = 10;
+
+fn file(upstream: &Upstream, cluster: &Cluster, on_down: &str) -> File {
+    let store = format!(
+        "{}\ntimeout = \"250ms\"\non_down = \"{on_down}\"",
+        cluster.store()
+    );
+    File::to(upstream, &["per-client", "total"])
+        .store(&store)
+        .limit(
+            "per-client",
+            &format!(
+                "by = \"header:x-client\"\nmissing = \"refuse\"\nrate = \"{}/h\"\nalgorithm = \"fixed-window\"",
+                quota()
+            ),
+        )
+        .limit(
+            "total",
+            "by = \"everyone\"\nrate = \"100000000/h\"\nalgorithm = \"fixed-window\"",
+        )
+}
+
+async fn gateways(upstream: &Upstream, cluster: &Cluster, on_down: &str) -> Vec<Gateway> {
+    let mut gateways = Vec::new();
+    for _ in 0..3 {
+        gateways.push(Gateway::start(&file(upstream, cluster, on_down)).await);
+    }
+    for gateway in &gateways {
+        eventually(
+            Duration::from_secs(10),
+            "its workers reach the masters",
+            async || up(gateway).await == 1.0,
+        )
+        .await;
+    }
+    gateways
+}
+
+async fn up(gateway: &Gateway) -> f64 {
+    let metrics = gateway.metrics().await;
+    let value = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("tollgate_store_up "));
+    value.expect("it is told").parse().unwrap()
+}
+
+/// One client's requests, by status, and the longest that one took.
+type Lived = (usize, BTreeMap<u16, usize>, Duration);
+
+async fn client(mut wire: Wire, number: usize, over: Arc<AtomicBool>) -> Lived {
+    let name = format!("client-{}", number % CLIENTS);
+    let (mut statuses, mut longest) = (BTreeMap::new(), Duration::ZERO);
+    while !over.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let answer = wire.ask(request("GET", "/", &[("x-client", &name)])).await;
+        longest = longest.max(begun.elapsed());
+        *statuses.entry(answer.status).or_insert(0) += 1;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    (number % CLIENTS, statuses, longest)
+}
+
+/// Every client at every gateway, until the future ends.
+async fn under_load<T>(gateways: &[Gateway], what: impl Future<Output = T>) -> (Vec<Lived>, T) {
+    let over = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS * gateways.len() {
+        let wire = gateways[number / CLIENTS].connect().await;
+        clients.spawn(client(wire, number, Arc::clone(&over)));
+    }
+    let done = what.await;
+    over.store(true, Ordering::Relaxed);
+    (clients.join_all().await, done)
+}
+
+#[tokio::test]
+async fn masters_are_killed_in_turn_and_nobody_is_answered_an_error() {
+    let (kills, quota) = (if long() { 3 } else { 1 }, quota());
+    // Where nobody decides but the cluster, what is admitted beyond the limit is what a failover has lost.
+    for on_down in ["local", "open", "closed"] {
+        let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
+        let gateways = gateways(&upstream, &cluster, on_down).await;
+        let first = cluster.masters().await;
+        let (lived, ()) = under_load(&gateways, async {
+            for number in first.into_iter().take(kills) {
+                let killed = Instant::now();
+                cluster.lose(number).await;
+                let taken_over = killed.elapsed();
+                for gateway in &gateways {
+                    eventually(Duration::from_secs(20), "all is shared again", async || {
+                        up(gateway).await == 1.0
+                    })
+                    .await;
+                }
+                let shared = killed.elapsed();
+                println!(
+                    "a replica took over after {taken_over:?}, all was shared after {shared:?}"
+                );
+                cluster.come(number).await;
+                cluster.whole().await;
+            }
+        })
+        .await;
+        let mut all: BTreeMap<u16, usize> = BTreeMap::new();
+        let mut admitted = [0_usize; CLIENTS];
+        let mut longest = Duration::ZERO;
+        for (client, statuses, slowest) in lived {
+            admitted[client] += statuses.get(&200).copied().unwrap_or(0);
+            longest = longest.max(slowest);
+            for (status, count) in statuses {
+                *all.entry(status).or_insert(0) += count;
+            }
+        }
+        println!("{on_down}: {all:?}, longest {longest:?}, admitted of {quota}: {admitted:?}");
+        // Nobody is kept out but where the file says so; and what `local` lets through is the whole
+        // limit once more, or of each gateway that has not heard of the others yet.
+        let (good, most): (&[u16], usize) = match on_down {
+            "local" => (&[200, 429], quota * 4),
+            "open" => (&[200, 429], usize::MAX),
+            _ => (&[200, 429, 503], quota + LOST),
+        };
+        assert!(all.keys().all(|status| good.contains(status)), "{all:?}");
+        for (client, admitted) in admitted.iter().enumerate() {
+            assert!(*admitted <= most, "{client}: {admitted}");
+        }
+        for gateway in &gateways {
+            assert!(
+                gateway
+                    .said
+                    .text()
+                    .contains("is away, limits whose counters live there")
+            );
+        }
+    }
+}
+
+/// What a request costs the cluster: two slots, all admitted, then all refused by one of them.
+#[tokio::test]
+async fn calls_of_admitted_and_refused_requests() {
+    let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
+    let gateway = Gateway::start(&file(&upstream, &cluster, "closed")).await;
+    eventually(
+        Duration::from_secs(10),
+        "it reaches the masters",
+        async || up(&gateway).await == 1.0,
+    )
+    .await;
+    for (what, status) in [("admitted", 200), ("refused", 429)] {
+        let before = cluster.script_calls().await;
+        let mut wire = gateway.connect().await;
+        for _ in 0..quota() {
+            wire.ask(request("GET", "/", &[("x-client", "one")]))
+                .await
+                .expect(status);
+        }
+        let calls = cluster.script_calls().await - before;
+        let each = calls as f64 / quota() as f64;
+        println!("{what}: {each:.2} calls a request");
+        // A refusal is followed by what gives the other slot's charge back.
+        let most = if status == 200 { 2.05 } else { 3.05 };
+        assert!(each <= most, "{what}: {each}");
+    }
+}

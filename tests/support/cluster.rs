@@ -1,0 +1,159 @@
+//! A real cluster of Redis nodes: masters with a replica each, killed and brought back.
+
+use super::eventually;
+use super::ports::free_port;
+use super::redis::Redis;
+use std::net::TcpListener;
+use std::time::Duration;
+
+const SLOTS: usize = 16_384;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Three masters, and a replica of each behind them.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    nodes: Vec<Redis>,
+}
+
+impl Cluster {
+    /// One that serves.
+    pub(crate) async fn start() -> Self {
+        let mut nodes = Vec::new();
+        for _ in 0..6 {
+            let mut node = Redis::absent_at(port());
+            node.with(&[
+                "--cluster-enabled",
+                "yes",
+                "--cluster-node-timeout",
+                "1000",
+                "--cluster-replica-validity-factor",
+                "0",
+                "--cluster-require-full-coverage",
+                "no",
+                "--repl-diskless-sync-delay",
+                "0",
+            ]);
+            node.come().await;
+            nodes.push(node);
+        }
+        let cluster = Self { nodes };
+        for (index, master) in cluster.nodes[..3].iter().enumerate() {
+            let share = |index: usize| index * SLOTS / 3;
+            let slots = (share(index)..share(index + 1)).map(|slot| slot.to_string());
+            let slots: Vec<String> = slots.collect();
+            let mut words = vec!["CLUSTER", "ADDSLOTS"];
+            words.extend(slots.iter().map(String::as_str));
+            let epoch = (index + 1).to_string();
+            let set = ["CLUSTER", "SET-CONFIG-EPOCH", &epoch];
+            master.command::<String>(&set).await;
+            master.command::<String>(&words).await;
+        }
+        for node in &cluster.nodes[1..] {
+            let port = node.port().to_string();
+            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port];
+            cluster.nodes[0].command::<String>(&meet).await;
+        }
+        cluster
+            .all("all know each other", async |node| {
+                let nodes: String = node.command(&["CLUSTER", "NODES"]).await;
+                nodes.lines().count() == 6 && !nodes.contains("handshake")
+            })
+            .await;
+        for (master, replica) in cluster.nodes[..3].iter().zip(&cluster.nodes[3..]) {
+            let id: String = master.command(&["CLUSTER", "MYID"]).await;
+            replica
+                .command::<String>(&["CLUSTER", "REPLICATE", &id])
+                .await;
+        }
+        cluster.whole().await;
+        cluster
+    }
+
+    /// Waits until every node says that all is served, and every replica is one.
+    pub(crate) async fn whole(&self) {
+        self.all("the cluster is whole", async |node| {
+            let info: String = node.command(&["CLUSTER", "INFO"]).await;
+            let nodes: String = node.command(&["CLUSTER", "NODES"]).await;
+            let own: String = node.command(&["INFO", "replication"]).await;
+            info.contains("cluster_state:ok")
+                && nodes.matches("slave").count() == 3
+                && !nodes.contains("fail")
+                && (own.contains("role:master") || own.contains("master_link_status:up"))
+        })
+        .await;
+    }
+
+    async fn all(&self, what: &str, is: impl AsyncFn(&Redis) -> bool) {
+        for node in &self.nodes {
+            eventually(PATIENCE, what, async || is(node).await).await;
+        }
+    }
+
+    /// The nodes that are masters now, by their numbers.
+    pub(crate) async fn masters(&self) -> Vec<usize> {
+        let mut masters = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            let own: String = node.command(&["INFO", "replication"]).await;
+            if own.contains("role:master") {
+                masters.push(number);
+            }
+        }
+        masters
+    }
+
+    /// Kills a node, and waits until another one says that all is served without it.
+    pub(crate) async fn lose(&mut self, number: usize) {
+        self.kill(number).await;
+        let (gone, other) = (&self.nodes[number], &self.nodes[(number + 1) % 6]);
+        let address = format!(":{}@", gone.port());
+        eventually(PATIENCE, "a replica takes over", async || {
+            let nodes: String = other.command(&["CLUSTER", "NODES"]).await;
+            let (dead, alive): (Vec<&str>, Vec<&str>) =
+                nodes.lines().partition(|line| line.contains(&address));
+            // Behind the eighth word a line names slots.
+            let serves = |line: &&&str| line.contains("master") && line.split(' ').count() > 8;
+            dead.iter()
+                .all(|line| line.contains("fail") && !line.contains("fail?"))
+                && alive.iter().filter(serves).count() == 3
+        })
+        .await;
+    }
+
+    /// Kills a node.
+    pub(crate) async fn kill(&mut self, number: usize) {
+        self.nodes[number].kill().await;
+    }
+
+    /// Brings it back, with what it knew of the cluster and nothing else.
+    pub(crate) async fn come(&mut self, number: usize) {
+        self.nodes[number].come().await;
+    }
+
+    /// Calls of scripts so far, by all that live.
+    pub(crate) async fn script_calls(&self) -> u64 {
+        let mut calls = 0;
+        for node in &self.nodes {
+            calls += node.script_calls().await;
+        }
+        calls
+    }
+
+    /// Lines of `[store]`.
+    pub(crate) fn store(&self) -> String {
+        let seeds: Vec<String> = self.nodes[..2]
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port()))
+            .collect();
+        format!("url = \"redis+cluster://{}\"", seeds.join(","))
+    }
+}
+
+/// A free port whose cluster bus, 10,000 above, is free as well.
+fn port() -> u16 {
+    loop {
+        let port = free_port();
+        if TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
+            return port;
+        }
+    }
+}
