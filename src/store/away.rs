@@ -4,7 +4,8 @@
 //! all of them together admit what one would have. What such a cost leaves of a limit is divided again before anybody
 //! is told.
 
-use super::batch::{Check, DecidedBy, Half, Measurements};
+use super::batch::{Check, Half, Measurements};
+use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use super::memory::MemoryStore;
 use crate::limit::OnDown;

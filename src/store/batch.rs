@@ -2,6 +2,7 @@
 //! that do not decide stand behind those that do.
 
 use super::beside::{Aside, Charges};
+use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
@@ -417,37 +418,5 @@ impl Charge {
     pub fn slots(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
         check.limit.rule.holds()?;
         Self::of(decided, index, check)
-    }
-}
-
-/// Who decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DecidedBy {
-    /// The memory store, as the file says.
-    Memory,
-    /// Redis.
-    Redis,
-    /// Redis, a while ago: it refused, and that still holds.
-    Remembered,
-    /// Redis, a while ago: several permits were taken at once.
-    Lease,
-    /// The memory store, because Redis is away.
-    Local {
-        /// As one of so many gateways.
-        gateways: NonZeroU32,
-    },
-    /// Nobody: Redis is away and the file says to let everything pass.
-    Open,
-    /// Nobody, and the file says to let nothing pass; but a limit that this gateway counts by itself refused anyhow.
-    Closed,
-}
-
-impl DecidedBy {
-    /// As one of how many gateways.
-    fn gateways(self) -> NonZeroU32 {
-        match self {
-            Self::Local { gateways } => gateways,
-            _ => NonZeroU32::MIN,
-        }
     }
 }

@@ -2,8 +2,9 @@
 //! decided holds; for the rest, and for it alone, `on_down` answers.
 
 use super::away::StandIn;
-use super::batch::{Check, DecidedBy, Gap, Half, Refund};
+use super::batch::{Check, Gap, Half, Refund};
 use super::beside::Charges;
+use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use super::redis::RedisStore;
 use super::tell_remedy;

@@ -6,8 +6,9 @@
 //! remembered needs no asking.
 
 use super::Store;
-use super::batch::{Check, Decided, DecidedBy, Half, Measurements};
+use super::batch::{Check, Decided, Half, Measurements};
 use super::beside::Charges;
+use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use super::memory::MemoryStore;
 use crate::clock::Timestamp;

@@ -8,7 +8,8 @@
 mod demand;
 mod held;
 
-use super::batch::{Check, Decided, DecidedBy, Refund};
+use super::batch::{Check, Decided, Refund};
+use super::decided_by::DecidedBy;
 use super::near::Near;
 use super::news::News;
 use super::redis::RedisStore;

@@ -3,6 +3,7 @@
 mod away;
 pub mod batch;
 mod beside;
+mod decided_by;
 pub mod error;
 mod fleet;
 mod gaps;
@@ -19,8 +20,9 @@ mod settle;
 pub mod tls;
 
 pub use crate::limit::OnDown;
-pub use batch::{Charge, Check, Decided, DecidedBy, Half, Refund, Unknown};
+pub use batch::{Charge, Check, Decided, Half, Refund, Unknown};
 pub use beside::Aside;
+pub use decided_by::DecidedBy;
 pub use error::StoreError;
 pub use fleet::Fleet;
 pub use memory::MemoryStore;

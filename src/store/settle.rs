@@ -1,6 +1,7 @@
 //! Settles charges whose true number is known only afterwards. Nobody waits for it.
 
-use super::batch::{Charge, Check, DecidedBy, Refund};
+use super::batch::{Charge, Check, Refund};
+use super::decided_by::DecidedBy;
 use super::memory::OVERFLOW;
 use super::{MemoryStore, Store};
 use crate::limit::rate::Cost;
