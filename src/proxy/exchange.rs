@@ -264,10 +264,7 @@ impl Exchange {
             // Charged for a wait that was not waited out, and given back.
             self.delayed = 0;
         }
-        if let ProxyError::Limited { limit, .. }
-        | ProxyError::MissingKey { limit, .. }
-        | ProxyError::AmbiguousKey { limit, .. } = error
-        {
+        if let Some(limit) = error.limit() {
             self.limit = Some(Arc::clone(limit));
         }
         let spare = self.spare.take().unwrap_or_default();

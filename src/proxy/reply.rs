@@ -63,7 +63,8 @@ pub fn to(told: &Told<'_, '_>, body: &ErrorBody, form: Form, spare: HeaderMap) -
     if let Some(wait) = told.wait {
         fields::retry_after(fields, wait);
     }
-    if let ProxyError::MissingKey { part, status, .. } = told.error
+    if let ProxyError::MissingKey { part, status, .. } | ProxyError::UnknownKey { part, status, .. } =
+        told.error
         && *status == StatusCode::UNAUTHORIZED
         && let Ok(value) = HeaderValue::try_from(challenge(part))
     {
@@ -108,7 +109,7 @@ pub fn grpc(told: &Told<'_, '_>, spare: HeaderMap) -> Response<Body> {
 fn grpc_status(error: &ProxyError) -> u16 {
     match error {
         ProxyError::Limited { .. } => return 8,
-        ProxyError::MissingKey { .. } => return 16,
+        ProxyError::MissingKey { .. } | ProxyError::UnknownKey { .. } => return 16,
         _ => {}
     }
     match error.status() {

@@ -365,6 +365,21 @@ async fn a_tier_and_its_group_are_said() {
         (&false.into(), &"office".into())
     );
 
+    // As an invented key is refused, and said to be.
+    let text = std::fs::read_to_string(&file).unwrap();
+    let strict = text.replace("unknown = \"ip\"", "unknown = \"refuse\"");
+    std::fs::write(&file, &strict).unwrap();
+    let invented = ["-H", "x-api-key: other"];
+    let said = ask(&invented).await;
+    assert!(
+        said.contains("refuses: no group knows the request's header:x-api-key"),
+        "{said}"
+    );
+    assert!(said.contains("answer  401 by the gateway"), "{said}");
+    let limit = json(&ask(&[&invented[..], &["--json"]].concat()).await);
+    assert_eq!(limit["unknown"], "header:x-api-key");
+    std::fs::write(&file, text).unwrap();
+
     // Without the store, whose password is not here.
     let text = std::fs::read_to_string(&file).unwrap();
     let store = text.find("[store]").unwrap()..text.find("[limits.").unwrap();

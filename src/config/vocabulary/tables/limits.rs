@@ -208,10 +208,10 @@ pub static LIMITS: Table = Table {
         },
         Key {
             name: "unknown",
-            shape: Shape::Choice(&["ip"]),
+            shape: Shape::Choice(&["ip", "refuse"]),
             default: Words("every key has a counter of its own"),
-            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
-            example: "\"ip\"",
+            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters; with `refuse` they are answered 401, as a missing key is. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
+            example: "\"refuse\"",
             live: true,
         },
         Key {
@@ -264,7 +264,7 @@ pub static LIMITS: Table = Table {
                 most: 599,
             },
             default: Value("401"),
-            about: "The status for a request without the key, where `missing` is `\"refuse\"`.",
+            about: "The status for a request without the key, where `missing` is `\"refuse\"`, or with one that nobody knows, where `unknown` is.",
             example: "403",
             live: true,
         },
