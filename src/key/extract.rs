@@ -50,6 +50,9 @@ pub trait Identity: fmt::Debug {
         None
     }
 
+    /// What the claim of this name lists, if it is a list: `each` is told of every entry.
+    fn listed(&self, _name: &str, _each: &mut dyn FnMut(&str)) {}
+
     /// Has it several tokens that differ? Nobody knows which of them the upstream believes.
     fn is_ambiguous(&self) -> bool {
         false

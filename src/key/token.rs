@@ -210,7 +210,29 @@ impl Identity for Token<'_> {
             _ => None,
         }
     }
+
+    fn listed(&self, name: &str, each: &mut dyn FnMut(&str)) {
+        match self.claims().and_then(|claims| find(claims, name)) {
+            Some(Value::Array(entries)) => {
+                for entry in entries {
+                    match entry {
+                        Value::String(text) => each(text),
+                        Value::Number(number) => each(&number.to_string()),
+                        _ => {}
+                    }
+                }
+            }
+            // No other text is split: somebody may have called themselves "gold digger".
+            Some(Value::String(text)) if SCOPES.contains(&name) => {
+                text.split_ascii_whitespace().for_each(each);
+            }
+            _ => {}
+        }
+    }
 }
+
+/// Claims that are words with blanks between them (RFC 8693, section 4.2; the second is what some issuers call it).
+const SCOPES: [&str; 2] = ["scope", "scp"];
 
 /// The claim of this whole name, else the one that its dots lead to.
 fn find<'v>(claims: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
@@ -340,6 +362,35 @@ mod tests {
     }
 
     #[test]
+    fn lists_and_scopes_have_entries_and_other_texts_have_none() {
+        let verifier = verifier(header::AUTHORIZATION, |_| ());
+        let claims = json!({
+            "roles": ["gold", 7, "", ["inner"], null, { "a": 1 }, true], "aud": "web api", "none": [],
+            "realm": { "roles": ["a b"] }, "scope": "read  write", "scp": ["x"], "name": "gold digger",
+            "inner": { "scope": "read write" },
+        });
+        let fields = bearer(&signed(Algorithm::HS256, SECRET, &claims));
+        let token = Token::new(Some(&verifier), &fields);
+        for (name, entries) in [
+            ("roles", &["gold", "7", ""][..]),
+            ("realm.roles", &["a b"]),
+            ("scope", &["read", "write"]),
+            ("scp", &["x"]),
+            ("none", &[]),
+            ("aud", &[]),
+            ("name", &[]),
+            ("inner.scope", &[]),
+            ("nobody", &[]),
+        ] {
+            let mut found = Vec::new();
+            token.listed(name, &mut |entry| found.push(entry.to_owned()));
+            assert_eq!(found, entries, "{name}");
+        }
+        assert_eq!(token.claim("roles"), None, "a list is no key");
+        assert_eq!(token.claim("scope").as_deref(), Some("read  write"));
+    }
+
+    #[test]
     fn claims_are_texts_and_numbers_and_dots_lead_into_tables() {
         let verifier = verifier(header::AUTHORIZATION, |_| ());
         let claims = json!({
@@ -366,6 +417,7 @@ mod tests {
             assert_eq!(token.claim(name).as_deref(), value, "{name}");
         }
         assert_eq!(Token::new(None, &fields).claim("sub"), None);
+        Token::new(None, &fields).listed("list", &mut |entry| panic!("{entry}"));
         let nothing = HeaderMap::new();
         let token = Token::new(Some(&verifier), &nothing);
         assert_eq!((token.why_not(), token.claim("sub")), (None, None));
