@@ -37,6 +37,8 @@ pub enum NoToken {
     Malformed,
     /// It is signed in a way, or by a key, that is not believed.
     Unbelieved,
+    /// It says no end of its time, and has to.
+    Endless,
     /// Its time is over.
     Expired,
     /// Its time has not come.
@@ -53,6 +55,7 @@ impl NoToken {
             Self::Absent => "absent",
             Self::Malformed => "no token",
             Self::Unbelieved => "not signed by a key that is believed",
+            Self::Endless => "without an end (`exp`), which `[jwt] require_exp` demands",
             Self::Expired => "expired",
             Self::TooEarly => "not valid yet",
             Self::Foreign => "from another issuer, or for another audience",
@@ -137,6 +140,7 @@ fn wrong(error: &jsonwebtoken::errors::Error) -> Option<NoToken> {
     Some(match error.kind() {
         ErrorKind::ExpiredSignature => NoToken::Expired,
         ErrorKind::ImmatureSignature => NoToken::TooEarly,
+        ErrorKind::MissingRequiredClaim(claim) if claim == "exp" => NoToken::Endless,
         ErrorKind::InvalidIssuer
         | ErrorKind::InvalidAudience
         | ErrorKind::MissingRequiredClaim(_) => NoToken::Foreign,
@@ -330,7 +334,7 @@ mod tests {
             validation.set_issuer(&["https://id.example.com"]);
             validation.set_audience(&["api"]);
             validation.validate_aud = true;
-            validation.set_required_spec_claims(&["iss", "aud"]);
+            validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         });
         let whole = json!({ "iss": "https://id.example.com", "aud": ["web", "api"], "exp": now + 60, "nbf": now - 60 });
         let told = |change: Value| {
@@ -347,7 +351,7 @@ mod tests {
         assert_eq!(told(json!({})), Ok(()));
         for (change, why) in [
             (json!({ "exp": now - 2 }), NoToken::Expired),
-            (json!({ "exp": "soon" }), NoToken::Malformed),
+            (json!({ "exp": "soon" }), NoToken::Endless),
             (json!({ "nbf": now + 60 }), NoToken::TooEarly),
             (
                 json!({ "iss": "https://evil.example.com" }),
@@ -356,6 +360,7 @@ mod tests {
             (json!({ "iss": null }), NoToken::Foreign),
             (json!({ "aud": "web" }), NoToken::Foreign),
             (json!({ "aud": null }), NoToken::Foreign),
+            (json!({ "exp": null }), NoToken::Endless),
         ] {
             assert_eq!(told(change.clone()), Err(why), "{change}");
         }

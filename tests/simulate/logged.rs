@@ -205,7 +205,9 @@ async fn who_was_unknown_is_unknown_in_a_replay() {
     assert_eq!(json!(words[..5]), expected);
     // The other way round: what was counted by address for its key is refused.
     let strict = "missing = \"refuse\"\nunknown = \"refuse\"";
-    let file = file.text().replace("missing = \"ip\"\nunknown = \"refuse\"", strict);
+    let file = file
+        .text()
+        .replace("missing = \"ip\"\nunknown = \"refuse\"", strict);
     let line = |key: &str| {
         let keys = json!({ "key": key });
         json!({ "ts": 1, "client": "192.0.2.1", "path": "/key", "keys": keys }).to_string() + "\n"
