@@ -127,7 +127,10 @@ impl Exchange {
                 .then(|| request.headers().get(header::USER_AGENT).cloned())
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
-            form: Form::of(&local.snapshot.errors, request.headers()),
+            form: match local.snapshot.errors.ask_accept() {
+                true => Form::preferred(request.headers()),
+                false => Form::default(),
+            },
             id: request_id::of(request.headers(), trusted, began),
             host: None,
             peer: address,

@@ -11,7 +11,7 @@ use super::fields;
 use crate::key::Part;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::snapshot::errors::ErrorBody;
+use crate::snapshot::errors::{ErrorBody, Looks};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
@@ -46,10 +46,15 @@ pub struct Told<'a, 'l> {
     pub request_id: &'a HeaderValue,
 }
 
-/// The answer, its fields in the room of `spare`, which has none.
+/// The answer, its fields in the room of `spare`, which has none; `preferred` is what the client would rather have,
+/// where somebody has asked.
 #[must_use]
-pub fn to(told: &Told<'_, '_>, body: &ErrorBody, form: Form, spare: HeaderMap) -> Response<Body> {
-    let (kind, text) = form::written(told, body, form);
+pub fn to(told: &Told<'_, '_>, looks: &Looks, preferred: Form, spare: HeaderMap) -> Response<Body> {
+    let body = match told.error {
+        ProxyError::Limited { limit, .. } => looks.of_refusal(limit),
+        _ => &looks.everywhere,
+    };
+    let (kind, text) = form::written(told, body, preferred);
     let mut response = Response::new(Body::own(Bytes::from(text)));
     *response.status_mut() = told.error.status();
     let fields = response.headers_mut();

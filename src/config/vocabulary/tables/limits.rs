@@ -258,6 +258,14 @@ pub static LIMITS: Table = Table {
             live: true,
         },
         Key {
+            name: "body",
+            shape: Shape::Text,
+            default: Words("`body` in `[response]`"),
+            about: "What its refusals look like, in the words of [`[response]`](#response): `problem+json`, `text`, `html`, `accept` or `file:PATH`. Who lacks the key is answered as `[response]` says.",
+            example: "\"file:slow-down.html\"",
+            live: true,
+        },
+        Key {
             name: "missing_status",
             shape: Shape::Whole {
                 least: 400,
