@@ -16,6 +16,9 @@ on_both_stores! {
     nobody_leaves_a_group_by_saying_it_twice
 }
 
+/// `printf 'a b' | sha256sum`
+const A_B: &str = "c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65";
+
 /// `printf %s gold-2 | sha256sum`
 const GOLD_2: &str = "f2d7529f3c415f811c2e82ab5969537495ee3e524608de85583e9519da9a81e9";
 
@@ -391,4 +394,31 @@ async fn nobody_leaves_a_group_by_saying_it_twice(place: Place) {
     let mut client = gateway.connect().await;
     let twice = [("X-Api-Key", "free-1"), ("X-Api-Key", "x")];
     client.ask(request("GET", "/", &twice)).await.expect(400);
+}
+
+/// The digest of a cookie is that of its value, however that is spelled.
+#[tokio::test]
+async fn a_cookie_is_known_by_the_digest_of_what_it_means() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["calls"])
+        .with(&format!(
+            "[groups.own]\nby = \"cookie:session\"\nmembers = [\"sha256:{A_B}\", \"c%20d\"]"
+        ))
+        .limit(
+            "calls",
+            "by = \"ip\"\nrate = \"1/h\"\nexempt = { groups = \"own\" }",
+        );
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    client.ask(get("/")).await.expect(200);
+    for (cookie, status) in [
+        ("session=a%20b", 200),
+        ("session=\"a b\"", 200),
+        ("session=\"c d\"", 200),
+        ("session=a%2520b", 429),
+        ("session=a+b", 429),
+    ] {
+        let answer = client.ask(request("GET", "/", &[("Cookie", cookie)])).await;
+        assert_eq!(answer.status, status, "{cookie}");
+    }
 }
