@@ -10,7 +10,7 @@ use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use changes::Changes;
-use errors::ErrorBody;
+use errors::Looks;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Snapshot {
     /// Which limit fields responses carry.
     pub fields: FieldStyle,
     /// What answers of the gateway's own look like.
-    pub errors: ErrorBody,
+    pub errors: Looks,
     /// By how much of itself the time to come back may be spread, in percent.
     pub jitter: u8,
     /// Bounds on held requests.

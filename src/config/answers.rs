@@ -1,24 +1,43 @@
 //! What the gateway's own answers look like: what `[response]` says, and the file that it may name.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, ErrorText};
+use super::document::{Document, ErrorText, Given};
 use super::files::Files;
-use super::source::Source;
-use crate::snapshot::errors::{ErrorBody, Page};
+use super::source::{At, Source};
+use crate::snapshot::errors::{ErrorBody, Looks, Page};
+use std::sync::Arc;
 
 /// More bytes than this are refused: it is sent to everybody who is.
 const MOST: u64 = 64 * 1024;
 
-/// What errors look like; `files` has what was read for it.
+/// What errors look like, and the refusals of limits that say it themselves; `files` has what was read for them.
 pub(super) fn read(
     document: &Document,
     source: &Source,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> ErrorBody {
-    let Some(at) = document.response.body.at() else {
-        return ErrorBody::Problem;
+) -> Looks {
+    let mut body = |written: &Given<ErrorText>| {
+        let at = written.at()?;
+        Some(one(at, source, files, found))
     };
+    let everywhere = body(&document.response.body).unwrap_or_default();
+    let of_limits = document.limits.iter().filter_map(|limit| {
+        let name = limit.name.value.as_str();
+        Some((Arc::from(name), body(&limit.told.body)?))
+    });
+    Looks {
+        of_limits: of_limits.collect(),
+        everywhere,
+    }
+}
+
+fn one(
+    at: &At<ErrorText>,
+    source: &Source,
+    files: &mut Files,
+    found: &mut Vec<Diagnostic>,
+) -> ErrorBody {
     let name = match &at.value {
         ErrorText::Problem => return ErrorBody::Problem,
         ErrorText::Text => return ErrorBody::Text,

@@ -11,7 +11,7 @@ use super::{Compiled, Report};
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
-use crate::snapshot::errors::ErrorBody;
+use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
 use crate::upstream;
 use http::HeaderValue;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(super) fn compile(
     document: &Document,
     checked: Checked,
-    (boot, errors): (Boot, ErrorBody),
+    (boot, errors): (Boot, Looks),
     (groups, jwt): (Groups, Option<Jwt>),
     report: Report,
 ) -> Compiled {

@@ -1,7 +1,7 @@
 //! What a limit means, in words and numbers: for `check`, for the start of `run`, and for what a reload changes.
 
 use super::value::{show_rate, show_span};
-use crate::key::{KeyTemplate, Mask, Missing, Part};
+use crate::key::{KeyTemplate, Mask, Missing, Part, Unknown};
 use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
@@ -48,8 +48,15 @@ pub fn limit(limit: &Limit) -> String {
     if limit.answers.refusal != Answers::default().refusal {
         text.push_str(&format!("; {} beyond", limit.answers.refusal));
     }
-    if limit.by.unknown.is_some() {
-        text.push_str("; by client address where no group knows it");
+    match limit.by.unknown.as_ref().map(|known| known.otherwise) {
+        None => {}
+        Some(Unknown::Ip) => text.push_str("; by client address where no group knows it"),
+        Some(Unknown::Refuse) => {
+            text.push_str(&format!(
+                "; {} where no group knows it",
+                limit.answers.keyless
+            ));
+        }
     }
     if limit.mode == Mode::Shadow {
         text.push_str("; shadow: counts and reports, never refuses");
@@ -79,8 +86,9 @@ pub fn tiers(limit: &Limit) -> Vec<String> {
 /// `unknown` as the file writes it.
 #[must_use]
 pub fn unknown(by: &KeyTemplate) -> &'static str {
-    match by.unknown {
-        Some(_) => "ip",
+    match by.unknown.as_ref().map(|known| known.otherwise) {
+        Some(Unknown::Ip) => "ip",
+        Some(Unknown::Refuse) => "refuse",
         None => "counted like others",
     }
 }

@@ -1,5 +1,6 @@
 //! What one reading of the file changes against another, in words.
 
+mod bodies;
 mod groups;
 mod limits;
 mod restart;
@@ -13,7 +14,7 @@ use crate::key::Group;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
-use crate::snapshot::errors::ErrorBody;
+use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
 use std::fmt;
@@ -44,7 +45,7 @@ pub struct Outline {
     /// Which fields responses carry.
     pub fields: FieldStyle,
     /// What errors look like.
-    pub errors: ErrorBody,
+    pub errors: Looks,
     /// By how many percent the time to come back is spread.
     pub jitter: u8,
     /// Bounds on held requests.
@@ -135,13 +136,8 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&style(old.fields), &style(new.fields)),
         );
     }
-    if old.errors != new.errors {
-        let (a, b) = (look(&old.errors), look(&new.errors));
-        let what = match a == b {
-            true => "the file has changed".into(),
-            false => to(&a, &b),
-        };
-        live("response.body", what);
+    for (subject, what) in bodies::bodies(old, new) {
+        live(&subject, what);
     }
     if old.jitter != new.jitter {
         let percent = |share: u8| format!("{share}%");
@@ -246,16 +242,6 @@ fn list<T: fmt::Display>(items: &[T]) -> String {
 
 fn time(time: Duration) -> String {
     span_as_written(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
-}
-
-fn look(errors: &ErrorBody) -> &'static str {
-    match errors {
-        ErrorBody::Problem => "problem+json",
-        ErrorBody::Text => "text",
-        ErrorBody::Html => "html",
-        ErrorBody::ByAccept => "accept",
-        ErrorBody::File(_) => "a file",
-    }
 }
 
 fn style(style: FieldStyle) -> &'static str {

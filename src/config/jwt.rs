@@ -94,11 +94,12 @@ pub(super) fn read(
     (errors(found) == before).then(|| Jwt {
         outline: (
             format!(
-                "{header} {:?} {:?} {:?} {:?}",
+                "{header} {:?} {:?} {:?} {:?} {}",
                 texts(&written.issuer),
                 texts(&written.audience),
                 written.leeway.get().copied().unwrap_or_default(),
-                pinned(written)
+                pinned(written),
+                written.require_exp.or(true)
             ),
             digest.finalize().into(),
         ),
@@ -275,6 +276,9 @@ impl Reader<'_> {
         validation.leeway = self.written.leeway.get().map_or(0, Duration::as_secs);
         validation.validate_nbf = true;
         validation.required_spec_claims.clear();
+        if self.written.require_exp.or(true) {
+            validation.required_spec_claims.insert("exp".into());
+        }
         // Without a word here a token may be for anybody.
         validation.validate_aud = !self.written.audience.is_absent();
         if validation.validate_aud {

@@ -214,7 +214,7 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
         unknown: None,
     };
     if let Some(unknown) = written.unknown.at() {
-        template.unknown = tiers::known(written, &template.parts, groups, found, &unknown.span);
+        template.unknown = tiers::known(written, &template.parts, groups, found, unknown);
     }
     let absent = template.can_be_absent();
     if !absent {

@@ -214,7 +214,9 @@ impl Writer<'_> {
                 let path = std::path::absolute(&path).unwrap_or(path);
                 toml::text(&path.display().to_string())
             }
-            (_, DeValue::String(text)) if (vocabulary.name, key) == ("response", "body") => {
+            (_, DeValue::String(text))
+                if matches!((vocabulary.name, key), ("response" | "limits", "body")) =>
+            {
                 match text.strip_prefix("file:") {
                     Some(path) => {
                         let path = self.source.beside(offset, path);

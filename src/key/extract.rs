@@ -6,7 +6,7 @@
 //! method that hardly anybody knows), `%sha=` (a digest). An absent field and an empty one are the same.
 
 use super::address::Spelled;
-use super::{Digest, Group, KeyTemplate, Known, Mask, Missing, Part, cookie, digest};
+use super::{Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, cookie, digest};
 use http::{HeaderMap, HeaderName, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -50,6 +50,9 @@ pub trait Identity: fmt::Debug {
         None
     }
 
+    /// What the claim of this name lists, if it is a list: `each` is told of every entry.
+    fn listed(&self, _name: &str, _each: &mut dyn FnMut(&str)) {}
+
     /// Has it several tokens that differ? Nobody knows which of them the upstream believes.
     fn is_ambiguous(&self) -> bool {
         false
@@ -91,6 +94,8 @@ pub enum Found<'a> {
     Skip,
     /// This part is absent and the limit demands it.
     Refuse(&'a Part),
+    /// Nobody knows what this part says, and the limit takes only what is known.
+    Unknown(&'a Part),
     /// This part came several times and differs: nobody can know which of them the upstream believes.
     Ambiguous(&'a Part),
 }
@@ -124,11 +129,18 @@ impl KeyTemplate {
             let said = write_part(part, caller, out);
             let missing = match (said, part) {
                 (Said::One, _) => {
-                    if let Some(known) = &self.unknown
-                        && !known.has(index, &out[at..])
-                    {
-                        out.truncate(at);
-                        write_address(caller, out);
+                    match &self.unknown {
+                        Some(known) if !known.has(index, &out[at..]) => match known.otherwise {
+                            Unknown::Ip => {
+                                out.truncate(at);
+                                write_address(caller, out);
+                            }
+                            Unknown::Refuse => {
+                                out.truncate(start);
+                                return Found::Unknown(part);
+                            }
+                        },
+                        _ => {}
                     }
                     continue;
                 }
@@ -159,26 +171,38 @@ impl KeyTemplate {
     }
 
     /// Makes of a key that was written elsewhere, and stands in `out` from `start` on, the one that counts here: values
-    /// that nobody knows give way to the client's address.
-    pub fn recognise(&self, caller: &Caller<'_>, out: &mut Vec<u8>, start: usize) {
-        let Some(known) = &self.unknown else { return };
+    /// that nobody knows give way to the client's address, or are refused. On anything but `Key` the key is gone.
+    pub fn recognise(&self, caller: &Caller<'_>, out: &mut Vec<u8>, start: usize) -> Found<'_> {
+        let Some(known) = &self.unknown else {
+            return Found::Key;
+        };
         let written = out.split_off(start);
         for (index, piece) in written.split(|byte| *byte == b'|').enumerate() {
             if index > 0 {
                 out.push(b'|');
             }
-            match piece_digest(piece).is_none() || known.has(index, piece) {
-                true => out.extend_from_slice(piece),
-                false => write_address(caller, out),
+            let is_known = match piece_digest(piece) {
+                Some(_) => known.has(index, piece),
+                // Counted by address: for want of a value, where that is said to be so, else for an unknown one.
+                None => !piece.starts_with(BY_ADDRESS) || self.missing == Missing::Ip,
+            };
+            match (is_known, known.otherwise, self.parts.get(index)) {
+                (false, Unknown::Refuse, Some(part)) => {
+                    out.truncate(start);
+                    return Found::Unknown(part);
+                }
+                (false, Unknown::Ip, _) => write_address(caller, out),
+                _ => out.extend_from_slice(piece),
             }
         }
+        Found::Key
     }
 }
 
 impl Known {
     /// Is this value of that part one that a group knows, or one that need not be known?
     fn has(&self, part: usize, piece: &[u8]) -> bool {
-        let groups = self.0.get(part).map_or(&[][..], Vec::as_slice);
+        let groups = self.groups.get(part).map_or(&[][..], Vec::as_slice);
         let known = |digest| groups.iter().any(|group| group.has(&digest));
         groups.is_empty() || piece_digest(piece).is_some_and(known)
     }
@@ -217,9 +241,11 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
     (!value.is_empty()).then(|| Group::digest(&value))
 }
 
-/// Counted by address instead.
+/// How a part begins that is counted by address instead.
+const BY_ADDRESS: &[u8] = b"%ip=";
+
 fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"%ip=");
+    out.extend_from_slice(BY_ADDRESS);
     write_ip(Mask::DEFAULT, caller.address, out);
 }
 

@@ -203,27 +203,38 @@ impl<'a> Standing<'a> {
     ) -> Result<bool, &'a Part> {
         match &group.members {
             Members::Networks(networks) => Ok(networks.contains(caller.address)),
-            Members::Values(values) => match self.digest(&group.by, caller, keys, written)? {
-                Some(digest) => Ok(values.contains(&digest)),
-                None => {
-                    // A key that was written without the value says that there is none, or none that anybody knows.
-                    let is_part =
-                        |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
-                    Ok(!written.is_some_and(is_part) && caller.identity.is_told(&group.name))
+            Members::Values(values) => {
+                self.learn(&group.by, caller, keys, written)?;
+                let mut said = self.said(&group.by).peekable();
+                if said.peek().is_some() {
+                    return Ok(said.any(|digest| values.contains(digest)));
                 }
-            },
+                // A key that was written without the value says that there is none, or none that anybody knows; or that
+                // it is a list, which is no key.
+                let is_part =
+                    |(template, _): (&KeyTemplate, usize)| template.parts.contains(&group.by);
+                let may_be = matches!(group.by, Part::Jwt { .. }) || !written.is_some_and(is_part);
+                Ok(may_be && caller.identity.is_told(&group.name))
+            }
         }
     }
 
-    fn digest(
+    /// What is known to be said of `by`.
+    fn said(&self, by: &Part) -> impl Iterator<Item = &Digest> {
+        let those = self.seen.iter().filter(move |(part, _)| *part == by);
+        those.map(|(_, digest)| digest)
+    }
+
+    /// Digests what the request says of `by`, if that is not known: a claim may say several things.
+    fn learn(
         &mut self,
         by: &'a Part,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         written: Option<(&KeyTemplate, usize)>,
-    ) -> Result<Option<Digest>, &'a Part> {
-        if let Some((_, digest)) = self.seen.iter().find(|(part, _)| *part == by) {
-            return Ok(Some(*digest));
+    ) -> Result<(), &'a Part> {
+        if self.said(by).next().is_some() {
+            return Ok(());
         }
         let piece = written.and_then(|(template, start)| {
             let at = template.parts.iter().position(|part| part == by)?;
@@ -247,7 +258,15 @@ impl<'a> Standing<'a> {
             }
         };
         self.seen.extend(digest.map(|digest| (by, digest)));
-        Ok(digest)
+        if let Part::Jwt { claim, .. } = by {
+            caller.identity.listed(claim, &mut |entry| {
+                let entry = entry.trim_ascii().as_bytes();
+                if !entry.is_empty() {
+                    self.seen.push((by, Group::digest(entry)));
+                }
+            });
+        }
+        Ok(())
     }
 }
 

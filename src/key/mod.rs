@@ -34,13 +34,27 @@ pub struct KeyTemplate {
     pub parts: Vec<Part>,
     /// What happens to a request without one of them. The file must say so where a part can be absent.
     pub missing: Missing,
-    /// Which values are known, where those that nobody knows count by client address instead.
+    /// Which values are known, where those that nobody knows meet something else.
     pub unknown: Option<Known>,
 }
 
-/// Values that groups know, of the parts of a key: as many entries as parts, empty for those that need not be known.
+/// Values that groups know, of the parts of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known(pub Vec<Vec<Arc<Group>>>);
+pub struct Known {
+    /// As many entries as parts, empty for those that need not be known.
+    pub groups: Vec<Vec<Arc<Group>>>,
+    /// What others meet.
+    pub otherwise: Unknown,
+}
+
+/// What a request meets whose key nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// Counted by client address instead.
+    Ip,
+    /// 401.
+    Refuse,
+}
 
 /// One part of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,6 +37,8 @@ pub enum NoToken {
     Malformed,
     /// It is signed in a way, or by a key, that is not believed.
     Unbelieved,
+    /// It says no end of its time, and has to.
+    Endless,
     /// Its time is over.
     Expired,
     /// Its time has not come.
@@ -53,6 +55,7 @@ impl NoToken {
             Self::Absent => "absent",
             Self::Malformed => "no token",
             Self::Unbelieved => "not signed by a key that is believed",
+            Self::Endless => "without an end (`exp`), which `[jwt] require_exp` demands",
             Self::Expired => "expired",
             Self::TooEarly => "not valid yet",
             Self::Foreign => "from another issuer, or for another audience",
@@ -137,6 +140,7 @@ fn wrong(error: &jsonwebtoken::errors::Error) -> Option<NoToken> {
     Some(match error.kind() {
         ErrorKind::ExpiredSignature => NoToken::Expired,
         ErrorKind::ImmatureSignature => NoToken::TooEarly,
+        ErrorKind::MissingRequiredClaim(claim) if claim == "exp" => NoToken::Endless,
         ErrorKind::InvalidIssuer
         | ErrorKind::InvalidAudience
         | ErrorKind::MissingRequiredClaim(_) => NoToken::Foreign,
@@ -210,7 +214,29 @@ impl Identity for Token<'_> {
             _ => None,
         }
     }
+
+    fn listed(&self, name: &str, each: &mut dyn FnMut(&str)) {
+        match self.claims().and_then(|claims| find(claims, name)) {
+            Some(Value::Array(entries)) => {
+                for entry in entries {
+                    match entry {
+                        Value::String(text) => each(text),
+                        Value::Number(number) => each(&number.to_string()),
+                        _ => {}
+                    }
+                }
+            }
+            // No other text is split: somebody may have called themselves "gold digger".
+            Some(Value::String(text)) if SCOPES.contains(&name) => {
+                text.split_ascii_whitespace().for_each(each);
+            }
+            _ => {}
+        }
+    }
 }
+
+/// Claims that are words with blanks between them (RFC 8693, section 4.2; the second is what some issuers call it).
+const SCOPES: [&str; 2] = ["scope", "scp"];
 
 /// The claim of this whole name, else the one that its dots lead to.
 fn find<'v>(claims: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
@@ -308,7 +334,7 @@ mod tests {
             validation.set_issuer(&["https://id.example.com"]);
             validation.set_audience(&["api"]);
             validation.validate_aud = true;
-            validation.set_required_spec_claims(&["iss", "aud"]);
+            validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         });
         let whole = json!({ "iss": "https://id.example.com", "aud": ["web", "api"], "exp": now + 60, "nbf": now - 60 });
         let told = |change: Value| {
@@ -325,7 +351,7 @@ mod tests {
         assert_eq!(told(json!({})), Ok(()));
         for (change, why) in [
             (json!({ "exp": now - 2 }), NoToken::Expired),
-            (json!({ "exp": "soon" }), NoToken::Malformed),
+            (json!({ "exp": "soon" }), NoToken::Endless),
             (json!({ "nbf": now + 60 }), NoToken::TooEarly),
             (
                 json!({ "iss": "https://evil.example.com" }),
@@ -334,9 +360,39 @@ mod tests {
             (json!({ "iss": null }), NoToken::Foreign),
             (json!({ "aud": "web" }), NoToken::Foreign),
             (json!({ "aud": null }), NoToken::Foreign),
+            (json!({ "exp": null }), NoToken::Endless),
         ] {
             assert_eq!(told(change.clone()), Err(why), "{change}");
         }
+    }
+
+    #[test]
+    fn lists_and_scopes_have_entries_and_other_texts_have_none() {
+        let verifier = verifier(header::AUTHORIZATION, |_| ());
+        let claims = json!({
+            "roles": ["gold", 7, "", ["inner"], null, { "a": 1 }, true], "aud": "web api", "none": [],
+            "realm": { "roles": ["a b"] }, "scope": "read  write", "scp": ["x"], "name": "gold digger",
+            "inner": { "scope": "read write" },
+        });
+        let fields = bearer(&signed(Algorithm::HS256, SECRET, &claims));
+        let token = Token::new(Some(&verifier), &fields);
+        for (name, entries) in [
+            ("roles", &["gold", "7", ""][..]),
+            ("realm.roles", &["a b"]),
+            ("scope", &["read", "write"]),
+            ("scp", &["x"]),
+            ("none", &[]),
+            ("aud", &[]),
+            ("name", &[]),
+            ("inner.scope", &[]),
+            ("nobody", &[]),
+        ] {
+            let mut found = Vec::new();
+            token.listed(name, &mut |entry| found.push(entry.to_owned()));
+            assert_eq!(found, entries, "{name}");
+        }
+        assert_eq!(token.claim("roles"), None, "a list is no key");
+        assert_eq!(token.claim("scope").as_deref(), Some("read  write"));
     }
 
     #[test]
@@ -366,6 +422,7 @@ mod tests {
             assert_eq!(token.claim(name).as_deref(), value, "{name}");
         }
         assert_eq!(Token::new(None, &fields).claim("sub"), None);
+        Token::new(None, &fields).listed("list", &mut |entry| panic!("{entry}"));
         let nothing = HeaderMap::new();
         let token = Token::new(Some(&verifier), &nothing);
         assert_eq!((token.why_not(), token.claim("sub")), (None, None));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct Plan {
     keys: Vec<u8>,
     limits: SmallVec<[Planned; INLINE_LIMITS]>,
-    /// Positions of limits that do not decide, and would refuse the request for want of their key.
+    /// Positions of limits that do not decide, and would refuse the request for want of their key, or of a known one.
     keyless: Vec<usize>,
     /// Limits that do not hold since the request is in one of their groups, by position, with that group's name.
     spared: Vec<(usize, Arc<str>)>,
@@ -65,7 +65,7 @@ impl Plan {
     /// Writes the keys of all limits that apply.
     ///
     /// # Errors
-    /// When a limit demands a field that the request lacks.
+    /// When a limit demands a field that the request lacks, or a value that somebody knows.
     pub fn of(service: &Service, caller: &Caller<'_>) -> Result<Self, ProxyError> {
         let mut plan = Self {
             keys: Vec::with_capacity(64 * service.limits.len()),
@@ -115,8 +115,7 @@ impl Plan {
             }
             let start = self.keys.len();
             let found = if known(limit, &mut self.keys) {
-                limit.by.recognise(caller, &mut self.keys, start);
-                Found::Key
+                limit.by.recognise(caller, &mut self.keys, start)
             } else {
                 limit.by.write(caller, &mut self.keys)
             };
@@ -149,11 +148,12 @@ impl Plan {
                     });
                 }
                 Found::Skip => {}
-                Found::Refuse(_) if !limit.mode.decides() => self.keyless.push(index),
-                Found::Ambiguous(part) => self.ambiguous(index, limit, part)?,
-                Found::Refuse(part) => {
-                    return Err(ProxyError::keyless(limit, part));
+                Found::Refuse(_) | Found::Unknown(_) if !limit.mode.decides() => {
+                    self.keyless.push(index);
                 }
+                Found::Ambiguous(part) => self.ambiguous(index, limit, part)?,
+                Found::Refuse(part) => return Err(ProxyError::keyless(limit, part)),
+                Found::Unknown(part) => return Err(ProxyError::unknown(limit, part)),
             }
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Plan {
         all && self.limits.iter().all(|planned| planned.tier.is_none())
     }
 
-    /// Positions in the service of limits that do not decide, and would refuse the request for want of their key.
+    /// Positions in the service of limits that do not decide, and would refuse the request for its key.
     #[must_use]
     pub fn keyless(&self) -> &[usize] {
         &self.keyless

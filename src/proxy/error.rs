@@ -35,6 +35,16 @@ pub enum ProxyError {
         /// What it answers.
         status: StatusCode,
     },
+    /// A limit takes only keys that somebody knows, and nobody knows the request's.
+    #[error("the limit \"{limit}\" takes no {part} that no group knows")]
+    UnknownKey {
+        /// The limit's name.
+        limit: Arc<str>,
+        /// What it counts by.
+        part: Part,
+        /// What it answers.
+        status: StatusCode,
+    },
     /// A limit counts by something that the request says in several ways.
     #[error("the limit \"{limit}\" counts by {part}, which came several times and differs")]
     AmbiguousKey {
@@ -94,7 +104,9 @@ impl ProxyError {
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             // As the file says; 401 and 429 where it says nothing.
-            Self::MissingKey { status, .. } | Self::Limited { status, .. } => *status,
+            Self::MissingKey { status, .. }
+            | Self::UnknownKey { status, .. }
+            | Self::Limited { status, .. } => *status,
             Self::TooManyHeld | Self::StoreDown | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
@@ -110,11 +122,20 @@ impl ProxyError {
     /// `limit` lacks its key `part`.
     #[must_use]
     pub fn keyless(limit: &Limit, part: &Part) -> Self {
-        let status = StatusCode::from_u16(limit.answers.keyless);
         Self::MissingKey {
             limit: Arc::clone(&limit.name),
             part: part.clone(),
-            status: status.unwrap_or(StatusCode::UNAUTHORIZED),
+            status: keyless_status(limit),
+        }
+    }
+
+    /// Nobody knows what `part` says, and `limit` takes only what is known.
+    #[must_use]
+    pub fn unknown(limit: &Limit, part: &Part) -> Self {
+        Self::UnknownKey {
+            limit: Arc::clone(&limit.name),
+            part: part.clone(),
+            status: keyless_status(limit),
         }
     }
 
@@ -129,6 +150,18 @@ impl ProxyError {
         }
     }
 
+    /// The limit that turned the request away, if one did.
+    #[must_use]
+    pub fn limit(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Limited { limit, .. }
+            | Self::MissingKey { limit, .. }
+            | Self::UnknownKey { limit, .. }
+            | Self::AmbiguousKey { limit, .. } => Some(limit),
+            _ => None,
+        }
+    }
+
     /// The word for it in the access log.
     #[must_use]
     pub fn reason(&self) -> Reason {
@@ -138,6 +171,7 @@ impl ProxyError {
             }
             Self::NoRoute => Reason::NoRoute,
             Self::MissingKey { .. } => Reason::MissingKey,
+            Self::UnknownKey { .. } => Reason::UnknownKey,
             Self::Limited { .. } => Reason::LimitRefused,
             Self::TooManyHeld => Reason::TooManyHeld,
             Self::StoreDown => Reason::StoreDown,
@@ -164,4 +198,8 @@ impl ProxyError {
             _ => None,
         }
     }
+}
+
+fn keyless_status(limit: &Limit) -> StatusCode {
+    StatusCode::from_u16(limit.answers.keyless).unwrap_or(StatusCode::UNAUTHORIZED)
 }

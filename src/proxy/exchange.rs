@@ -127,7 +127,10 @@ impl Exchange {
                 .then(|| request.headers().get(header::USER_AGENT).cloned())
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
-            form: Form::of(&local.snapshot.errors, request.headers()),
+            form: match local.snapshot.errors.ask_accept() {
+                true => Form::preferred(request.headers()),
+                false => Form::default(),
+            },
             id: request_id::of(request.headers(), trusted, began),
             host: None,
             peer: address,
@@ -264,10 +267,7 @@ impl Exchange {
             // Charged for a wait that was not waited out, and given back.
             self.delayed = 0;
         }
-        if let ProxyError::Limited { limit, .. }
-        | ProxyError::MissingKey { limit, .. }
-        | ProxyError::AmbiguousKey { limit, .. } = error
-        {
+        if let Some(limit) = error.limit() {
             self.limit = Some(Arc::clone(limit));
         }
         let spare = self.spare.take().unwrap_or_default();

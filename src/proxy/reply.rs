@@ -11,7 +11,7 @@ use super::fields;
 use crate::key::Part;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::snapshot::errors::ErrorBody;
+use crate::snapshot::errors::{ErrorBody, Looks};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
@@ -46,10 +46,15 @@ pub struct Told<'a, 'l> {
     pub request_id: &'a HeaderValue,
 }
 
-/// The answer, its fields in the room of `spare`, which has none.
+/// The answer, its fields in the room of `spare`, which has none; `preferred` is what the client would rather have,
+/// where somebody has asked.
 #[must_use]
-pub fn to(told: &Told<'_, '_>, body: &ErrorBody, form: Form, spare: HeaderMap) -> Response<Body> {
-    let (kind, text) = form::written(told, body, form);
+pub fn to(told: &Told<'_, '_>, looks: &Looks, preferred: Form, spare: HeaderMap) -> Response<Body> {
+    let body = match told.error {
+        ProxyError::Limited { limit, .. } => looks.of_refusal(limit),
+        _ => &looks.everywhere,
+    };
+    let (kind, text) = form::written(told, body, preferred);
     let mut response = Response::new(Body::own(Bytes::from(text)));
     *response.status_mut() = told.error.status();
     let fields = response.headers_mut();
@@ -63,7 +68,8 @@ pub fn to(told: &Told<'_, '_>, body: &ErrorBody, form: Form, spare: HeaderMap) -
     if let Some(wait) = told.wait {
         fields::retry_after(fields, wait);
     }
-    if let ProxyError::MissingKey { part, status, .. } = told.error
+    if let ProxyError::MissingKey { part, status, .. } | ProxyError::UnknownKey { part, status, .. } =
+        told.error
         && *status == StatusCode::UNAUTHORIZED
         && let Ok(value) = HeaderValue::try_from(challenge(part))
     {
@@ -108,7 +114,7 @@ pub fn grpc(told: &Told<'_, '_>, spare: HeaderMap) -> Response<Body> {
 fn grpc_status(error: &ProxyError) -> u16 {
     match error {
         ProxyError::Limited { .. } => return 8,
-        ProxyError::MissingKey { .. } => return 16,
+        ProxyError::MissingKey { .. } | ProxyError::UnknownKey { .. } => return 16,
         _ => {}
     }
     match error.status() {

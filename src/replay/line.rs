@@ -1,5 +1,7 @@
 //! One line of a trace: the access log's JSON, the shorter JSON people write, or Apache's log.
 
+mod logged;
+
 use super::json::{self, Value};
 use super::{address, combined, instant};
 use crate::clock::Timestamp;
@@ -46,6 +48,8 @@ pub(super) struct Request<'a> {
     pub(super) status: u16,
     /// The access log's word for why; empty where the line has none.
     pub(super) reason: &'a [u8],
+    /// The limit that refused or held it; empty where the line names none.
+    pub(super) limit: &'a [u8],
     /// It went on to a server.
     pub(super) reached: bool,
     /// Was it held before?
@@ -111,6 +115,7 @@ impl<'a> Request<'a> {
             times: 1,
             status: 0,
             reason: b"",
+            limit: b"",
             reached: false,
             was_held: false,
         }
@@ -203,46 +208,6 @@ impl<'a> Request<'a> {
         }
         Ok(())
     }
-
-    /// The key that the access log says `limit` counted it under.
-    pub(super) fn logged_key(&self, limit: &str) -> Option<Cow<'a, str>> {
-        match logged(self.keys, limit)? {
-            Value::Text(key) => key.read().ok(),
-            _ => None,
-        }
-    }
-
-    /// Does the access log say that this group changed one of its limits?
-    pub(super) fn is_logged_in(&self, group: &str) -> bool {
-        let mut found = false;
-        if !self.groups.is_empty() {
-            let _ = json::members(self.groups, |_, value| {
-                found |= matches!(value, Value::Text(text) if text.read().is_ok_and(|text| text == group));
-                Ok(())
-            });
-        }
-        found
-    }
-
-    /// The cost that the access log says `limit` took for it.
-    pub(super) fn logged_cost(&self, limit: &str) -> Option<u32> {
-        let cost = logged(self.costs, limit)?;
-        number(cost, 0, "costs").ok()
-    }
-}
-
-fn logged<'a>(object: &'a [u8], limit: &str) -> Option<Value<'a>> {
-    if object.is_empty() {
-        return None;
-    }
-    let mut found = None;
-    let _ = json::members(object, |name, value| {
-        if name.is(limit) {
-            found = Some(value);
-        }
-        Ok(())
-    });
-    found
 }
 
 fn from_json<'a>(request: &mut Request<'a>, line: &'a [u8]) -> Result<(), Fault> {
@@ -273,6 +238,14 @@ fn from_json<'a>(request: &mut Request<'a>, line: &'a [u8]) -> Result<(), Fault>
         Ok(())
     })?;
     if timed { Ok(()) } else { Err(Fault::NoTime) }
+}
+
+/// A text without escapes.
+fn word(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Text(text) => text.plain().unwrap_or_default(),
+        _ => b"",
+    }
 }
 
 fn member<'a>(request: &mut Request<'a>, name: &[u8], value: Value<'a>) -> Result<(), Fault> {
@@ -318,12 +291,8 @@ fn member<'a>(request: &mut Request<'a>, name: &[u8], value: Value<'a>) -> Resul
         }
         // Other tools' logs may say these in words of their own.
         b"status" => request.status = number(value, 0, "status").unwrap_or(0),
-        b"reason" => {
-            request.reason = match value {
-                Value::Text(text) => text.plain().unwrap_or_default(),
-                _ => b"",
-            }
-        }
+        b"reason" => request.reason = word(value),
+        b"limit" => request.limit = word(value),
         b"upstream" => request.reached = true,
         b"delay_ms" => request.was_held = number::<u64>(value, 3, "delay_ms").unwrap_or(0) > 0,
         b"cost" => request.cost = Some(number(value, 0, "cost")?),

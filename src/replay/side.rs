@@ -1,8 +1,10 @@
 //! One file's answer to each request: route, keys, one question, one decision, as the gateway goes about it.
 
 mod aside;
+mod logged;
 
 pub(super) use aside::Aside;
+use logged::write_logged;
 
 use super::counters::Counters;
 use super::held::Held;
@@ -10,7 +12,7 @@ use super::line::{Fault, Request};
 use super::slots::Slots;
 use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
-use crate::key::{Caller, Identity, Location};
+use crate::key::{Caller, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{self, Ruling, Wait};
@@ -204,17 +206,13 @@ impl Side {
             };
             cost.map(Cost::new)
         };
+        let moved = &self.moved;
         let planned = self.plan.refill(service, &caller, given, |limit, out| {
-            if request.keys.is_empty() || self.moved.contains(&limit.name) {
-                return false;
-            }
-            let key = request.logged_key(&limit.name);
-            key.map(|key| out.extend_from_slice(key.as_bytes()))
-                .is_some()
+            !moved.contains(&limit.name) && write_logged(request, limit, out)
         });
         match planned {
             Ok(()) => {}
-            Err(ProxyError::MissingKey { limit, .. }) => {
+            Err(ProxyError::MissingKey { limit, .. } | ProxyError::UnknownKey { limit, .. }) => {
                 return Ok(Outcome::Refuse {
                     wait: None,
                     limit,
@@ -341,13 +339,6 @@ struct Told<'a> {
     request: &'a Request<'a>,
     head: &'a Head,
     service: &'a Service,
-}
-
-/// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these.
-impl Identity for Request<'_> {
-    fn is_told(&self, group: &str) -> bool {
-        self.is_logged_in(group)
-    }
 }
 
 impl Told<'_> {

@@ -1,6 +1,8 @@
 //! How the gateway's own answers look.
 
 use http::HeaderValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What the bodies of answers are that the gateway writes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,6 +18,30 @@ pub enum ErrorBody {
     ByAccept,
     /// What a limit refuses gets this; everything else a problem document.
     File(Page),
+}
+
+/// What they are everywhere, and which limits have refusals that look otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Looks {
+    /// Of whatever no limit has a word on.
+    pub everywhere: ErrorBody,
+    /// By the limit's name.
+    pub of_limits: BTreeMap<Arc<str>, ErrorBody>,
+}
+
+impl Looks {
+    /// Of a refusal by the limit of this name.
+    #[must_use]
+    pub fn of_refusal(&self, limit: &str) -> &ErrorBody {
+        self.of_limits.get(limit).unwrap_or(&self.everywhere)
+    }
+
+    /// Does any answer depend on what the client would rather have?
+    #[must_use]
+    pub fn ask_accept(&self) -> bool {
+        let mut all = self.of_limits.values();
+        self.everywhere == ErrorBody::ByAccept || all.any(|body| *body == ErrorBody::ByAccept)
+    }
 }
 
 /// Appends `text` as it can stand in HTML and XML.

@@ -1,5 +1,7 @@
 //! What `tollgate explain` says of a request, held against what the gateway then does with it.
 
+mod groups;
+
 use crate::support::{File, Finished, Gateway, Upstream, tollgate};
 use serde_json::Value;
 
@@ -218,6 +220,10 @@ async fn refusals_are_explained_and_are_no_failure() {
             "answer  501 by the gateway: CONNECT is not implemented\n",
         ),
         (
+            &["OPTIONS", "*"],
+            "answer  204 by the gateway: it is for the gateway itself\n",
+        ),
+        (
             &["DELETE", "/v1/orders/1", "--host", "a.example.com"],
             "answer  the upstream's; no limit applies\n",
         ),
@@ -308,74 +314,4 @@ async fn the_gateway_does_what_was_explained() {
     let explained: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!(explained["limits"][1]["ambiguous"], "query:q");
     assert_eq!(explained["answer"]["status"], 400);
-}
-
-#[tokio::test]
-async fn a_tier_and_its_group_are_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let groups = "\
-        [groups.gold]\nby = \"header:x-api-key\"\nfile = \"gold.txt\"\n\
-        [groups.office]\nby = \"ip\"\nmembers = \"198.51.100.0/24\"\n";
-    let limit = "rate = \"100/min\"\nburst = 20";
-    let tiers = "unknown = \"ip\"\ntiers.gold = { rate = \"1000/min\", burst = 200 }\nexempt = { groups = \"office\" }";
-    let text = format!(
-        "{groups}{}",
-        FILE.replacen(limit, &format!("{limit}\n{tiers}"), 1)
-    );
-    let file = folder.path().join("gateway.toml");
-    std::fs::write(&file, text).unwrap();
-    std::fs::write(folder.path().join("gold.txt"), "top-secret\n").unwrap();
-    let config = file.to_str().unwrap();
-    let ask = async |arguments: &[&str]| {
-        let all = [
-            &["explain", "GET", "/v1/orders/7", "--config", config],
-            arguments,
-        ]
-        .concat();
-        let done = tollgate(folder.path(), &all).await;
-        assert_eq!(done.code, Some(0), "{done:?}");
-        assert!(!done.stdout.contains("secret"), "{done:?}");
-        done.stdout
-    };
-    let gold = ["-H", "x-api-key: top-secret"];
-    let said = ask(&gold).await;
-    for line in [
-        "  for group gold, which the client is in: at most 200 at once, then 1000 a minute",
-        "unused it admits this and has 199 left",
-    ] {
-        assert!(said.contains(line), "{said}");
-    }
-    let json = |said: &str| serde_json::from_str::<Value>(said).unwrap()["limits"][0].clone();
-    let limit = json(&ask(&[&gold[..], &["--json"]].concat()).await);
-    assert_eq!(limit["group"], "gold");
-    assert_eq!(limit["tier"], "at most 200 at once, then 1000 a minute");
-    let said = ask(&["-H", "x-api-key: other"]).await;
-    assert!(
-        said.contains("for everyone: the client is not in gold"),
-        "{said}"
-    );
-    assert!(said.contains("on the key %ip=127.0.0.1"), "{said}");
-    let office = ["--from", "198.51.100.7"];
-    let said = ask(&office).await;
-    let spared = "does not apply: it exempts group office, and the client is in it";
-    assert!(said.contains(spared), "{said}");
-    let limit = json(&ask(&[&office[..], &["--json"]].concat()).await);
-    assert_eq!(
-        (&limit["applies"], &limit["group"]),
-        (&false.into(), &"office".into())
-    );
-
-    // Without the store, whose password is not here.
-    let text = std::fs::read_to_string(&file).unwrap();
-    let store = text.find("[store]").unwrap()..text.find("[limits.").unwrap();
-    std::fs::write(&file, text.replace(&text[store], "")).unwrap();
-    let done = tollgate(folder.path(), &["check", "--config", config]).await;
-    assert_eq!(done.code, Some(0), "{done:?}");
-    for line in [
-        "           group gold: at most 200 at once, then 1000 a minute",
-        "  group gold: 1 member by header:x-api-key",
-        "; not for group office; 401 without one; by client address where no group knows it",
-    ] {
-        assert!(done.stdout.contains(line), "{line}: {done:?}");
-    }
 }

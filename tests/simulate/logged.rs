@@ -9,7 +9,7 @@ fn said(line: &Value) -> &'static str {
     match line["reason"].as_str().unwrap() {
         "ok" => "admit",
         "limit_delayed" => "delay",
-        "limit_refused" | "missing_key" => "refuse",
+        "limit_refused" | "missing_key" | "unknown_key" => "refuse",
         "no_route" => "no_route",
         other => panic!("{other}: {line}"),
     }
@@ -156,4 +156,62 @@ async fn groups_are_known_again_though_the_log_has_no_secret() {
     let changed = format!("groups.gold.members={:?}", ["secret-9"]);
     let fewer = bench.decisions(&["--set", &changed]).await;
     assert_eq!(super::count(&fewer, "admit"), 2 + 3);
+}
+
+/// The log has no key of who was refused for one that nobody knows, and says so.
+#[tokio::test]
+async fn who_was_unknown_is_unknown_in_a_replay() {
+    let upstream = Upstream::echo().await;
+    let lines = "missing = \"ip\"\nunknown = \"refuse\"\nrate = \"2/h\"";
+    let file = File::default()
+        .server("workers = 1")
+        .upstream("main", &[&upstream])
+        .with("[groups.gold]\nby = \"header:x-api-key\"\nmembers = \"secret-0\"")
+        .limit("key", &format!("by = \"header:x-api-key\"\n{lines}"))
+        .limit(
+            "both",
+            &format!("by = [\"method\", \"header:x-api-key\"]\n{lines}"),
+        )
+        .route("key", "/key", "main", &["key"])
+        .route("both", "/both", "main", &["both"]);
+    let mut gateway = Gateway::start(&file).await;
+    for (target, key, status) in [
+        ("/key", "secret-1", 401),
+        ("/key", "secret-2", 401),
+        ("/key", "secret-3", 401),
+        ("/key", "secret-0", 200),
+        ("/key", "", 200),
+        ("/both", "secret-1", 401),
+        ("/both", "secret-0", 200),
+    ] {
+        let answer = gateway.get_with(target, &[("X-Api-Key", key)]).await;
+        assert_eq!(answer.status, status, "{target} {key}");
+    }
+    gateway.stop().await;
+
+    let log = gateway.access.text() + "\n";
+    let bench = Bench::of(&file.text()).trace(&log);
+    let decisions = bench.decisions(&[]).await;
+    for (line, decision) in log.lines().zip(&decisions) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(decision["decision"], said(&line), "{line}\n{decision}");
+        assert_eq!(decision["retry_after_us"], Value::Null);
+    }
+    let by_address = ["--set", "limits.key.unknown=ip"];
+    let changed = bench.decisions(&by_address).await;
+    let words: Vec<&Value> = changed.iter().map(|one| &one["decision"]).collect();
+    // Two of the unknown share an address, which leaves nothing for who has no key.
+    let expected = json!(["admit", "admit", "refuse", "admit", "refuse"]);
+    assert_eq!(json!(words[..5]), expected);
+    // The other way round: what was counted by address for its key is refused.
+    let strict = "missing = \"refuse\"\nunknown = \"refuse\"";
+    let file = file
+        .text()
+        .replace("missing = \"ip\"\nunknown = \"refuse\"", strict);
+    let line = |key: &str| {
+        let keys = json!({ "key": key });
+        json!({ "ts": 1, "client": "192.0.2.1", "path": "/key", "keys": keys }).to_string() + "\n"
+    };
+    let bench = Bench::of(&file).trace(line("%ip=192.0.2.1") + &line(&format!("%sha={:032}", 7)));
+    assert_eq!(super::count(&bench.decisions(&[]).await, "refuse"), 2);
 }

@@ -330,3 +330,21 @@ async fn conditions_of_routes_are_looked_at_in_the_line() {
         ["plain", "two", "plain", "query", "secure", "plain"]
     );
 }
+
+/// A line may say any cost; the gateway takes no more than `max`, nor does a replay.
+#[tokio::test]
+async fn a_cost_beyond_the_most_is_the_most() {
+    let limits = "[limits.a]\nby = \"everyone\"\nrate = \"10/h\"\n\
+        cost = { header = \"x-cost\", default = 1, max = 4 }\n";
+    let trace: String = ["\"cost\":1000", "\"costs\":{\"a\":9}", "\"cost\":4"]
+        .map(|said| format!("{{\"ts\":1,{said}}}\n"))
+        .concat();
+    let bench = Bench::new(limits, &[("/{*rest}", &["a"])]).trace(trace);
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(words(&decisions), ["admit", "admit", "refuse"]);
+    let left: Vec<u64> = decisions
+        .iter()
+        .map(|one| one["verdicts"][0]["remaining"].as_u64().unwrap())
+        .collect();
+    assert_eq!(left, [6, 2, 2]);
+}

@@ -159,12 +159,16 @@ fn limit(held: &Held, title: &str, out: &mut String) {
                 &format!("  {refuses}: {part} came several times and differs"),
             );
         }
-        Key::Absent(part) => {
+        Key::Absent(part) | Key::Unknown(part) => {
             let refuses = match limit.mode.decides() {
                 true => "refuses",
                 false => "would refuse, and refuses nobody",
             };
-            line(out, "", &format!("  {refuses}: the request has no {part}"));
+            let why = match &held.key {
+                Key::Unknown(_) => format!("no group knows the request's {part}"),
+                _ => format!("the request has no {part}"),
+            };
+            line(out, "", &format!("  {refuses}: {why}"));
         }
         Key::Counted {
             key,

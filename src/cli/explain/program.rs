@@ -98,6 +98,10 @@ fn limit(held: &Held) -> Value {
             limit["applies"] = true.into();
             limit["absent"] = part.as_str().into();
         }
+        Key::Unknown(part) => {
+            limit["applies"] = true.into();
+            limit["unknown"] = part.as_str().into();
+        }
         Key::Counted {
             key,
             cost,

@@ -102,6 +102,8 @@ pub(super) enum Key {
     Exempt(Option<Arc<str>>),
     /// This part is demanded, and absent.
     Absent(String),
+    /// Nobody knows what this part says, and that is demanded.
+    Unknown(String),
     /// This part came several times and differs.
     Ambiguous(String),
 }
@@ -261,6 +263,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
     match limit.by.write(caller, &mut keys) {
         Found::Skip => held.key = Key::Skipped,
         Found::Refuse(part) => held.key = Key::Absent(part.to_string()),
+        Found::Unknown(part) => held.key = Key::Unknown(part.to_string()),
         Found::Ambiguous(part) => held.key = Key::Ambiguous(part.to_string()),
         Found::Key => {
             let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
@@ -310,6 +313,7 @@ fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
         | Key::Skipped
         | Key::Exempt(_)
         | Key::Absent(_)
+        | Key::Unknown(_)
         | Key::Ambiguous(_) => None,
     });
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();

@@ -24,6 +24,7 @@ pub(in crate::config) struct Jwt {
     pub(in crate::config) issuer: List<String>,
     pub(in crate::config) audience: List<String>,
     pub(in crate::config) leeway: Given<Duration>,
+    pub(in crate::config) require_exp: Given<bool>,
     pub(in crate::config) header: Given<HeaderName>,
 }
 
@@ -37,6 +38,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Jwt {
         issuer: fields.texts("issuer", text),
         audience: fields.texts("audience", text),
         leeway: fields.time("leeway", Zero::Allowed),
+        require_exp: fields.flag("require_exp"),
         header: fields.text("header", field),
     }
 }

@@ -15,7 +15,7 @@ use super::store::on_down;
 use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{Given, List};
-use crate::key::{Missing, Part};
+use crate::key::{Missing, Part, Unknown};
 use crate::limit::{Leasing, Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
@@ -58,12 +58,6 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) candidate: Given<Candidate>,
     pub(in crate::config) unknown: Given<Unknown>,
     pub(in crate::config) tiers: List<Tier>,
-}
-
-/// What becomes of keys that nobody knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Unknown {
-    Ip,
 }
 
 /// Numbers that are counted beside a limit's own; those that it does not say are the limit's.
@@ -264,7 +258,11 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
             &[],
         ),
         candidate: candidate(&limit, &mut fields),
-        unknown: fields.choice("unknown", &[("ip", Unknown::Ip)], &[]),
+        unknown: fields.choice(
+            "unknown",
+            &[("ip", Unknown::Ip), ("refuse", Unknown::Refuse)],
+            &[],
+        ),
         tiers: tiers(&limit, &mut fields),
     }
 }

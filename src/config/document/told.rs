@@ -1,8 +1,8 @@
 //! What a limit tells clients, as written.
 
-use super::super::value::public_name;
-use super::Given;
+use super::super::value::{error_text, public_name};
 use super::fields::Fields;
+use super::{ErrorText, Given};
 use crate::limit::Preflights;
 
 /// What a limit tells clients.
@@ -11,6 +11,7 @@ pub(in crate::config) struct Told {
     pub(in crate::config) public_name: Given<String>,
     pub(in crate::config) status: Given<u32>,
     pub(in crate::config) missing_status: Given<u32>,
+    pub(in crate::config) body: Given<ErrorText>,
     pub(in crate::config) preflights: Given<Preflights>,
 }
 
@@ -19,6 +20,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Told {
         public_name: fields.text("public_name", public_name),
         status: fields.whole("status"),
         missing_status: fields.whole("missing_status"),
+        body: fields.text("body", error_text),
         preflights: fields.choice(
             "preflights",
             &[("free", Preflights::Free), ("counted", Preflights::Counted)],

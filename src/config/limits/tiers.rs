@@ -4,8 +4,8 @@ use super::{Groups, Known, alone};
 use crate::config::Severity;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::{Limit, Tier as Written};
-use crate::config::source::{At, Span};
-use crate::key::{Group, Part};
+use crate::config::source::At;
+use crate::key::{Group, Part, Unknown};
 use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ pub(super) fn known(
     parts: &[Part],
     groups: &Groups,
     found: &mut Vec<Diagnostic>,
-    unknown: &Span,
+    unknown: &At<Unknown>,
 ) -> Option<Known> {
     let of_part = |part: &Part| -> Vec<Arc<Group>> {
         let same = groups.all.iter().filter(|group| group.by == *part);
@@ -141,7 +141,10 @@ pub(super) fn known(
     };
     let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
     if known.iter().any(|groups| !groups.is_empty()) {
-        return Some(Known(known));
+        return Some(Known {
+            groups: known,
+            otherwise: unknown.value,
+        });
     }
     let by = written.by.at()?;
     let example = parts
@@ -161,7 +164,7 @@ pub(super) fn known(
                 written.name.value
             ),
         )
-        .at(unknown, "every key would be unknown")
+        .at(&unknown.span, "every key would be unknown")
         .and(&by.span, "counted by this")
         .help(help),
     );

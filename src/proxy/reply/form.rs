@@ -23,20 +23,20 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form for a request with these fields.
-    #[must_use]
-    pub fn of(body: &ErrorBody, fields: &HeaderMap) -> Self {
+    /// The form of such a body, for a client that would rather have `preferred`.
+    pub(super) fn of(body: &ErrorBody, preferred: Self) -> Self {
         match body {
             ErrorBody::Problem | ErrorBody::File(_) => Self::Problem,
             ErrorBody::Text => Self::Text,
             ErrorBody::Html => Self::Html,
-            ErrorBody::ByAccept => Self::preferred(fields),
+            ErrorBody::ByAccept => preferred,
         }
     }
 
     /// The one with the greatest weight in `Accept` (RFC 9110, section 12.5.1); of equals a problem document, since
     /// programs ask for anything.
-    fn preferred(fields: &HeaderMap) -> Self {
+    #[must_use]
+    pub fn preferred(fields: &HeaderMap) -> Self {
         let lines = fields.get_all(header::ACCEPT).into_iter();
         let ranges: Vec<Range<'_>> = lines
             .filter_map(|line| line.to_str().ok())
@@ -112,7 +112,11 @@ fn weight(ranges: &[Range<'_>], kind: (&str, &str)) -> u32 {
 }
 
 /// The body and what it is.
-pub(super) fn written(told: &Told<'_, '_>, body: &ErrorBody, form: Form) -> (HeaderValue, Vec<u8>) {
+pub(super) fn written(
+    told: &Told<'_, '_>,
+    body: &ErrorBody,
+    preferred: Form,
+) -> (HeaderValue, Vec<u8>) {
     if let (ErrorBody::File(page), ProxyError::Limited { status, .. }) = (body, told.error) {
         let limit = told.violated.named.map(|limit| &**limit.public_name());
         let filled = Filled {
@@ -123,7 +127,7 @@ pub(super) fn written(told: &Told<'_, '_>, body: &ErrorBody, form: Form) -> (Hea
         };
         return (page.kind.clone(), page.fill(&filled));
     }
-    match form {
+    match Form::of(body, preferred) {
         Form::Problem => (PROBLEM, problem::problem(told)),
         Form::Text => (TEXT, text(told)),
         Form::Html => (HTML, html(told)),
@@ -182,11 +186,8 @@ mod tests {
         ] {
             let mut fields = HeaderMap::new();
             fields.insert(header::ACCEPT, HeaderValue::from_static(accept));
-            assert_eq!(Form::of(&ErrorBody::ByAccept, &fields), form, "{accept}");
+            assert_eq!(Form::preferred(&fields), form, "{accept}");
         }
-        assert_eq!(
-            Form::of(&ErrorBody::ByAccept, &HeaderMap::new()),
-            Form::Problem
-        );
+        assert_eq!(Form::preferred(&HeaderMap::new()), Form::Problem);
     }
 }

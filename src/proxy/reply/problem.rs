@@ -126,6 +126,9 @@ pub(super) fn detail(told: &Told<'_, '_>) -> String {
             String::from_utf8(text).unwrap_or_default()
         }
         (ProxyError::MissingKey { part, .. }, _) => format!("The request needs {}.", called(part)),
+        (ProxyError::UnknownKey { part, .. }, _) => {
+            format!("Nobody knows what the request says in {}.", called(part))
+        }
         (ProxyError::AmbiguousKey { part, .. }, _) => format!(
             "The request has {} several times, with different values.",
             called(part)

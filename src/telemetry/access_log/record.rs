@@ -91,6 +91,8 @@ pub enum Reason {
     TooManyHeld,
     /// It lacks what a limit counts by.
     MissingKey,
+    /// Nobody knows the key that a limit counts by.
+    UnknownKey,
     /// No route matches.
     NoRoute,
     /// The upstream has no server to ask.
@@ -123,7 +125,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason there is.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Ok,
         Self::LimitDelayed,
         Self::Upgraded,
@@ -131,6 +133,7 @@ impl Reason {
         Self::StoreDown,
         Self::TooManyHeld,
         Self::MissingKey,
+        Self::UnknownKey,
         Self::NoRoute,
         Self::NoServer,
         Self::ConnectFailed,
@@ -159,6 +162,7 @@ impl Reason {
             Self::StoreDown => "store_down",
             Self::TooManyHeld => "too_many_held",
             Self::MissingKey => "missing_key",
+            Self::UnknownKey => "unknown_key",
             Self::NoRoute => "no_route",
             Self::NoServer => "no_server",
             Self::ConnectFailed => "connect_failed",
@@ -187,6 +191,7 @@ impl Reason {
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",
             Self::MissingKey => "lacks what a limit counts by",
+            Self::UnknownKey => "nobody knows its key",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ConnectFailed => "no connection to the upstream",
@@ -209,7 +214,11 @@ impl Reason {
     pub const fn refuses(self) -> bool {
         matches!(
             self,
-            Self::LimitRefused | Self::StoreDown | Self::TooManyHeld | Self::MissingKey
+            Self::LimitRefused
+                | Self::StoreDown
+                | Self::TooManyHeld
+                | Self::MissingKey
+                | Self::UnknownKey
         )
     }
 }

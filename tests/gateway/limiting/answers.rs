@@ -136,6 +136,62 @@ async fn a_file_is_sent_with_its_places_filled_and_taken_over_by_a_reload() {
 }
 
 #[tokio::test]
+async fn a_limit_chooses_what_its_own_refusals_look_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("slow.html");
+    std::fs::write(&page, "<p>{limit} {retry_after}</p>").unwrap();
+    let upstream = Upstream::echo().await;
+    let mut file = File::default()
+        .upstream("main", &[&upstream])
+        .with("[response]\nbody = \"text\"");
+    let own = format!("file:{}", page.display());
+    for (name, body) in [
+        ("page", Some(&*own)),
+        ("problem", Some("problem+json")),
+        ("asked", Some("accept")),
+        ("plain", None),
+    ] {
+        let body = body.map_or(String::new(), |body| format!("body = {body:?}"));
+        file = file
+            .limit(name, &format!("{ONE}\npublic_name = \"x-{name}\"\n{body}"))
+            .route(name, &format!("/{name}"), "main", &[name]);
+    }
+    let keyed = "by = \"header:x-key\"\nmissing = \"refuse\"\nrate = \"1/h\"\nbody = \"html\"";
+    let file = file
+        .limit("keyed", keyed)
+        .route("keyed", "/keyed", "main", &["keyed"]);
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    let asking = |path: &str, accept| request("GET", path, &[("Accept", accept), ("X-Key", "k")]);
+    for (path, accept, kind) in [
+        ("/page", "text/plain", "text/html; charset=utf-8"),
+        ("/problem", "text/html", "application/problem+json"),
+        ("/asked", "text/html", "text/html; charset=utf-8"),
+        ("/asked", "*/*", "application/problem+json"),
+        ("/plain", "text/html", "text/plain; charset=utf-8"),
+        ("/keyed", "*/*", "text/html; charset=utf-8"),
+    ] {
+        client.ask(asking(path, accept)).await;
+        let answer = client.ask(asking(path, accept)).await.expect(429);
+        assert_eq!(answer.field("content-type"), kind, "{path}");
+        assert_eq!(answer.fields.has("vary"), path == "/asked");
+        if path == "/page" {
+            let wait = answer.field("retry-after");
+            assert_eq!(answer.text(), format!("<p>x-page {wait}</p>"));
+        }
+    }
+    for (path, status) in [("/keyed", 401), ("/%2f", 400)] {
+        let answer = client.ask(request("GET", path, &[])).await.expect(status);
+        assert_eq!(answer.field("content-type"), "text/plain; charset=utf-8");
+    }
+    std::fs::write(&page, "slow").unwrap();
+    let told = "limits.page.body: the file has changed";
+    gateway.said.line(0, told, |line| line.contains(told)).await;
+    let answer = client.ask(asking("/page", "*/*")).await.expect(429);
+    assert_eq!(answer.text(), "slow");
+}
+
+#[tokio::test]
 async fn jitter_makes_waits_longer_and_never_shorter() {
     let (gateway, _) = refused("", "jitter = \"50%\"", &[]).await;
     let mut told = Vec::new();

@@ -10,10 +10,14 @@ on_both_stores! {
     who_changes_tier_starts_afresh_there
     a_group_can_be_exempt_and_its_members_need_no_key
     keys_that_nobody_knows_count_by_address
+    keys_that_nobody_knows_are_refused
     every_kind_of_number_may_differ
     a_list_of_rates_has_as_many_in_its_tier
     nobody_leaves_a_group_by_saying_it_twice
 }
+
+/// `printf 'a b' | sha256sum`
+const A_B: &str = "c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65";
 
 /// `printf %s gold-2 | sha256sum`
 const GOLD_2: &str = "f2d7529f3c415f811c2e82ab5969537495ee3e524608de85583e9519da9a81e9";
@@ -194,6 +198,47 @@ async fn keys_that_nobody_knows_count_by_address(place: Place) {
     assert_eq!(line["keys"]["key"], "%ip=203.0.113.1|GET");
 }
 
+async fn keys_that_nobody_knows_are_refused(place: Place) {
+    let upstream = Upstream::echo().await;
+    let known = "by = [\"method\", \"header:x-api-key\"]\nmissing = \"skip\"\nunknown = \"refuse\"\nrate = \"2/h\"";
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .with("[groups.silver]\nby = \"header:x-api-key\"\nmembers = [\"s\"]")
+        .limit("key", known)
+        .limit("other", &format!("{known}\nmissing_status = 403"))
+        .limit("shadow", &format!("{known}\nmode = \"shadow\""))
+        .limit("all", "by = \"everyone\"\nrate = \"4/h\"")
+        .route("key", "/key", "main", &["all", "key"])
+        .route("other", "/other", "main", &["other"])
+        .route("shadow", "/shadow", "main", &["shadow"]);
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    let with = |target, key| request("GET", target, &[("X-Api-Key", key)]);
+    for invented in ["x1", "x2", "x3", "x4", "x5", "%ip=127.0.0.1"] {
+        let answer = client.ask(with("/key", invented)).await.expect(401);
+        assert_eq!(
+            answer.field("www-authenticate"),
+            "ApiKey field=\"x-api-key\""
+        );
+        assert!(!answer.fields.has("retry-after"), "{answer:?}");
+        let told = "Nobody knows what the request says in the field x-api-key.";
+        assert_eq!(answer.json()["detail"], told);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["reason"], "unknown_key");
+        assert_eq!(line["limit"], "key");
+    }
+    // None of them was charged anywhere, and who has no key is not who has a wrong one.
+    for (key, left) in [("s", 3), ("s", 2), ("", 1)] {
+        let answer = client.ask(with("/key", key)).await.expect(200);
+        assert_eq!(answer.remaining("all"), left, "{key}");
+    }
+    assert_eq!(burst(&mut client, "/key", &[("X-Api-Key", "s")]).await.0, 0);
+    let answer = client.ask(with("/other", "x")).await.expect(403);
+    assert!(!answer.fields.has("www-authenticate"), "{answer:?}");
+    let answer = client.ask(with("/shadow", "x")).await.expect(200);
+    assert_eq!(gateway.line_of(&answer).await["shadow"][0], "shadow");
+}
+
 async fn every_kind_of_number_may_differ(place: Place) {
     let upstream = Upstream::echo().await;
     let file = File::default()
@@ -349,4 +394,31 @@ async fn nobody_leaves_a_group_by_saying_it_twice(place: Place) {
     let mut client = gateway.connect().await;
     let twice = [("X-Api-Key", "free-1"), ("X-Api-Key", "x")];
     client.ask(request("GET", "/", &twice)).await.expect(400);
+}
+
+/// The digest of a cookie is that of its value, however that is spelled.
+#[tokio::test]
+async fn a_cookie_is_known_by_the_digest_of_what_it_means() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["calls"])
+        .with(&format!(
+            "[groups.own]\nby = \"cookie:session\"\nmembers = [\"sha256:{A_B}\", \"c%20d\"]"
+        ))
+        .limit(
+            "calls",
+            "by = \"ip\"\nrate = \"1/h\"\nexempt = { groups = \"own\" }",
+        );
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    client.ask(get("/")).await.expect(200);
+    for (cookie, status) in [
+        ("session=a%20b", 200),
+        ("session=\"a b\"", 200),
+        ("session=\"c d\"", 200),
+        ("session=a%2520b", 429),
+        ("session=a+b", 429),
+    ] {
+        let answer = client.ask(request("GET", "/", &[("Cookie", cookie)])).await;
+        assert_eq!(answer.status, status, "{cookie}");
+    }
 }

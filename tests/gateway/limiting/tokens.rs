@@ -16,8 +16,14 @@ fn keys(name: &str) -> String {
     format!("{}/tests/config/jwt/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// A token that ends, unless its `exp` is null: then it has none.
 fn signed(header: &Header, key: &EncodingKey, claims: &Value) -> String {
-    format!("Bearer {}", encode(header, claims, key).unwrap())
+    let mut claims = claims.as_object().unwrap().clone();
+    let end = claims.entry("exp");
+    if *end.or_insert((get_current_timestamp() + 600).into()) == Value::Null {
+        claims.remove("exp");
+    }
+    format!("Bearer {}", encode(header, &claims, key).unwrap())
 }
 
 fn rsa(claims: &Value) -> String {
@@ -74,6 +80,7 @@ async fn what_a_token_claims_is_counted_once_it_is_verified(place: Place) {
     let none = "Bearer eyJhbGciOiJub25lIn0";
     for (what, token) in [
         ("expired", changed("exp", (now - 30).into())),
+        ("endless", changed("exp", Value::Null)),
         ("too early", changed("nbf", (now + 300).into())),
         ("another issuer", changed("iss", "https://evil.test".into())),
         ("another audience", changed("aud", json!(["web"]))),
@@ -149,6 +156,69 @@ async fn a_plan_in_the_token_is_a_group_and_forged_ones_share_an_address() {
         forged += admitted(&shared(b"guessed", &plan(sub, "gold"))).await;
     }
     assert_eq!(forged, 2);
+}
+
+#[tokio::test]
+async fn a_list_in_the_token_is_in_every_group_that_has_one_of_its_entries() {
+    let upstream = Upstream::echo().await;
+    let jwt = format!(
+        "keys = {:?}\nalgorithms = \"HS256\"\nrequire_exp = false",
+        keys("hs.secret")
+    );
+    let groups = "[groups.inner]\nby = \"jwt:realm.roles\"\nmembers = \"ops\"\n\
+        [groups.gold]\nby = \"jwt:roles\"\nmembers = [\"gold\", \"7\"]\n\
+        [groups.writes]\nby = \"jwt:scope\"\nmembers = \"orders:write\"";
+    let tiers = "tiers.gold = { rate = \"4/h\" }\ntiers.writes = { rate = \"3/h\" }";
+    let user =
+        format!("missing = \"refuse\"\nrate = \"2/h\"\n{tiers}\nexempt = {{ groups = \"inner\" }}");
+    let by_role =
+        "by = \"jwt:roles\"\nmissing = \"ip\"\nrate = \"1/h\"\ntiers.gold = { rate = \"5/h\" }";
+    let file = file(&upstream, &jwt, &user)
+        .with(groups)
+        .limit("role", by_role)
+        .route("role", "/role", "main", &["role"]);
+    let gateway = Gateway::start(&file).await;
+    let mut sub = 0;
+    let mut left = async |target: &str, mut claims: Value| {
+        sub += 1;
+        claims["sub"] = sub.into();
+        let token = shared(SECRET, &claims);
+        let fields = [("Authorization", &*token)];
+        let answer = gateway.get_with(target, &fields).await.expect(200);
+        let has = answer.fields.has("x-ratelimit-limit");
+        has.then(|| answer.number("x-ratelimit-limit"))
+    };
+    for (claims, limit) in [
+        (json!({ "roles": ["staff", "gold"] }), Some(4)),
+        (json!({ "roles": ["staff", 7], "exp": null }), Some(4)),
+        (json!({ "roles": "gold" }), Some(4)),
+        (json!({ "roles": "staff gold" }), Some(2)),
+        (
+            json!({ "roles": ["Gold", ["gold"], { "gold": 1 }] }),
+            Some(2),
+        ),
+        (json!({ "roles": [] }), Some(2)),
+        (json!({ "scope": "orders:read orders:write" }), Some(3)),
+        (json!({ "scope": ["orders:write"] }), Some(3)),
+        (json!({ "scope": "orders:write-all" }), Some(2)),
+        (
+            json!({ "roles": ["gold"], "scope": "orders:write" }),
+            Some(4),
+        ),
+        (json!({ "realm": { "roles": ["ops"] } }), None),
+    ] {
+        assert_eq!(left("/", claims.clone()).await, limit, "{claims}");
+    }
+    // A list is no key; it counts by address, and under the numbers of its group.
+    let of_role = left("/role", json!({ "roles": ["staff", "gold"] })).await;
+    assert_eq!(of_role, Some(5));
+    let line = gateway
+        .access
+        .line(0, "the role", |line| line.contains("\"/role\""))
+        .await;
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["keys"]["role"], "%ip=127.0.0.1");
+    assert_eq!(line["groups"]["role"], "gold");
 }
 
 #[tokio::test]
@@ -236,6 +306,9 @@ async fn explain_says_why_a_token_claims_nothing() {
         "{old}"
     );
     assert!(old.contains("refuses: the request has no jwt:sub"), "{old}");
+    let endless = said(&shared(SECRET, &json!({ "sub": "ann", "exp": null }))).await;
+    let why = "it is without an end (`exp`), which `[jwt] require_exp` demands";
+    assert!(endless.contains(why), "{endless}");
     let wrong = said(&shared(b"x", &json!({ "sub": "ann" }))).await;
     assert!(
         wrong.contains("it is not signed by a key that is believed"),

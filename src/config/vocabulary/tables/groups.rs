@@ -9,7 +9,7 @@ pub static JWT: Table = Table {
     name: "jwt",
     named: false,
     noun: "the tokens",
-    about: "Whose JSON Web Tokens are believed, for `by = \"jwt:CLAIM\"`. A token is verified once for a request, when a limit of its route asks for a claim: signature, `exp` and `nbf` where it has them. A claim of a token that is not believed, and one that is neither a text nor a number, is none: `missing` says what then. No key and no claim is shown in the log of the gateway.",
+    about: "Whose JSON Web Tokens are believed, for `by = \"jwt:CLAIM\"`. A token is verified once for a request, when a limit of its route asks for a claim: signature, `exp`, and `nbf` where it has one. A claim of a token that is not believed, and one that is neither a text nor a number, is none: `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.",
     keys: &[
         Key {
             name: "keys",
@@ -60,6 +60,14 @@ pub static JWT: Table = Table {
             default: Value("\"0s\""),
             about: "How far clocks may differ: so much later `exp` and so much earlier `nbf` still count, in whole seconds, `\"1h\"` at most.",
             example: "\"30s\"",
+            live: true,
+        },
+        Key {
+            name: "require_exp",
+            shape: Shape::Flag,
+            default: Value("true"),
+            about: "A token that says no end of its time (`exp`) is not believed; with `false` it is, for as long as its key is.",
+            example: "false",
             live: true,
         },
         Key {

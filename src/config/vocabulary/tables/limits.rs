@@ -208,10 +208,10 @@ pub static LIMITS: Table = Table {
         },
         Key {
             name: "unknown",
-            shape: Shape::Choice(&["ip"]),
+            shape: Shape::Choice(&["ip", "refuse"]),
             default: Words("every key has a counter of its own"),
-            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
-            example: "\"ip\"",
+            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters; with `refuse` they are answered 401, as a missing key is. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
+            example: "\"refuse\"",
             live: true,
         },
         Key {
@@ -266,13 +266,21 @@ pub static LIMITS: Table = Table {
             live: true,
         },
         Key {
+            name: "body",
+            shape: Shape::Text,
+            default: Words("`body` in `[response]`"),
+            about: "What its refusals look like, in the words of [`[response]`](#response): `problem+json`, `text`, `html`, `accept` or `file:PATH`. Who lacks the key is answered as `[response]` says.",
+            example: "\"file:slow-down.html\"",
+            live: true,
+        },
+        Key {
             name: "missing_status",
             shape: Shape::Whole {
                 least: 400,
                 most: 599,
             },
             default: Value("401"),
-            about: "The status for a request without the key, where `missing` is `\"refuse\"`.",
+            about: "The status for a request without the key, where `missing` is `\"refuse\"`, or with one that nobody knows, where `unknown` is.",
             example: "403",
             live: true,
         },

@@ -1,0 +1,141 @@
+//! What `tollgate explain` says of groups: whose numbers hold, who is exempt, and which group of several it is.
+
+use super::FILE;
+use crate::support::{File, Gateway, Upstream, request, tollgate};
+use serde_json::Value;
+
+#[tokio::test]
+async fn a_tier_and_its_group_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let groups = "\
+        [groups.gold]\nby = \"header:x-api-key\"\nfile = \"gold.txt\"\n\
+        [groups.office]\nby = \"ip\"\nmembers = \"198.51.100.0/24\"\n";
+    let limit = "rate = \"100/min\"\nburst = 20";
+    let tiers = "unknown = \"ip\"\ntiers.gold = { rate = \"1000/min\", burst = 200 }\nexempt = { groups = \"office\" }";
+    let text = format!(
+        "{groups}{}",
+        FILE.replacen(limit, &format!("{limit}\n{tiers}"), 1)
+    );
+    let file = folder.path().join("gateway.toml");
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.path().join("gold.txt"), "top-secret\n").unwrap();
+    let config = file.to_str().unwrap();
+    let ask = async |arguments: &[&str]| {
+        let all = [
+            &["explain", "GET", "/v1/orders/7", "--config", config],
+            arguments,
+        ]
+        .concat();
+        let done = tollgate(folder.path(), &all).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(!done.stdout.contains("secret"), "{done:?}");
+        done.stdout
+    };
+    let gold = ["-H", "x-api-key: top-secret"];
+    let said = ask(&gold).await;
+    for line in [
+        "  for group gold, which the client is in: at most 200 at once, then 1000 a minute",
+        "unused it admits this and has 199 left",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let json = |said: &str| serde_json::from_str::<Value>(said).unwrap()["limits"][0].clone();
+    let limit = json(&ask(&[&gold[..], &["--json"]].concat()).await);
+    assert_eq!(limit["group"], "gold");
+    assert_eq!(limit["tier"], "at most 200 at once, then 1000 a minute");
+    let said = ask(&["-H", "x-api-key: other"]).await;
+    assert!(
+        said.contains("for everyone: the client is not in gold"),
+        "{said}"
+    );
+    assert!(said.contains("on the key %ip=127.0.0.1"), "{said}");
+    let office = ["--from", "198.51.100.7"];
+    let said = ask(&office).await;
+    let spared = "does not apply: it exempts group office, and the client is in it";
+    assert!(said.contains(spared), "{said}");
+    let limit = json(&ask(&[&office[..], &["--json"]].concat()).await);
+    assert_eq!(
+        (&limit["applies"], &limit["group"]),
+        (&false.into(), &"office".into())
+    );
+
+    // As an invented key is refused, and said to be.
+    let text = std::fs::read_to_string(&file).unwrap();
+    let strict = text.replace("unknown = \"ip\"", "unknown = \"refuse\"");
+    std::fs::write(&file, &strict).unwrap();
+    let invented = ["-H", "x-api-key: other"];
+    let said = ask(&invented).await;
+    assert!(
+        said.contains("refuses: no group knows the request's header:x-api-key"),
+        "{said}"
+    );
+    assert!(said.contains("answer  401 by the gateway"), "{said}");
+    let limit = json(&ask(&[&invented[..], &["--json"]].concat()).await);
+    assert_eq!(limit["unknown"], "header:x-api-key");
+    std::fs::write(&file, text).unwrap();
+
+    // Without the store, whose password is not here.
+    let text = std::fs::read_to_string(&file).unwrap();
+    let store = text.find("[store]").unwrap()..text.find("[limits.").unwrap();
+    std::fs::write(&file, text.replace(&text[store], "")).unwrap();
+    let done = tollgate(folder.path(), &["check", "--config", config]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for line in [
+        "           group gold: at most 200 at once, then 1000 a minute",
+        "  group gold: 1 member by header:x-api-key",
+        "; not for group office; 401 without one; by client address where no group knows it",
+    ] {
+        assert!(done.stdout.contains(line), "{line}: {done:?}");
+    }
+}
+
+/// What the gateway's log says of an exemption is what is explained: no group where the rest suffices, else the first.
+#[tokio::test]
+async fn of_two_reasons_to_be_exempt_the_gateways_is_told() {
+    let upstream = Upstream::echo().await;
+    let group = |name: &str| format!("[groups.{name}]\nby = \"header:x-api-key\"\nmembers = \"k\"");
+    let file = File::to(&upstream, &["l"])
+        .with(&group("second"))
+        .with(&group("first"))
+        .limit("l", "by = \"ip\"\nrate = \"1/h\"\nexempt = { methods = [\"PUT\"], groups = [\"first\", \"second\"] }");
+    let gateway = Gateway::start(&file).await;
+    for (method, group) in [("PUT", Value::Null), ("GET", "first".into())] {
+        let asking = request(method, "/", &[("X-Api-Key", "k")]);
+        let answer = gateway.connect().await.ask(asking).await.expect(200);
+        assert_eq!(gateway.line_of(&answer).await["groups"]["l"], group);
+        let asked = ["explain", method, "/", "-H", "x-api-key: k", "--json"];
+        let done = tollgate(gateway.folder(), &asked).await;
+        let explained: Value = serde_json::from_str(&done.stdout).unwrap();
+        let limit = &explained["limits"][0];
+        assert_eq!(limit["exempt"], true, "{done:?}");
+        assert_eq!(limit["group"], group, "{done:?}");
+    }
+}
+
+/// Those of the file itself come first, then those of the included ones, in their order.
+#[tokio::test]
+async fn groups_of_several_files_have_one_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let group = |name: &str, members: &str| {
+        format!("[groups.{name}]\nby = \"header:x-api-key\"\nmembers = {members}\n")
+    };
+    let main = group("main", "[\"all\"]");
+    let rest = "[limits.l]\nby = \"ip\"\nrate = \"1/h\"\n\
+        tiers.a = { burst = 2 }\ntiers.main = { burst = 3 }\ntiers.z = { burst = 4 }\n\
+        [upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n";
+    write("1.toml", &group("z", "[\"all\", \"two\"]"));
+    write("2.toml", &group("a", "[\"all\", \"two\"]"));
+    for (include, of_two) in [("[\"[0-9].toml\"]", "z"), ("[\"2.toml\", \"1.toml\"]", "a")] {
+        write(
+            "gateway.toml",
+            &format!("include = {include}\n{main}{rest}"),
+        );
+        for (key, group) in [("all", "main"), ("two", of_two)] {
+            let field = format!("x-api-key: {key}");
+            let done = tollgate(folder.path(), &["explain", "GET", "/", "-H", &field]).await;
+            let said = format!("for group {group}, which the client is in");
+            assert!(done.stdout.contains(&said), "{include} {key}: {done:?}");
+        }
+    }
+}
