@@ -147,8 +147,8 @@ async fn a_clock_that_jumps_locks_nobody_out_and_forgives_once() {
                 );
                 match answer.status {
                     200 => admitted += 1,
-                    // A sliding window lets go of a request with the part it fell in.
-                    _ => assert!(answer.number("retry-after") <= 70, "{name}"),
+                    // A sliding window of one part lets go in the course of the next.
+                    _ => assert!(answer.number("retry-after") <= 120, "{name}"),
                 }
             }
             assert!(
