@@ -107,7 +107,14 @@ async fn serve(
     } = equipment;
     let metrics = shared.metrics.worker();
     let store = connect(&store, &shared);
-    if let Store::Redis { shared: redis, .. } = &store {
+    if let Store::Redis {
+        shared: redis,
+        near,
+        metrics,
+        ..
+    } = &store
+    {
+        near.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
     }
     if let Some(asked) = asked {

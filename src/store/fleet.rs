@@ -70,7 +70,7 @@ impl Fleet {
                 match store.beat(self.me, LIFE).await {
                     Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
                     // It will be the same the next time.
-                    Err(StoreError::Refused(why)) => {
+                    Err(StoreError::Refused(why)) if why.starts_with("NOPERM") => {
                         if let Some(more) = UNCOUNTED.pass() {
                             tracing::warn!(
                                 "the gateways cannot be counted: {why}; without Redis each would \

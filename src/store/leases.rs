@@ -228,9 +228,16 @@ impl Leases {
         let told = self.with(check, |held| {
             held.asking = false;
             held.turn += 1;
-            let last = last.filter(|_| Arc::ptr_eq(&held.limit, check.limit));
+            let is_same = Arc::ptr_eq(&held.limit, check.limit);
+            if let Some(gone) = last.filter(|_| !is_same) {
+                held.owe(gone.asked, gone.charged);
+            }
+            if let (Some(before), due) = (held.last, std::mem::take(&mut held.due)) {
+                held.owe(before.asked, due);
+            }
+            let last = last.filter(|_| is_same);
             held.failed = last.is_none();
-            (held.permits, held.due) = (0, 0);
+            held.permits = 0;
             if let Some(last) = last {
                 held.fill(terms, (last, units), now);
             }

@@ -3,7 +3,9 @@
 use super::known::Known;
 use super::leases::Leases;
 use super::news::News;
+use super::redis::RedisStore;
 use crate::limit::Limit;
+use crate::telemetry::metrics::StoreMetrics;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,17 @@ impl Near {
             news,
             timeout,
         }
+    }
+
+    /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes.
+    pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
+        let (news, metrics) = (self.news.clone(), metrics.clone());
+        shared.stats().when_changed(move |up| {
+            metrics.set_up(up);
+            if !up {
+                news.lost();
+            }
+        });
     }
 
     /// The counter has been reset.

@@ -23,6 +23,8 @@ struct Board {
     cells: Box<[AtomicU64]>,
     /// The same of those that were reset.
     resets: Box<[AtomicU64]>,
+    /// What was told before this is not known any more, whatever it was about.
+    all: AtomicU64,
 }
 
 impl Default for News {
@@ -32,6 +34,7 @@ impl Default for News {
             hasher: RandomState::default(),
             cells: cells(),
             resets: cells(),
+            all: AtomicU64::new(0),
         }))
     }
 }
@@ -60,6 +63,12 @@ impl News {
         self.0.resets[cell(hash)].fetch_max(at, Ordering::Relaxed);
     }
 
+    /// The store has gone: when it is back its counters may be others.
+    pub(super) fn lost(&self) {
+        let now = self.instant(Instant::now());
+        self.0.all.fetch_max(now, Ordering::Relaxed);
+    }
+
     /// Was the counter with this hash reset since it was asked at that instant?
     pub(super) fn is_reset(&self, hash: u64, asked: u64) -> bool {
         asked <= self.0.resets[cell(hash)].load(Ordering::Relaxed)
@@ -68,6 +77,7 @@ impl News {
     /// Is what was asked at that instant about the counter with this hash still true, as far as is known here?
     pub(super) fn holds(&self, hash: u64, asked: u64) -> bool {
         asked > self.0.cells[cell(hash)].load(Ordering::Relaxed)
+            && asked > self.0.all.load(Ordering::Relaxed)
     }
 
     /// An instant as microseconds since the origin.

@@ -52,7 +52,7 @@ pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
 async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     let mut asked = Vec::new();
     if let Source::Redis(target) = &compiled.boot.store.source {
-        asked.extend(redis(target).await);
+        asked.extend(redis(target, &compiled.boot.store.prefix).await);
     }
     let upstreams = compiled.outline.upstreams.iter();
     let mut servers: Vec<(String, Server, Duration)> = upstreams
@@ -87,14 +87,14 @@ async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     asked
 }
 
-async fn redis(target: &RedisTarget) -> Vec<Asked> {
+async fn redis(target: &RedisTarget, prefix: &str) -> Vec<Asked> {
     let asked = |place: String, outcome| Asked {
         what: "redis",
         name: String::new(),
         place,
         outcome,
     };
-    let why = match timeout(REDIS_WITHIN, probe(target)).await {
+    let why = match timeout(REDIS_WITHIN, probe(target, prefix)).await {
         Ok(Ok(found)) => {
             let each = found.into_iter().map(|(node, found)| {
                 let place = node.map_or_else(|| target.to_string(), |node| node.to_string());

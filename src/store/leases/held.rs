@@ -2,9 +2,12 @@
 
 use super::{TAIL, demand, since};
 use crate::clock::Timestamp;
+use crate::limit::bucket::BucketState;
+use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
+use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
-use crate::limit::{Limit, Terms};
+use crate::limit::{Limit, Rule, State, Terms};
 use crate::store::batch::{Check, Half};
 use crate::store::news::News;
 use smallvec::SmallVec;
@@ -12,6 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+
+/// Calls of which something is to go back at once; of more the oldest is lost.
+const MOST_OWED: usize = 8;
 
 /// Permits for one key.
 #[derive(Debug)]
@@ -39,7 +45,7 @@ pub(super) struct Held {
     pub(super) paused: Instant,
     pub(super) last: Option<Last>,
     /// Of an earlier call, as the news count its time: not used, and not to be used any more.
-    pub(super) left: Option<(u64, u32)>,
+    pub(super) left: SmallVec<[(u64, u32); 2]>,
     pub(super) answered: Rc<Notify>,
 }
 
@@ -72,7 +78,7 @@ impl Held {
             waiting: 0,
             paused: now,
             last: None,
-            left: None,
+            left: SmallVec::new(),
             answered: Rc::default(),
         }
     }
@@ -97,21 +103,35 @@ impl Held {
     /// What was not used is not used any more.
     pub(super) fn leave(&mut self) {
         let units = std::mem::take(&mut self.permits);
-        if let Some(last) = self.last.filter(|_| units > 0) {
-            self.left = Some((last.asked, units));
+        if let Some(last) = self.last {
+            self.owe(last.asked, units);
         }
+    }
+
+    /// So many of what was charged in that call are to go back when its time is over.
+    pub(super) fn owe(&mut self, asked: u64, units: u32) {
+        if units == 0 {
+            return;
+        }
+        if self.left.len() >= MOST_OWED {
+            self.left.remove(0);
+        }
+        self.left.push((asked, units));
     }
 
     /// Takes what was not used of the call that was asked at that instant.
     pub(super) fn take(&mut self, asked: u64) -> u32 {
-        match (self.last, self.left) {
-            (Some(last), _) if last.asked == asked => std::mem::take(&mut self.permits),
-            (_, Some((left, units))) if left == asked => {
-                self.left = None;
-                units
-            }
-            _ => 0,
+        let mut units = 0;
+        if self.last.is_some_and(|last| last.asked == asked) {
+            // Who has not come for what was brought for him by now has left.
+            units = std::mem::take(&mut self.permits) + std::mem::take(&mut self.due);
         }
+        self.left.retain(|(left, more)| {
+            let is_it = *left == asked;
+            units += if is_it { *more } else { 0 };
+            !is_it
+        });
+        units
     }
 
     /// What an admitted request is told. Never more than there is: of the permits in hand nobody else takes any, of what
@@ -134,12 +154,32 @@ impl Held {
 
     /// What a request is told while nobody asks.
     pub(super) fn refusal(&self, now: Instant) -> Verdict {
-        let wait = u64::try_from((self.paused - now).as_micros()).unwrap_or(u64::MAX);
+        let pause = u64::try_from((self.paused - now).as_micros()).unwrap_or(u64::MAX);
+        let wait = self
+            .last
+            .as_ref()
+            .map_or(pause, |last| pause.max(self.next(last, now)));
         let of = |last: &Last| last.verdict.reset.saturating_sub(since(last.sent, now));
         Verdict {
             outcome: Outcome::Refuse(Wait::Micros(wait.max(1))),
             remaining: 0,
             reset: self.last.as_ref().map_or(0, of),
+        }
+    }
+
+    /// When the bucket of a call has room for one more, as of `now`.
+    fn next(&self, last: &Last, now: Instant) -> u64 {
+        let (Rule::TokenBucket(TokenBucket { interval, .. })
+        | Rule::LeakyBucket(LeakyBucket { interval, .. })) = &self.limit.rule
+        else {
+            return 0;
+        };
+        let state = BucketState::at_level(last.at, last.measured.span, *interval);
+        let at = last.at.plus(since(last.sent, now));
+        let (measured, _) = self.limit.check(Some(&State::Bucket(state)), at, Cost::ONE);
+        match measured.wait {
+            Wait::Micros(wait) => wait,
+            Wait::Never => 0,
         }
     }
 
@@ -171,7 +211,11 @@ impl Held {
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
         self.until = last.sent + Duration::from_micros(lasting);
         self.permits = if now < self.until { permits } else { 0 };
-        if last.charged < asked {
+        if self.permits == 0 && terms.give_back() {
+            self.owe(last.asked, rest);
+        }
+        // Of a window with nothing left the store's own refusal says for how long.
+        if last.charged < asked && terms.trickles() {
             self.paused = last.sent + Duration::from_micros(terms.pause);
         }
         self.last = Some(last);

@@ -11,6 +11,7 @@ mod several;
 mod slot;
 
 pub(super) use map::slots as slots_of;
+pub(super) use slot::SLOTS;
 
 use super::LONGEST;
 use super::health::Outage;
@@ -23,7 +24,8 @@ use crate::store::batch::{Check, Half, Refund};
 use crate::store::error::StoreError;
 use crate::store::place::Address;
 use crate::store::settings::{RedisTarget, Settings};
-use map::{Map, Range};
+use map::Map;
+pub(super) use map::Range;
 use several::Straggler;
 use slot::Slot;
 use std::cell::{Cell, RefCell};
@@ -44,6 +46,8 @@ pub(super) struct Route {
     alone: bool,
     /// How often it was sent elsewhere.
     hops: u8,
+    /// How often it was tried again where it was.
+    tries: u8,
 }
 
 /// The slot in which a limit counts a key.

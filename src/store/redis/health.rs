@@ -11,7 +11,7 @@ use super::cluster::Member;
 use super::gather;
 use super::layout::probe_key;
 use super::node::Shared;
-use super::pool::CONNECT_WITHIN;
+use super::pool::{CONNECT_WITHIN, Connection};
 use super::question::{self, Question};
 use super::reply::{self, Wrong};
 use crate::limit::fixed_window::FixedWindow;
@@ -82,7 +82,10 @@ impl Outage {
 impl Drop for Outage {
     fn drop(&mut self) {
         if self.ends() {
-            tracing::debug!("{} is asked no more", self.name);
+            tracing::info!(
+                "{} is asked no more: others serve what it served",
+                self.name
+            );
         }
     }
 }
@@ -188,21 +191,10 @@ impl Shared {
         let late = |after| move |_| StoreError::Timeout { after };
         let taken = timeout(CONNECT_WITHIN, self.connections.take()).await;
         let mut connection = taken.map_err(late(CONNECT_WITHIN))??;
-        let mut question = Question::default();
         let tag = self.member.as_ref().map(Member::tag).unwrap_or_default();
-        question.push(&probe_key(&self.prefix), &tag, &probe_block());
-        let command = question::decide(None, std::iter::once(&question));
-        let answer = timeout(self.timeout, connection.call(&command)).await;
-        let told = answer
-            .map_err(late(self.timeout))
-            .flatten()
-            .and_then(|bytes| reply::read(&bytes, std::iter::once(1)));
-        match told.map(|mut told| told.pop()) {
-            Ok(Some(Err(Wrong::Limit { reason, .. }))) if reply::server_wide(&reason) => {
-                connection.condemn();
-                Err(StoreError::Refused(reason))
-            }
-            Ok(_) => Ok(()),
+        let tried = timeout(self.timeout, tries(&mut connection, &self.prefix, &tag)).await;
+        match tried.map_err(late(self.timeout)).flatten() {
+            Ok(()) => Ok(()),
             // It serves, if other slots than we thought.
             Err(StoreError::Refused(reason)) if self.is_redirected(&reason) => Ok(()),
             Err(error) => {
@@ -237,6 +229,24 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+/// A decision on a key of our own with this tag: what connects but cannot write does not serve.
+pub(super) async fn tries(
+    connection: &mut Connection,
+    prefix: &str,
+    tag: &[u8],
+) -> Result<(), StoreError> {
+    let mut question = Question::default();
+    question.push(&probe_key(prefix), tag, &probe_block());
+    let command = question::decide(None, std::iter::once(&question));
+    let bytes = connection.call(&command).await?;
+    match reply::read(&bytes, std::iter::once(1))?.pop() {
+        Some(Err(Wrong::Limit { reason, .. })) if reply::server_wide(&reason) => {
+            Err(StoreError::Refused(reason))
+        }
+        _ => Ok(()),
     }
 }
 

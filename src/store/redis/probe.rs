@@ -1,7 +1,8 @@
 //! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
 
-use super::cluster;
-use super::pool::{CONNECT_WITHIN, Connection, Manager, Signals};
+use super::cluster::{self, Range};
+use super::health;
+use super::pool::{CONNECT_WITHIN, Connection, Manager, Signals, first_word};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
@@ -46,26 +47,24 @@ impl fmt::Display for Found {
 ///
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
-pub async fn probe(target: &RedisTarget) -> Result<Vec<Probed>, StoreError> {
+pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<Probed>, StoreError> {
     let Place::Cluster { seeds } = &target.place else {
-        let found = look(target, None).await?;
+        let found = look(target, None, (prefix, b"")).await?;
         return Ok(vec![(None, Ok(found))]);
     };
     let mut trouble = StoreError::Down;
     for seed in seeds.iter() {
         match masters(target, seed).await {
-            Ok(masters) => {
-                let mut all = Vec::with_capacity(masters.len());
-                for master in masters {
-                    let found = look(target, Some(&master)).await;
-                    all.push((Some(master), found));
-                }
-                return Ok(all);
-            }
+            Ok(ranges) => return Ok(each(target, prefix, ranges).await),
             Err(error) => trouble = error,
         }
     }
     Err(trouble)
+}
+
+/// Does a lone Redis say so that it is none?
+fn is_of_cluster(reason: &str) -> bool {
+    ["MOVED", "ASK", "CLUSTERDOWN"].contains(&first_word(reason))
 }
 
 /// Which master of a cluster, and what it is like.
@@ -79,17 +78,51 @@ async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection
     }))
 }
 
-async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<Address>, StoreError> {
+async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<Range>, StoreError> {
     let mut connection = open(target, Some(seed)).await?;
-    let ranges = cluster::slots_of(&mut connection, seed).await?;
-    let mut masters: Vec<Address> = ranges.into_iter().map(|range| range.master).collect();
-    masters.sort();
-    masters.dedup();
-    Ok(masters)
+    let mut ranges = cluster::slots_of(&mut connection, seed).await?;
+    ranges.sort_by(|a, b| a.master.cmp(&b.master));
+    Ok(ranges)
 }
 
-async fn look(target: &RedisTarget, node: Option<&Address>) -> Result<Found, StoreError> {
+/// Every master once, by a key that it serves; and what nobody serves.
+async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<Range>) -> Vec<Probed> {
+    let served: usize = ranges.iter().map(Range::len).sum();
+    let mut all: Vec<Probed> = Vec::new();
+    for range in ranges {
+        if all
+            .last()
+            .is_some_and(|(last, _)| last.as_ref() == Some(&range.master))
+        {
+            continue;
+        }
+        let tag = range.tag().unwrap_or_default();
+        let found = look(target, Some(&range.master), (prefix, &tag)).await;
+        all.push((Some(range.master), found));
+    }
+    let all_slots = cluster::SLOTS;
+    if let Some(unserved @ 1..) = all_slots.checked_sub(served) {
+        let why = format!(
+            "{unserved} of {all_slots} slots are served by nobody: counters there cannot be kept"
+        );
+        all.push((None, Err(StoreError::Refused(why.into()))));
+    }
+    all
+}
+
+async fn look(
+    target: &RedisTarget,
+    node: Option<&Address>,
+    (prefix, tag): (&str, &[u8]),
+) -> Result<Found, StoreError> {
     let mut connection = open(target, node).await?;
+    match health::tries(&mut connection, prefix, tag).await {
+        Err(StoreError::Refused(reason)) if node.is_none() && is_of_cluster(&reason) => {
+            let why = format!("this is a node of a cluster: write `redis+cluster://` ({reason})");
+            return Err(StoreError::Refused(why.into()));
+        }
+        tried => tried?,
+    }
     let mut info = Cmd::new();
     info.arg("INFO");
     let begun = Instant::now();

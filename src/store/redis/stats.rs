@@ -1,5 +1,7 @@
 //! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
 
+use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A number that one thread counts up and others may read.
@@ -28,6 +30,7 @@ pub const SIZES: usize = 7;
 pub struct Stats {
     /// Is Redis asked at present?
     pub up: AtomicBool,
+    tell: OnceLock<Tell>,
     /// Script calls that decided something.
     pub calls: Counter,
     /// Decisions answered by Redis.
@@ -63,5 +66,23 @@ impl Stats {
 
     pub(super) fn set_up(&self, up: bool) {
         self.up.store(up, Ordering::Relaxed);
+        if let Some(tell) = self.tell.get() {
+            (tell.0)(up);
+        }
+    }
+
+    /// Has this told from now on whether Redis is asked, at each change and at once.
+    pub fn when_changed(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
+        tell(self.up.load(Ordering::Relaxed));
+        let _ = self.tell.set(Tell(Box::new(tell)));
+    }
+}
+
+/// Who is told of a change.
+struct Tell(Box<dyn Fn(bool) + Send + Sync>);
+
+impl fmt::Debug for Tell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
     }
 }

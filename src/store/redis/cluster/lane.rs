@@ -18,6 +18,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// How often something is sent on. A cluster that is being changed needs two.
 const MOST_HOPS: u8 = 16;
 
+/// How often something is tried again while its slot is on its way. A decision is given up before, when its time is over.
+const MOST_TRIES: u8 = 250;
+
 /// How long to wait for the rest of a slot that is on its way.
 const ARRIVES: Duration = Duration::from_millis(3);
 
@@ -154,8 +157,11 @@ impl Shared {
         let many = group.len();
         for mut one in group.into_iter().rev() {
             let route = one.route();
-            route.hops += 1;
-            if route.hops > MOST_HOPS {
+            match instead {
+                Instead::TryAgain => route.tries = route.tries.saturating_add(1),
+                _ => route.hops += 1,
+            }
+            if route.hops > MOST_HOPS || route.tries > MOST_TRIES {
                 one.fails(self, StoreError::Refused(reason.clone()));
                 continue;
             }
@@ -223,7 +229,11 @@ fn by_slot<W: Waits>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
     let mut groups: Vec<(Route, Vec<W>)> = Vec::new();
     for mut one in batch {
         let route = *one.route();
-        let key = Route { hops: 0, ..route };
+        let key = Route {
+            hops: 0,
+            tries: 0,
+            ..route
+        };
         let mut known = groups.iter_mut();
         match known.find(|(other, _)| *other == key && !key.alone) {
             Some((_, group)) => group.push(one),

@@ -2,7 +2,7 @@
 
 use super::super::node::Node;
 use super::super::pool::Connection;
-use super::slot::{SLOTS, Slot};
+use super::slot::{self, SLOTS, Slot};
 use crate::store::error::StoreError;
 use crate::store::place::Address;
 use bb8_redis::redis::{Cmd, Value};
@@ -152,6 +152,18 @@ pub(in super::super) struct Range {
     pub(super) first: Slot,
     pub(super) last: Slot,
     pub(in super::super) master: Address,
+}
+
+impl Range {
+    /// How many slots it has.
+    pub(in super::super) fn len(&self) -> usize {
+        usize::from(self.last.saturating_sub(self.first)) + 1
+    }
+
+    /// A tag that lives here.
+    pub(in super::super) fn tag(&self) -> Option<Vec<u8>> {
+        slot::tag_of(|slot| (self.first..=self.last).contains(&slot))
+    }
 }
 
 /// Asks the node at `asked` who serves what.

@@ -110,11 +110,37 @@ impl TlsServer {
     /// What connecting with this says is wrong.
     pub(super) async fn refused(&self, material: Material<'_>) -> String {
         let target = self.target(material);
-        let probed = crate::store::redis::probe(&target).await.unwrap_err();
+        let probed = crate::store::redis::probe(&target, "tollgate")
+            .await
+            .unwrap_err();
         let store = RedisStore::new(&target, &Settings::default());
         let reached = store.reach().await.unwrap_err();
         assert_eq!(reached.label(), "unreachable", "{reached}");
         assert!(!store.is_up());
         probed.to_string()
     }
+}
+
+/// Does the server that is tested against speak TLS? Not all are built with it; those tests then say nothing of it.
+pub(super) fn has_tls() -> bool {
+    let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    let told = std::process::Command::new(program)
+        .args([
+            "--port",
+            "0",
+            "--tls-port",
+            &super::support::free_port().to_string(),
+        ])
+        .output()
+        .expect("redis-server is installed");
+    let told = [told.stdout, told.stderr].concat();
+    // Without certificates it ends at once, and says what it lacks.
+    let told = String::from_utf8_lossy(&told).into_owned();
+    let known = !["Bad directive", "Failed finding TLS"]
+        .iter()
+        .any(|lack| told.contains(lack));
+    if !known {
+        println!("this server speaks no TLS: nothing was tested");
+    }
+    known
 }

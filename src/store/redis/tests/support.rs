@@ -234,7 +234,7 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
 
 /// What the one Redis of `target` is like.
 pub(crate) async fn look(target: &RedisTarget) -> Result<Found, StoreError> {
-    probe(target).await?.remove(0).1
+    probe(target, "tollgate").await?.remove(0).1
 }
 
 /// Looks at a server from the side.

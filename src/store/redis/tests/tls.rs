@@ -1,6 +1,6 @@
 //! Redis over TLS: who is believed, what is presented, and what is said when that is not enough.
 
-use super::certificates::{Authority, Pair, TlsServer};
+use super::certificates::{Authority, Pair, TlsServer, has_tls};
 use super::support::{Server, limit, token_bucket, until_up};
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
@@ -26,6 +26,9 @@ async fn counts(target: &RedisTarget) {
 
 #[tokio::test(flavor = "local")]
 async fn a_server_whose_authority_is_named_is_used() {
+    if !has_tls() {
+        return;
+    }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "no");
     let ca = authority.pem();
@@ -41,6 +44,9 @@ async fn a_server_whose_authority_is_named_is_used() {
 
 #[tokio::test(flavor = "local")]
 async fn a_clients_certificate_and_another_name_are_presented() {
+    if !has_tls() {
+        return;
+    }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("redis.internal"), "yes");
     let (ca, own) = (authority.pem(), authority.signs("gateway"));
@@ -54,6 +60,9 @@ async fn a_clients_certificate_and_another_name_are_presented() {
 
 #[tokio::test(flavor = "local")]
 async fn what_is_wrong_with_a_servers_certificate_is_said() {
+    if !has_tls() {
+        return;
+    }
     let authority = Authority::new();
     let ca = authority.pem();
     let ours = Material {
@@ -82,6 +91,9 @@ async fn what_is_wrong_with_a_servers_certificate_is_said() {
 
 #[tokio::test(flavor = "local")]
 async fn what_a_server_thinks_of_our_certificate_is_said() {
+    if !has_tls() {
+        return;
+    }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "yes");
     let ca = authority.pem();
@@ -119,6 +131,9 @@ async fn a_server_without_tls_is_told_from_one_that_is_away() {
 
 #[tokio::test(flavor = "local")]
 async fn changed_certificates_are_presented_by_new_connections() {
+    if !has_tls() {
+        return;
+    }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "yes");
     let (ca, own) = (authority.pem(), authority.signs("gateway"));
@@ -169,6 +184,9 @@ fn files_that_are_of_no_use_are_told_apart() {
 
 #[tokio::test(flavor = "local")]
 async fn while_no_handshake_succeeds_nobody_waits() {
+    if !has_tls() {
+        return;
+    }
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "no");
     let other = Authority::new().pem();
