@@ -165,3 +165,23 @@ async fn what_was_known_before_an_outage_is_not_known_after_it() {
     eventually(Duration::from_secs(5), "it is counted again", left).await;
     gateway.get("/").await.expect(429);
 }
+
+/// An outage that no request saw: when Redis is back its counters may be others, and no worker refuses from memory.
+#[tokio::test]
+async fn what_was_refused_before_an_outage_is_forgotten() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let limit = "by = \"everyone\"\nrate = \"3/h\"\nalgorithm = \"fixed-window\"";
+    let gateway = Gateway::start(&counted(&upstream, &redis, "closed", limit)).await;
+    for _ in 0..8 {
+        gateway.get("/").await;
+    }
+    gateway.get("/").await.expect(429);
+    redis.kill().await;
+    let told = async |word: &str| gateway.admin_get("/readyz").await.text().contains(word);
+    eventually(PATIENCE, "it is away", async || told("away").await).await;
+    redis.come().await;
+    eventually(PATIENCE, "it is back", async || told("store: up").await).await;
+    for status in [200, 200, 200, 429] {
+        gateway.get("/").await.expect(status);
+    }
+}

@@ -77,3 +77,32 @@ async fn where_it_is_off_every_request_asks() {
         200
     );
 }
+
+/// Permits that nobody came for, that came late or that were in flight when the load went, are back soon.
+#[tokio::test]
+async fn no_permit_is_lost_when_a_load_comes_and_goes() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let limit = |lease: &str| {
+        format!(
+            "by = \"everyone\"\nrate = \"50000/h\"\nalgorithm = \"fixed-window\"\nlease = {lease}"
+        )
+    };
+    let file =
+        |lease: &str| counted(&upstream, &redis, "closed", &limit(lease)).server("workers = 1");
+    let gateway = Gateway::start(&file("2000")).await;
+    for _ in 0..3 {
+        let load = Load::on(&[&gateway], 6, Duration::ZERO).await;
+        load.run(Duration::from_millis(300)).await;
+        load.stop().await;
+    }
+    let taken = sum(&gateway, "tollgate_store_permits_total", &["\"taken\""]).await;
+    assert!(taken > 0);
+    let other = Gateway::start(&file("\"off\"")).await;
+    eventually(PATIENCE, "what was not used is back", async || {
+        let seen = upstream.seen() as u64;
+        let left = other.get("/").await.expect(200).remaining("calls");
+        assert!(left <= 50_000 - seen - 1);
+        left == 50_000 - seen - 1
+    })
+    .await;
+}

@@ -138,3 +138,21 @@ async fn a_socket_is_as_good_as_an_address() {
         told.stdout
     );
 }
+
+/// What takes the scripts and decides nothing is not good.
+#[tokio::test]
+async fn a_redis_that_cannot_decide_is_not_reachable() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    fs::write(
+        &path,
+        file(&upstream, &format!("url = \"{}\"", redis.url())).text(),
+    )
+    .unwrap();
+    assert_eq!(connects(&path).await.code, Some(0));
+    let _: String = redis.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let told = connects(&path).await;
+    assert_eq!(told.code, Some(3), "{told:?}");
+    assert!(told.stdout.contains("READONLY"), "{told:?}");
+}
