@@ -34,8 +34,8 @@ pub(in crate::config) fn server_name(text: &str) -> Result<String, Wrong> {
 
 fn wrong(label: &str) -> Wrong {
     Wrong::new(Code::BadStore, "this is not the address of a store", label).help(
-        "write `\"memory:\"`, `\"redis://host:6379/0\"`, `\"unix:/path/redis.sock\"` or \
-         `\"redis+sentinel://h1,h2,h3/NAME/0\"`; `rediss` is with TLS",
+        "write `\"memory:\"`, `\"redis://host:6379/0\"`, `\"unix:/path/redis.sock\"`, \
+         `\"redis+sentinel://h1,h2,h3/NAME/0\"` or `\"redis+cluster://h1,h2,h3\"`; `rediss` is with TLS",
     )
 }
 
@@ -125,8 +125,10 @@ fn unix(text: &str) -> Result<Source, Wrong> {
 fn single(text: &str) -> Result<(Place, u16), Wrong> {
     let (place, database) = text.split_once('/').unwrap_or((text, ""));
     if place.contains(',') {
-        return Err(wrong("one Redis has one address")
-            .help("write `\"redis+sentinel://h1,h2,h3/NAME/0\"` where sentinels watch over it"));
+        return Err(wrong("one Redis has one address").help(
+            "write `\"redis+sentinel://h1,h2,h3/NAME/0\"` where sentinels watch over it, \
+             `\"redis+cluster://h1,h2,h3\"` for a cluster",
+        ));
     }
     let address = address(place, REDIS)?;
     let database = number(database, "`redis://host:6379/0`")?;
