@@ -2,7 +2,8 @@
 --
 -- KEYS[1]   all of them: for each its name, eight bytes, and when it was last heard of, a double, microseconds
 -- ARGV[1]   the name of the one who tells
--- ARGV[2]   for how long that holds, in microseconds; "0": it goes
+-- ARGV[2]   for how long a sign of life holds, in microseconds
+-- ARGV[3]   "1", or "0" when it goes
 -- reply     how many there are, four bytes
 --
 -- Not a sorted set, though it is one: a user who may do what the limits need needs no further permission.
@@ -10,8 +11,6 @@ local me, life = ARGV[1], tonumber(ARGV[2])
 local time = redis.call("TIME")
 local now = time[1] * 1000000 + time[2]
 local had = redis.call("GET", KEYS[1]) or ""
-local stays = life > 0
-if not stays then life = 10000000 end
 
 local there = {}
 for at = 1, #had - 15, 16 do
@@ -21,6 +20,6 @@ for at = 1, #had - 15, 16 do
     there[#there + 1] = had:sub(at, at + 15)
   end
 end
-if stays then there[#there + 1] = me .. struct.pack(">d", now) end
+if ARGV[3] == "1" then there[#there + 1] = me .. struct.pack(">d", now) end
 redis.call("SET", KEYS[1], table.concat(there), "PX", math.ceil(life / 1000))
 return struct.pack(">I4", #there)

@@ -4,7 +4,7 @@
 //! once: after an outage gateways come back one by one.
 
 use super::error::StoreError;
-use super::redis::RedisStore;
+use super::redis::{RedisStore, Sign};
 use crate::telemetry::log::Throttle;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Fleet {
     pub async fn keep(self: Arc<Self>, store: RedisStore) {
         while !self.left.load(Ordering::Relaxed) {
             if store.is_up() && self.is_my_turn() {
-                match store.beat(self.me, LIFE).await {
+                match store.beat(self.me, Sign::There, LIFE).await {
                     Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
                     // It will be the same the next time.
                     Err(StoreError::Refused(why)) if why.starts_with("NOPERM") => {
@@ -92,7 +92,7 @@ impl Fleet {
     pub async fn leave(&self, store: &RedisStore) {
         if !self.left.swap(true, Ordering::Relaxed) && store.is_up() {
             // Who cannot be told finds out by itself.
-            let _ = store.beat(self.me, Duration::ZERO).await;
+            let _ = store.beat(self.me, Sign::Goes, LIFE).await;
         }
     }
 

@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 const ROOM: usize = 16_384;
 /// No refusal is taken at its word for longer: what other gateways give back or reset is seen by then.
 const MOST: Duration = Duration::from_mins(1);
-/// Likewise of a limit whose request had others elsewhere in a cluster.
-const MOST_APART: Duration = Duration::from_millis(20);
+/// Likewise in a cluster, where a counter may be full of what a request that another slot refuses gives back in a moment.
+const MOST_APART: Duration = Duration::from_millis(250);
 
 /// What one worker remembers.
 #[derive(Debug)]
@@ -162,17 +162,16 @@ impl Known {
         &self,
         checks: &[Check<'_>],
         half: &Half,
-        asked: Instant,
-        told: Instant,
+        (asked, told): (Instant, Instant),
+        may_pass: impl Fn(&Limit) -> bool,
     ) {
         for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
             let Some(wait) = lasting(check, measured) else {
                 continue;
             };
-            // Of a request in several slots one may be full of what another refuses and gives back at once.
-            let most = match half.instants.is_empty() {
-                true => MOST,
-                false => MOST_APART,
+            let most = match may_pass(check.limit) {
+                true => MOST_APART,
+                false => MOST,
             };
             // A request that may be granted less is refused what one unit is.
             let cost = match check.limit.partial {

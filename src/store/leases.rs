@@ -183,7 +183,9 @@ async fn ask(
     let told = Instant::now();
     metrics.called(Operation::Decide, super::outcome(&answer), told - sent);
     let last = answer.ok().and_then(|half| {
-        near.known.remember(&[check], &half, sent, told);
+        near.known.remember(&[check], &half, (sent, told), |limit| {
+            shared.may_pass(limit)
+        });
         Last::of(&order, terms, &half, (sent, asked))
     });
     let (answered, until) = near.leases.told(&check, terms, (last, units), told);

@@ -130,7 +130,8 @@ impl Store {
         match answer {
             Ok(half) => {
                 warn_of_spoilt(checks, &half);
-                near.known.remember(checks, &half, asked, told);
+                near.known
+                    .remember(checks, &half, (asked, told), |limit| shared.may_pass(limit));
                 let whole = stand_in.fill(checks, half, (refused, shared))?;
                 Ok((Some(whole), DecidedBy::Redis))
             }

@@ -22,6 +22,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use beat::Sign;
 pub use cluster::slot_of;
 pub use probe::{Found, Probed, probe};
 pub use stats::{Counter, SIZES, Stats};
@@ -275,6 +276,11 @@ impl RedisStore {
             Way::One(node) => node.shared.health.is_up(),
             Way::Many(cluster) => cluster.is_up(),
         }
+    }
+
+    /// May what this limit refuses be full of what another request of several slots is given back at once?
+    pub(super) fn may_pass(&self, limit: &Limit) -> bool {
+        matches!(self.way, Way::Many(_)) && limit.with.is_none()
     }
 
     /// What has been done so far. Other threads may keep and read it.

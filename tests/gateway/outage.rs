@@ -94,7 +94,7 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_goes_is_not_counted_and_one_that_dies_not_for_long() {
+async fn a_gateway_that_goes_says_so() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
     let file = File::to(&upstream, &["calls"])
         .limit("calls", "by = \"everyone\"\nrate = \"90/h\"")
@@ -105,7 +105,7 @@ async fn a_gateway_that_goes_is_not_counted_and_one_that_dies_not_for_long() {
     hear_of(&[&one, &two], 2).await;
     assert!(one.metrics().await.contains("tollgate_gateways 2"));
     two.stop().await;
-    // It has told that it goes. The number is not believed to have fallen for up to two lives of ten seconds.
+    // One name of eight bytes and its time. That the number has fallen is believed after two lives of ten seconds at most.
     let there: Vec<u8> = redis.command(&["GET", "tollgate:1:gateways:{*}"]).await;
     assert_eq!(there.len(), 16);
 }
@@ -181,7 +181,7 @@ async fn each_limit_does_its_own_while_redis_is_away() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_is_shared_out_and_freed() {
+async fn slots_taken_without_redis_are_freed() {
     let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
     let file = File::to(&upstream, &["slots"])
         .redis(&redis, "timeout = \"1s\"")

@@ -75,12 +75,13 @@ async fn carry(near: TcpStream, port: u16, mut wire: watch::Receiver<Line>) {
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     let (near_in, near_out) = near.into_split();
     let (far_in, far_out) = far.into_split();
-    let there = tokio::spawn(one_way(near_in, far_out, wire.clone()));
-    let back = tokio::spawn(one_way(far_in, near_out, wire.clone()));
+    let mut there = tokio::spawn(one_way(near_in, far_out, wire.clone()));
+    let mut back = tokio::spawn(one_way(far_in, near_out, wire.clone()));
     let was_reset = wire.wait_for(|wire| *wire == Line::Reset);
     tokio::select! {
         _ = was_reset => {}
-        () = async { while !there.is_finished() && !back.is_finished() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
+        _ = &mut there => {}
+        _ = &mut back => {}
     }
     there.abort();
     back.abort();

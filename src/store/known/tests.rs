@@ -106,7 +106,8 @@ impl World {
         }
         self.asked += 1;
         let half = self.store.measure(checks, Some(self.at()), false);
-        self.known.remember(checks, &half, self.now(), self.now());
+        let now = (self.now(), self.now());
+        self.known.remember(checks, &half, now, |_| false);
         (Decided::of(checks, half.at, half.measured), true)
     }
 }

@@ -12,18 +12,30 @@ use tokio::time::timeout;
 /// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
 const BEAT: &str = include_str!("../../../lua/beat.lua");
 
+/// What a gateway tells of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// It is there.
+    There,
+    /// It goes.
+    Goes,
+}
+
 impl RedisStore {
-    /// Tells that `me` will be there for `life`, or goes when that is nothing; says how many gateways there are. Takes
-    /// twice the settings' `timeout` at most.
+    /// Tells that `me` is there, or goes; says how many gateways have told so within `life`. Takes twice the settings'
+    /// `timeout` at most.
     ///
     /// # Errors
     /// When Redis did not say.
-    pub async fn beat(&self, me: u64, life: Duration) -> Result<u32, StoreError> {
+    pub async fn beat(&self, me: u64, sign: Sign, life: Duration) -> Result<u32, StoreError> {
         let shared = &*self.first().await?;
         let era = shared.health.era();
         let told = match timeout(shared.timeout, shared.connections.take()).await {
             Ok(Ok(mut connection)) => {
-                let told = timeout(shared.timeout, shared.tell_life(&mut connection, me, life));
+                let told = timeout(
+                    shared.timeout,
+                    shared.tell_life(&mut connection, me, (sign, life)),
+                );
                 let told = told.await;
                 if !matches!(told, Ok(Ok(_))) {
                     connection.condemn();
@@ -55,12 +67,15 @@ impl Shared {
         &self,
         connection: &mut Connection,
         me: u64,
-        life: Duration,
+        (sign, life): (Sign, Duration),
     ) -> Result<u32, StoreError> {
         let mut command = cmd("EVAL");
         command.arg(BEAT).arg(1).arg(gateways_key(&self.prefix));
         let life = life.as_micros().to_string();
-        command.arg(&me.to_be_bytes()).arg(life);
+        command.arg(&me.to_be_bytes()).arg(life).arg(match sign {
+            Sign::There => "1",
+            Sign::Goes => "0",
+        });
         let wrong = StoreError::Protocol("not a number of gateways");
         match connection.send(&command).await? {
             Value::BulkString(bytes) => match <[u8; 4]>::try_from(&*bytes) {

@@ -9,7 +9,7 @@ use crate::store::batch::{Check, Refund};
 use crate::store::error::StoreError;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::tests::support::look;
-use crate::store::redis::{RedisStore, layout, library, script};
+use crate::store::redis::{RedisStore, Sign, layout, library, script};
 use crate::store::{Place, RedisTarget, Secret, Settings};
 use bb8_redis::redis::Value;
 use std::time::Duration;
@@ -174,7 +174,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
                 store.reset(&limit, b"first").await.unwrap();
             }
         }
-        assert_eq!(store.beat(7, PATIENCE).await, Ok(1));
+        assert_eq!(store.beat(7, Sign::There, PATIENCE).await, Ok(1));
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
         // What the driver says of itself is nobody's need, and Redis 7.0 does not know it.
