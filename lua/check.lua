@@ -13,7 +13,7 @@ local function check(key)
     at = at + 1
     return -1, 0, 0
   end
-  local state, wrong = call("GET", key), nil
+  local state, wrong = ask("GET", key), nil
   -- An error is a table; a string has no such field.
   if state and state.err then state, wrong = false, state.err end
   local wait, whole, part, new, life

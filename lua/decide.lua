@@ -10,49 +10,50 @@
 --
 -- The keys of one request are different from each other: the second check would not see the first one's charge.
 
--- Most requests have one limit: no tables.
-local function one(key)
-  local wait, whole, part, new, life, wrong, more = check(key)
-  if new and not wrong then wrong = write(key, new, life) end
-  if wrong then return failed(1, wrong) end
-  if more then return pack(">BddI4", 0, wait, whole, part) .. more end
-  return pack(">BddI4", 0, wait, whole, part)
-end
+local replies, pieces, waits, states, lives = { pack(">d", now) }, 1, {}, {}, {}
 
--- And most calls one request.
-local shape = ARGV[3]
-if shape == "\1" then return pack(">d", now) .. one(KEYS[1]) end
-
-local waits, states, lives = {}, {}, {}
-
+-- Adds what is answered, or what went wrong in its place.
 local function all(first, count)
-  local reply, refused, bad, reason = "\0", false, nil, nil
+  local before, refused, bad, reason = pieces, false, nil, nil
   for i = 1, count do
-    local wait, whole, part, new, life, wrong, more = check(KEYS[first + i])
+    local wait, whole, part, new, life, wrong, more = check(keys[first + i])
     if wrong and not bad then bad, reason = i, wrong end
     -- Below -1 less was granted than asked for, or the request has an id.
     local admitted = wait == 0 or wait < -1
     if not admitted then refused = true end
     waits[i], states[i], lives[i] = admitted and 0 or wait, new, life
-    reply = reply .. pack(">ddI4", wait, whole, part) .. (more or "")
+    local answer = i == 1 and pack(">BddI4", 0, wait, whole, part) or pack(">ddI4", wait, whole, part)
+    pieces = pieces + 1
+    replies[pieces] = more and answer .. more or answer
   end
-  if bad then return failed(bad, reason) end
-  for i = 1, count do
+  for i = 1, bad and 0 or count do
     -- In a refused request only the refusing limits' own mended states are kept.
     if states[i] and (waits[i] ~= 0 or not refused) then
-      local wrong = write(KEYS[first + i], states[i], lives[i])
+      reason = write(keys[first + i], states[i], lives[i])
       -- Servers refuse a script's first write or none. Should one refuse a later one all the same, what was written
       -- stays: charged too much, never admitted too much.
-      if wrong then return failed(i, wrong) end
+      if reason then
+        bad = i
+        break
+      end
     end
   end
-  return reply
+  if bad then
+    for i = pieces, before + 2, -1 do replies[i] = nil end
+    pieces = before + 1
+    replies[pieces] = failed(bad, reason)
+  end
 end
 
-local replies, first = { pack(">d", now) }, 0
+local first = 0
 for request = 1, #shape do
   local count = shape:byte(request)
-  replies[request + 1] = count == 1 and one(KEYS[first + 1]) or all(first, count)
+  if count == 1 then
+    pieces = pieces + 1
+    replies[pieces] = one(keys[first + 1])
+  else
+    all(first, count)
+  end
   first = first + count
 end
-return table.concat(replies)
+return finish(replies)

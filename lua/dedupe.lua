@@ -13,7 +13,7 @@ local function deduped(key, check)
   local _, ttl, repeats, cost, own, none, first = unpack(">BdddBB", blocks, at)
   record_at = record_at - 1
   local record = KEYS[record_at]
-  local held, wrong = call("GET", record), nil
+  local held, wrong = ask("GET", record), nil
   if held and held.err then held, wrong = false, held.err end
   local ends, granted, free = 0, 0, 0
   if held and #held == 16 then

@@ -8,7 +8,7 @@
 local function metered(key, check)
   local _, cost, past = unpack(">Bd", blocks, at)
   at = past
-  local held, found, back = trail(call("GET", key))
+  local held, found, back = trail(ask("GET", key))
   local wait, whole, part, new, life, wrong = check(key)
   if not new or wrong then return wait, whole, part, new, life, wrong end
   -- Brought to the brim it is another history.

@@ -9,6 +9,8 @@
 -- or a reply: that is the dear part of a script, and the part in which servers differ. Dear, too, is every function
 -- and every local that a function captures, since a script is built anew for each call: there are few on purpose.
 local call, pack, unpack = redis.pcall, struct.pack, struct.unpack
+-- GET and SET of a state, which batch.lua may answer itself.
+local ask = call
 local blocks = ARGV[2]
 
 -- Where the next block begins; whoever reads one moves it on.
@@ -27,5 +29,5 @@ end
 -- Stores a state for `life` microseconds, in milliseconds rounded up; after that it equals no state.
 -- Answers what went wrong, if anything.
 local function write(key, state, life)
-  return call("SET", key, state, "PX", math.ceil(life / 1000) + slack).err
+  return ask("SET", key, state, "PX", math.ceil(life / 1000) + slack).err
 end

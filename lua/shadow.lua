@@ -36,10 +36,10 @@ local function all(first, count)
   return table.concat(reply)
 end
 
-local shape, replies, first = ARGV[3], { pack(">d", now) }, 0
+local replies, first = { pack(">d", now) }, 0
 for request = 1, #shape do
   local count = shape:byte(request)
   replies[request + 1] = all(first, count)
   first = first + count
 end
-return table.concat(replies)
+return finish(replies)

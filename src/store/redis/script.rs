@@ -24,22 +24,25 @@ macro_rules! every_algorithm {
 /// what it does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text!(
-        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "decide"
+        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "one" "batch" "decide"
     ))
 });
 
 /// Decides a batch of requests by any algorithm.
-pub(super) static DECIDE_ANY: LazyLock<Script> =
-    LazyLock::new(|| Script::new(every_algorithm!("partial" "trail" "metered" "check" "decide")));
+pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(every_algorithm!("partial" "trail" "metered" "check" "one" "batch" "decide"))
+});
 
 /// Decides a batch in which some requests have ids that are charged once.
 pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "decide"))
+    Script::new(
+        every_algorithm!("partial" "trail" "metered" "dedupe" "check" "one" "batch" "decide"),
+    )
 });
 
 /// Decides a batch in which some limits do not decide, and are counted beside those that do.
 pub(super) static DECIDE_BESIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "shadow"))
+    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "batch" "shadow"))
 });
 
 /// Every script: what a connection loads.

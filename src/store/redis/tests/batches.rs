@@ -77,3 +77,40 @@ fn a_batch_equals_its_sequence_under_every_algorithm() {
         assert_eq!(client.dump(), stored, "seed {seed}, turn {turn}");
     }
 }
+
+/// How often the server was asked for a state and how often given one by this many requests in one call.
+fn asked_and_stored(requests: u8, key: impl Fn(u8) -> Vec<u8>) -> [u64; 2] {
+    let server = Server::start();
+    let mut client = server.client();
+    for script in script::ALL {
+        client.many(vec![script.load()]);
+    }
+    let limit = &editions()[0][0];
+    let questions: Vec<Question> = (0..requests)
+        .map(|request| {
+            let mut question = Question::default();
+            let check = Check {
+                limit,
+                key: &key(request),
+                cost: Cost::ONE,
+                id: None,
+            };
+            question.check(&layout::key_prefix("t", limit), &check, Some(NOW));
+            question
+        })
+        .collect();
+    client.many(vec![question::decide(Some(NOW), questions.iter())]);
+    let said = format!("{:?}", client.say("INFO commandstats"));
+    ["get", "set"].map(|command| {
+        let calls = said.split(&format!("cmdstat_{command}:calls=")).nth(1);
+        let digits = calls.map_or("0", |rest| rest.split(',').next().unwrap_or("0"));
+        digits.parse().expect("a count")
+    })
+}
+
+#[test]
+fn one_counter_of_many_requests_is_asked_for_once_and_stored_twice() {
+    assert_eq!(asked_and_stored(3, |_| b"hot".to_vec()), [1, 2]);
+    assert_eq!(asked_and_stored(1, |_| b"hot".to_vec()), [1, 1]);
+    assert_eq!(asked_and_stored(3, |nth| vec![nth]), [3, 3]);
+}

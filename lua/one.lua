@@ -1,0 +1,14 @@
+-- one.lua: what a request with one limit is answered, which most have; and the call that carries only such a one, as
+-- most do. Its reply is decide.lua's.
+
+-- Most requests have one limit: no tables.
+local function one(key)
+  local wait, whole, part, new, life, wrong, more = check(key)
+  if new and not wrong then wrong = write(key, new, life) end
+  if wrong then return failed(1, wrong) end
+  if more then return pack(">BddI4", 0, wait, whole, part) .. more end
+  return pack(">BddI4", 0, wait, whole, part)
+end
+
+-- And most calls one request.
+if ARGV[3] == "\1" then return pack(">d", now) .. one(KEYS[1]) end
