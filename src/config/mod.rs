@@ -55,7 +55,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A file larger than this is not a configuration.
-pub const MOST_BYTES: u64 = 1024 * 1024;
+pub const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A file that is right, ready to run.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ const INCLUDED: &str = "
 `include` stands at the top, before the first table. A team can own a file: an included one has limits, upstreams and routes
 and nothing else, and includes no others. A name is one thing in all of them; written in two files it is an error that shows
 both places. A pattern that finds nothing is a warning, a path that leads nowhere an error. Included files are watched as the
-file itself is, and a new one that a pattern finds is taken in; at most 1,000 of them, of 1 MiB each and 16 MiB together.
+file itself is, and a new one that a pattern finds is taken in; at most 1,000 of them, of 4 MiB each and 16 MiB together.
 Names that begin with a dot are found only by patterns that do.
 
 ";
