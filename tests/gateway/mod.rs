@@ -17,6 +17,7 @@ mod heads;
 mod knowing;
 mod leasing;
 mod limiting;
+mod named;
 mod outage;
 mod place;
 mod reaching;

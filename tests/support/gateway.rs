@@ -44,9 +44,19 @@ impl Gateway {
 
     /// Starts `tollgate` with any arguments, in a folder that goes with it.
     pub(crate) async fn launch(folder: TempDir, arguments: &[&str]) -> Self {
+        Self::launch_with(folder, arguments, &[]).await
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) async fn launch_with(
+        folder: TempDir,
+        arguments: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Self {
         let mut child = process::command()
             .current_dir(folder.path())
             .args(arguments)
+            .envs(variables.iter().copied())
             .spawn()
             .unwrap();
         let pid = child.id().expect("it has just been started");

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 /// A Redis server, or the place where one will be.
 #[derive(Debug)]
 pub(crate) struct Redis {
+    host: &'static str,
     port: u16,
     folder: TempDir,
     arguments: Vec<String>,
@@ -30,6 +31,7 @@ impl Redis {
     /// The same on a port that nobody else uses.
     pub(crate) fn absent_at(port: u16) -> Self {
         Self {
+            host: "127.0.0.1",
             port,
             folder: tempfile::tempdir().unwrap(),
             arguments: Vec::new(),
@@ -47,6 +49,14 @@ impl Redis {
     /// A running server.
     pub(crate) async fn start() -> Self {
         let mut redis = Self::absent();
+        redis.come().await;
+        redis
+    }
+
+    /// A running server at another address of the loopback.
+    pub(crate) async fn start_at(host: &'static str, port: u16) -> Self {
+        let mut redis = Self::absent_at(port);
+        redis.host = host;
         redis.come().await;
         redis
     }
@@ -130,7 +140,7 @@ impl Redis {
         let child = Command::new(&server)
             .args([
                 "--bind",
-                "127.0.0.1",
+                self.host,
                 "--save",
                 "",
                 "--appendonly",
@@ -175,7 +185,7 @@ impl Redis {
 
     /// Its URL in the file.
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/0", self.port)
+        format!("redis://{}:{}/0", self.host, self.port)
     }
 
     /// Sends one command.

@@ -1,0 +1,118 @@
+//! A Redis that is known by a name, and the name leads elsewhere: a managed Redis fails over so.
+
+use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, free_port};
+use std::path::{Path, PathBuf};
+use tokio::process::Command;
+
+/// A gateway that counts at `cache.test`, and where that is.
+struct Named {
+    gateway: Gateway,
+    names: PathBuf,
+}
+
+impl Named {
+    async fn start(upstream: &Upstream, port: u16, address: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (shim, names) = (folder.path().join("names.so"), folder.path().join("names"));
+        build(folder.path(), &shim).await;
+        std::fs::write(&names, address).unwrap();
+        let file = File::to(upstream, &["calls"])
+            .limit(
+                "calls",
+                "by = \"everyone\"\nrate = \"1000/h\"\nburst = 1000\nlease = \"off\"",
+            )
+            .store(&format!(
+                "url = \"redis://cache.test:{port}/0\"\ntimeout = \"1s\"\non_down = \"open\""
+            ));
+        std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+        let variables = [("LD_PRELOAD", shim.as_path()), ("NAMES", names.as_path())];
+        let gateway = Gateway::launch_with(folder, &["run"], &variables).await;
+        Self { gateway, names }
+    }
+
+    /// One write of few bytes: whoever reads sees the old name or the new.
+    fn lead_to(&self, address: &str) {
+        let new = self.names.with_extension("new");
+        std::fs::write(&new, address).unwrap();
+        std::fs::rename(new, &self.names).unwrap();
+    }
+
+    /// Until every worker reaches its Redis, or none.
+    async fn shared(&self, shared: bool) {
+        let what = if shared { "shared" } else { "noticed" };
+        eventually(PATIENCE, what, async || {
+            assert_eq!(self.gateway.get("/").await.status, 200);
+            let told = self.gateway.admin_get("/v1/store").await.json();
+            if shared {
+                told["reaching"] == told["workers"]
+            } else {
+                told["reaching"] == 0
+            }
+        })
+        .await;
+    }
+}
+
+async fn build(folder: &Path, shim: &Path) {
+    let source = folder.join("names.c");
+    std::fs::write(&source, include_str!("../support/names.c")).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([shim, &source])
+        .status();
+    assert!(
+        built
+            .await
+            .expect("Rust needs a C linker, so there is cc")
+            .success()
+    );
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_after_a_death_is_followed() {
+    let (upstream, port) = (Upstream::echo().await, free_port());
+    let mut old = Redis::start_at("127.0.0.1", port).await;
+    let new = Redis::start_at("127.0.0.2", port).await;
+    let named = Named::start(&upstream, port, "127.0.0.1").await;
+    named.shared(true).await;
+    assert_eq!((old.keys().await.len(), new.keys().await.len()), (1, 0));
+
+    old.kill().await;
+    named.shared(false).await;
+    named.lead_to("127.0.0.2");
+    named.shared(true).await;
+    assert_eq!(new.keys().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_away_from_a_demoted_master_is_followed() {
+    let (upstream, port) = (Upstream::echo().await, free_port());
+    let old = Redis::start_at("127.0.0.1", port).await;
+    let new = Redis::start_at("127.0.0.2", port).await;
+    let named = Named::start(&upstream, port, "127.0.0.1").await;
+    named.shared(true).await;
+
+    // The old one goes on living and answers whoever is still with it: READONLY.
+    let _: String = old
+        .command(&["REPLICAOF", "127.0.0.2", &port.to_string()])
+        .await;
+    named.lead_to("127.0.0.2");
+    eventually(PATIENCE, "the new master counts", async || {
+        assert_eq!(named.gateway.get("/").await.status, 200);
+        new.keys().await.len() == 1
+    })
+    .await;
+    named.shared(true).await;
+}
+
+#[tokio::test]
+async fn a_name_that_is_not_known_for_a_while_is_a_redis_that_is_away() {
+    let (upstream, port) = (Upstream::echo().await, free_port());
+    let redis = Redis::start_at("127.0.0.1", port).await;
+    let named = Named::start(&upstream, port, "").await;
+    named.shared(false).await;
+    assert_eq!(redis.keys().await.len(), 0);
+    named.lead_to("127.0.0.1");
+    named.shared(true).await;
+    assert_eq!(redis.keys().await.len(), 1);
+}
