@@ -81,7 +81,8 @@ pub(super) fn compile(
             .get()
             .map_or(caps.per_peer, |most| *most as usize),
     };
-    let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect());
+    let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect())
+        .reading(server.trust_field.get().copied());
     let fields = document.response.headers.or(FieldStyle::Both);
     let jitter = document.response.jitter.or(0);
     let routes = rules

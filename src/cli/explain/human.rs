@@ -114,10 +114,12 @@ fn walked(walk: &Walk, peer: IpAddr) -> String {
             spelled(field),
             hops(field)
         ),
-        Why::Disagree => format!(
-            "{client}: the peer's own, since X-Forwarded-For ({}) and Forwarded ({}) disagree",
+        Why::Disagree(field) => format!(
+            "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is believed; \
+             say in [server] trust_field which of them your proxies write",
             hops(Field::XForwardedFor),
-            hops(Field::Forwarded)
+            hops(Field::Forwarded),
+            spelled(field)
         ),
     }
 }

@@ -167,8 +167,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         head: near::Head {
             fields: &asked.fields,
             query: asked.uri.query(),
-            https: snapshot.trust.believes(asked.peer)
-                && forwarded::is_https(&asked.fields, &target),
+            https: forwarded::is_https(&snapshot.trust, asked.peer, &asked.fields, &target),
         },
     };
     let head = &looked_for.head;
