@@ -44,6 +44,11 @@ impl Near {
         });
     }
 
+    /// How long a request waits for the answer of another at most, before it asks for itself.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout / 4
+    }
+
     /// The counter has been reset.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8]) {
         self.news.reset(limit, key, Instant::now());
