@@ -46,7 +46,7 @@ impl Near {
 
     /// How long a request waits for the answer of another at most, before it asks for itself.
     pub(super) fn patience(&self) -> Duration {
-        self.timeout / 4
+        self.timeout / 10
     }
 
     /// The counter has been reset.
