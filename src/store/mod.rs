@@ -272,7 +272,7 @@ impl Store {
             ..
         } = self
         {
-            metrics.set_up(shared.is_up());
+            metrics.set_reach(shared.reached());
             metrics.set_gateways(fleet.gateways().get());
             near.known.sweep();
             near.leases.sweep();

@@ -33,6 +33,7 @@ use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
+use crate::telemetry::metrics::Reach;
 use cluster::{Cluster, Route};
 use leavers::Leavers;
 use node::{Node, Shared};
@@ -275,6 +276,15 @@ impl RedisStore {
         match &self.way {
             Way::One(node) => node.shared.health.is_up(),
             Way::Many(cluster) => cluster.is_up(),
+        }
+    }
+
+    /// How much of Redis is asked at present?
+    #[must_use]
+    pub fn reached(&self) -> Reach {
+        match &self.way {
+            Way::One(node) => node.shared.reach(),
+            Way::Many(cluster) => cluster.reach(),
         }
     }
 

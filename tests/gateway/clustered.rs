@@ -178,3 +178,48 @@ async fn calls_of_admitted_and_refused_requests() {
         assert!(each <= most, "{what}: {each}");
     }
 }
+
+/// A slot that nobody serves is a part of the store that is away, whatever the masters say of themselves.
+#[tokio::test]
+async fn slots_that_nobody_serves_are_a_part_that_is_away() {
+    // Where everyone is counted together, by CLUSTER KEYSLOT.
+    const SLOT: usize = 1_320;
+    let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
+    let gateway = Gateway::start(&file(&upstream, &cluster, "open")).await;
+    let stands = async || gateway.admin_get("/readyz").await.text();
+    let is = async |word: &str| stands().await.ends_with(&format!("\nstore: {word}\n"));
+    let patience = Duration::from_secs(20);
+    eventually(patience, "all is there", async || is("up").await).await;
+    cluster.unassign(SLOT).await;
+    let away = "partly away, limits counted there do as their on_down says";
+    let asked = async || {
+        let answer = gateway.get_with("/", &[("x-client", "one")]).await;
+        let told = gateway.admin_get("/v1/store").await.json();
+        answer.status == 200 && told["partly"] == told["workers"]
+    };
+    eventually(patience, "every worker knows it", asked).await;
+    assert!(is(away).await && up(&gateway).await == 0.0);
+    let told = gateway.admin_get("/v1/store").await.json();
+    assert_eq!((&told["up"], &told["reaching"]), (&false.into(), &0.into()));
+    // The rest is counted.
+    let answer = gateway.get_with("/", &[("x-client", "one")]).await;
+    let policy = answer.fields.get("ratelimit").unwrap();
+    assert!(
+        policy.contains("per-client") && !policy.contains("total"),
+        "{policy}"
+    );
+    let started = Gateway::start(&file(&upstream, &cluster, "open")).await;
+    for gateway in [&gateway, &started] {
+        let gap = |line: &str| {
+            line.contains("WARN a part of redis+cluster://")
+                && line.contains("1 of 16384 slots are served by nobody")
+        };
+        gateway.said.line(0, "what is away", gap).await;
+    }
+    assert!(!gateway.said.text().contains("again"));
+    cluster.assign(SLOT, 0).await;
+    eventually(patience, "all is there again", async || is("up").await).await;
+    let back = |line: &str| line.contains("every slot of redis+cluster://");
+    gateway.said.line(0, "that it is back", back).await;
+    assert_eq!(up(&gateway).await, 1.0);
+}

@@ -129,6 +129,27 @@ impl Cluster {
         self.nodes[number].come().await;
     }
 
+    /// Waits until every node says that nobody serves this slot.
+    pub(crate) async fn unassign(&self, slot: usize) {
+        let slot = slot.to_string();
+        self.all("nobody serves the slot", async |node| {
+            let info: String = node.command(&["CLUSTER", "INFO"]).await;
+            let left = info.contains(&format!("cluster_slots_assigned:{}\r", SLOTS - 1));
+            if !left {
+                node.command::<String>(&["CLUSTER", "DELSLOTS", &slot])
+                    .await;
+            }
+            left
+        })
+        .await;
+    }
+
+    /// Gives it to a master.
+    pub(crate) async fn assign(&self, slot: usize, number: usize) {
+        let words = ["CLUSTER", "ADDSLOTS", &slot.to_string()];
+        self.nodes[number].command::<String>(&words).await;
+    }
+
     /// Calls of scripts so far, by all that live.
     pub(crate) async fn script_calls(&self) -> u64 {
         let mut calls = 0;

@@ -1,8 +1,9 @@
 //! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
 
+use crate::telemetry::metrics::Reach;
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread counts up and others may read.
 #[derive(Debug, Default)]
@@ -28,8 +29,6 @@ pub const SIZES: usize = 7;
 /// Counters of one worker, since its start.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Is Redis asked at present?
-    pub up: AtomicBool,
     tell: OnceLock<Tell>,
     /// Script calls that decided something.
     pub calls: Counter,
@@ -64,22 +63,20 @@ impl Stats {
         }
     }
 
-    pub(super) fn set_up(&self, up: bool) {
-        self.up.store(up, Ordering::Relaxed);
+    pub(super) fn set_reach(&self, reach: Reach) {
         if let Some(tell) = self.tell.get() {
-            (tell.0)(up);
+            (tell.0)(reach);
         }
     }
 
-    /// Has this told from now on whether Redis is asked, at each change and at once.
-    pub fn when_changed(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
-        tell(self.up.load(Ordering::Relaxed));
+    /// Has this told from now on how much of Redis is asked, at each change.
+    pub(in crate::store) fn when_changed(&self, tell: impl Fn(Reach) + Send + Sync + 'static) {
         let _ = self.tell.set(Tell(Box::new(tell)));
     }
 }
 
 /// Who is told of a change.
-struct Tell(Box<dyn Fn(bool) + Send + Sync>);
+struct Tell(Box<dyn Fn(Reach) + Send + Sync>);
 
 impl fmt::Debug for Tell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use super::label::{
     Told, pairs,
 };
 use super::shard::{Shard, copy};
-use super::{Metrics, process};
+use super::{Metrics, Reach, process};
 use prometheus_client::collector::Collector;
 use prometheus_client::registry::Unit;
 use std::collections::BTreeMap;
@@ -221,8 +221,8 @@ impl Metrics {
         });
         let help = "Time of a call to the store, which may carry several decisions.";
         histograms::<RoundTrip, _>(e, "tollgate_store_operation", help, rows)?;
-        let up = stores.iter().all(|store| store.is_up());
-        let help = "1 when every worker reaches the store; the memory store is always reached.";
+        let up = stores.iter().all(|store| store.reach() == Reach::All);
+        let help = "1 when every worker reaches the store, of a cluster every slot; the memory store is always reached.";
         gauge(e, "tollgate_store_up", help, None, i64::from(up))?;
         let gateways = self.shared_store().map(|store| store.gateways);
         let help = "Gateways that count together, this one included, as last heard from the store.";

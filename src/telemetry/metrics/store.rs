@@ -9,22 +9,42 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct StoreMetrics(Arc<StoreCells>);
 
+/// How much of a store a worker reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Nothing of it.
+    #[default]
+    None,
+    /// Some of a cluster: a master is away, or nobody serves some of the slots.
+    Part,
+    /// All of it.
+    All,
+}
+
 /// How the store that all gateways share stands, as this process sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedStore {
     /// Workers, each with a way of its own to it.
     pub workers: usize,
-    /// How many of them reach it.
+    /// How many of them reach all of it.
     pub reaching: usize,
+    /// How many of them reach some of it: it is a cluster, and some of it is away.
+    pub partly: usize,
     /// Gateways that count together, this one included, as last heard.
     pub gateways: u64,
 }
 
 impl SharedStore {
-    /// Do all workers reach it?
+    /// Do all workers reach all of it?
     #[must_use]
     pub fn is_up(self) -> bool {
         self.reaching == self.workers
+    }
+
+    /// Is some of it reached, and some not?
+    #[must_use]
+    pub fn is_partly_up(self) -> bool {
+        !self.is_up() && self.reaching + self.partly > 0
     }
 }
 
@@ -34,7 +54,7 @@ pub(super) struct StoreCells {
     calls: [[Histogram<RoundTrip, Total>; Outcome::ALL.len()]; Operation::ALL.len()],
     fallbacks: [Total; DecidedBy::ALL.len()],
     permits: [Total; Permits::ALL.len()],
-    up: Total,
+    reach: Total,
     gateways: Total,
 }
 
@@ -51,8 +71,12 @@ impl StoreCells {
         self.permits[of.position()].get()
     }
 
-    pub(super) fn is_up(&self) -> bool {
-        self.up.get() != 0
+    pub(super) fn reach(&self) -> Reach {
+        match self.reach.get() {
+            0 => Reach::None,
+            1 => Reach::Part,
+            _ => Reach::All,
+        }
     }
 
     pub(super) fn gateways(&self) -> u64 {
@@ -70,9 +94,9 @@ impl StoreMetrics {
         self.0.calls[operation.position()][outcome.position()].observe(time);
     }
 
-    /// Whether this worker reaches the store. It does not until it says so.
-    pub fn set_up(&self, up: bool) {
-        self.0.up.set(u64::from(up));
+    /// How much of the store this worker reaches. Nothing until it says so.
+    pub fn set_reach(&self, reach: Reach) {
+        self.0.reach.set(reach as u64);
     }
 
     /// How many gateways count together, as this worker has heard.

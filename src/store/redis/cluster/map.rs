@@ -123,14 +123,20 @@ impl Map {
         for home in std::mem::take(&mut self.homes) {
             let goes = home.serves == 0 && home.needed.elapsed() >= KEPT;
             positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
-            if !goes {
-                kept.push(home);
+            match goes {
+                true => home.node.shared.health.leaves(),
+                false => kept.push(home),
             }
         }
         self.homes = kept;
         for at in &mut self.slots {
             *at = positions.get(usize::from(*at)).copied().unwrap_or(NOBODY);
         }
+    }
+
+    /// How many slots nobody serves.
+    pub(super) fn unserved(&self) -> usize {
+        self.slots.iter().filter(|at| **at == NOBODY).count()
     }
 
     /// Is any node there that serves nothing?
