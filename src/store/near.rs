@@ -36,6 +36,7 @@ impl Near {
     /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
         metrics.set_reach(shared.reached());
+        shared.stats().show(metrics);
         let (news, metrics) = (self.news.clone(), metrics.clone());
         shared.stats().when_changed(move |reach| {
             metrics.set_reach(reach);

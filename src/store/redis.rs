@@ -25,7 +25,7 @@ mod tests;
 pub use beat::Sign;
 pub use cluster::slot_of;
 pub use probe::{Found, Probed, probe};
-pub use stats::{Counter, SIZES, Stats};
+pub use stats::{Counter, Stats};
 
 use super::batch::{Check, Decided, Half, Refund};
 use super::error::StoreError;

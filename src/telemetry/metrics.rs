@@ -19,7 +19,8 @@ mod text;
 mod worker;
 
 pub use label::{
-    DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Source, Told,
+    DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Redirect, Source,
+    Told,
 };
 pub use process::max_open_files;
 pub use store::{Reach, SharedStore, StoreMetrics};

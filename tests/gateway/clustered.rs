@@ -13,6 +13,8 @@ fn quota() -> usize {
 }
 
 const CLIENTS: usize = 24;
+/// Where everyone is counted together, by CLUSTER KEYSLOT.
+const SLOT: usize = 1_320;
 /// Charges of one client that a master may have answered and not told its replica, over all kills: those of some
 /// milliseconds each.
 const LOST: usize = 10;
@@ -179,11 +181,40 @@ async fn calls_of_admitted_and_refused_requests() {
     }
 }
 
+/// What a node that does not serve a slot says is counted, and the request decided where it points.
+#[tokio::test]
+async fn redirects_are_counted() {
+    let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
+    let gateway = Gateway::start(&file(&upstream, &cluster, "closed")).await;
+    let patience = Duration::from_secs(20);
+    eventually(patience, "all is there", async || up(&gateway).await == 1.0).await;
+    let redirects = async |kind: &str| {
+        let row = format!("tollgate_store_redirects_total{{kind=\"{kind}\"}} ");
+        let metrics = gateway.metrics().await;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&row));
+        value.expect("it is told").parse::<u64>().unwrap()
+    };
+    assert_eq!((redirects("ask").await, redirects("moved").await), (0, 0));
+    // Nothing has been counted of everyone, so that its counter is new.
+    cluster.send(SLOT, 0, 1).await;
+    let ask = async || gateway.get_with("/", &[("x-client", "one")]).await;
+    ask().await.expect(200);
+    assert!(redirects("ask").await > 0);
+    let mut at = 0;
+    eventually(patience, "a move that was not known", async || {
+        cluster.arrive(SLOT, at, 1 - at).await;
+        at = 1 - at;
+        ask().await.expect(200);
+        let moved = redirects("moved").await > 0;
+        cluster.send(SLOT, at, 1 - at).await;
+        moved
+    })
+    .await;
+}
+
 /// A slot that nobody serves is a part of the store that is away, whatever the masters say of themselves.
 #[tokio::test]
 async fn slots_that_nobody_serves_are_a_part_that_is_away() {
-    // Where everyone is counted together, by CLUSTER KEYSLOT.
-    const SLOT: usize = 1_320;
     let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
     let gateway = Gateway::start(&file(&upstream, &cluster, "open")).await;
     let stands = async || gateway.admin_get("/readyz").await.text();

@@ -144,6 +144,27 @@ impl Cluster {
         .await;
     }
 
+    /// Has a slot be on its way from one node to another: what is new in it is there already.
+    pub(crate) async fn send(&self, slot: usize, from: usize, to: usize) {
+        self.set_slot(to, slot, "IMPORTING", from).await;
+        self.set_slot(from, slot, "MIGRATING", to).await;
+    }
+
+    /// Has it arrived, without what was in it.
+    pub(crate) async fn arrive(&self, slot: usize, from: usize, to: usize) {
+        // While it holds something a node keeps its slot.
+        self.nodes[from].command::<String>(&["FLUSHALL"]).await;
+        self.set_slot(to, slot, "NODE", to).await;
+        self.set_slot(from, slot, "NODE", to).await;
+    }
+
+    async fn set_slot(&self, number: usize, slot: usize, how: &str, other: usize) {
+        let other: String = self.nodes[other].command(&["CLUSTER", "MYID"]).await;
+        let slot = slot.to_string();
+        let words = ["CLUSTER", "SETSLOT", &slot, how, &other];
+        self.nodes[number].command::<String>(&words).await;
+    }
+
     /// Gives it to a master.
     pub(crate) async fn assign(&self, slot: usize, number: usize) {
         let words = ["CLUSTER", "ADDSLOTS", &slot.to_string()];

@@ -1,6 +1,6 @@
 //! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
 
-use crate::telemetry::metrics::Reach;
+use crate::telemetry::metrics::{Reach, Redirect, StoreMetrics};
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,19 +23,15 @@ impl Counter {
     }
 }
 
-/// How many sizes [`Stats::batches`] tells apart.
-pub const SIZES: usize = 7;
-
 /// Counters of one worker, since its start.
 #[derive(Debug, Default)]
 pub struct Stats {
     tell: OnceLock<Tell>,
+    metrics: OnceLock<StoreMetrics>,
     /// Script calls that decided something.
     pub calls: Counter,
     /// Decisions answered by Redis.
     pub decisions: Counter,
-    /// Calls by how many decisions they carried: 1, to 3, to 7, to 15, to 31, to 63, 64.
-    pub batches: [Counter; SIZES],
     /// Decisions that Redis answered with an error for that request alone.
     pub errors: Counter,
     /// Calls that failed as a whole, time-outs included.
@@ -57,10 +53,20 @@ pub struct Stats {
 impl Stats {
     pub(super) fn sent(&self, decisions: usize) {
         self.calls.add(1);
-        let size = decisions.checked_ilog2().unwrap_or(0) as usize;
-        if let Some(counter) = self.batches.get(size.min(SIZES - 1)) {
-            counter.add(1);
+        if let Some(metrics) = self.metrics.get() {
+            metrics.gathered(decisions);
         }
+    }
+
+    pub(super) fn redirected(&self, to: Redirect) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.redirected(to);
+        }
+    }
+
+    /// Has this count from now on what only metrics show.
+    pub(in crate::store) fn show(&self, metrics: &StoreMetrics) {
+        let _ = self.metrics.set(metrics.clone());
     }
 
     pub(super) fn set_reach(&self, reach: Reach) {

@@ -1,7 +1,7 @@
 //! What is counted about the store: round trips, whether it is there, and who answered when it was not.
 
 use super::cell::{Cell, Histogram, Reading, RoundTrip, Total};
-use super::label::{DecidedBy, Label, Operation, Outcome, Permits};
+use super::label::{DecidedBy, Label, Operation, Outcome, Permits, Redirect};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,11 +54,46 @@ pub(super) struct StoreCells {
     calls: [[Histogram<RoundTrip, Total>; Outcome::ALL.len()]; Operation::ALL.len()],
     fallbacks: [Total; DecidedBy::ALL.len()],
     permits: [Total; Permits::ALL.len()],
+    redirects: [Total; Redirect::ALL.len()],
+    gathered: Sizes,
     reach: Total,
     gateways: Total,
 }
 
+/// Up to how many decisions in a call are counted together.
+const ENDS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Calls by how many decisions they carried.
+#[derive(Debug, Default)]
+struct Sizes {
+    calls: [Total; ENDS.len() + 1],
+    decisions: Total,
+}
+
+/// The calls of several workers by how many decisions they carried.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Under the most that each carried.
+    pub(super) calls: [(f64, u64); ENDS.len() + 1],
+    pub(super) decisions: u64,
+}
+
+impl Gathered {
+    /// Takes one worker's in.
+    pub(super) fn merge(&mut self, cells: &StoreCells) {
+        let ends = ENDS.into_iter().map(f64::from).chain([f64::INFINITY]);
+        for ((mine, end), theirs) in self.calls.iter_mut().zip(ends).zip(&cells.gathered.calls) {
+            *mine = (end, mine.1 + theirs.get());
+        }
+        self.decisions += cells.gathered.decisions.get();
+    }
+}
+
 impl StoreCells {
+    pub(super) fn redirects(&self, kind: Redirect) -> u64 {
+        self.redirects[kind.position()].get()
+    }
+
     pub(super) fn calls(&self, operation: Operation, outcome: Outcome) -> Reading {
         self.calls[operation.position()][outcome.position()].read()
     }
@@ -102,6 +137,19 @@ impl StoreMetrics {
     /// How many gateways count together, as this worker has heard.
     pub fn set_gateways(&self, gateways: u32) {
         self.0.gateways.set(gateways.into());
+    }
+
+    /// A call with so many decisions was sent.
+    pub fn gathered(&self, decisions: usize) {
+        let many = u64::try_from(decisions).unwrap_or(u64::MAX);
+        let end = ENDS.iter().filter(|end| many > u64::from(**end)).count();
+        self.0.gathered.calls[end].add(1);
+        self.0.gathered.decisions.add(many);
+    }
+
+    /// A node of a cluster did not run a call, and said who would.
+    pub fn redirected(&self, to: Redirect) {
+        self.0.redirects[to.position()].add(1);
     }
 
     /// So many permits were taken at once, or went back.

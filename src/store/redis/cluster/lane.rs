@@ -10,6 +10,7 @@ use super::super::reply::Wrong;
 use super::redirect::{self, Instead};
 use super::{Member, Nodes, Route};
 use crate::store::error::StoreError;
+use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -154,6 +155,11 @@ impl Shared {
         ) else {
             return Some((group, answer));
         };
+        match instead {
+            Instead::Moved(..) => self.stats.redirected(Redirect::Moved),
+            Instead::Ask(_) => self.stats.redirected(Redirect::Ask),
+            Instead::TryAgain | Instead::Unserved | Instead::Crossed => {}
+        }
         let many = group.len();
         for mut one in group.into_iter().rev() {
             let route = one.route();
