@@ -222,7 +222,7 @@ impl Metrics {
         });
         let help = "Time of a call to the store, which may carry several decisions.";
         histograms::<RoundTrip, _>(e, "tollgate_store_operation", help, rows)?;
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::new();
         for store in &stores {
             gathered.merge(store);
         }

@@ -71,7 +71,7 @@ struct Sizes {
 }
 
 /// The calls of several workers by how many decisions they carried.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Gathered {
     /// Under the most that each carried.
     pub(super) calls: [(f64, u64); ENDS.len() + 1],
@@ -79,11 +79,19 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
+    /// Of no worker yet.
+    pub(super) fn new() -> Self {
+        let end = |at| ENDS.get(at).map_or(f64::INFINITY, |end| f64::from(*end));
+        Self {
+            calls: std::array::from_fn(|at| (end(at), 0)),
+            decisions: 0,
+        }
+    }
+
     /// Takes one worker's in.
     pub(super) fn merge(&mut self, cells: &StoreCells) {
-        let ends = ENDS.into_iter().map(f64::from).chain([f64::INFINITY]);
-        for ((mine, end), theirs) in self.calls.iter_mut().zip(ends).zip(&cells.gathered.calls) {
-            *mine = (end, mine.1 + theirs.get());
+        for ((_, mine), theirs) in self.calls.iter_mut().zip(&cells.gathered.calls) {
+            *mine += theirs.get();
         }
         self.decisions += cells.gathered.decisions.get();
     }
