@@ -11,6 +11,7 @@ mod health;
 mod layout;
 mod leavers;
 mod library;
+mod login;
 mod node;
 mod pool;
 mod probe;

@@ -5,18 +5,16 @@
 
 use super::dial::dial;
 use super::library;
+use super::login::{self, Whose};
 use super::reply;
 use super::script;
 use super::sentinel::First;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
-use crate::store::tls;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value,
-};
+use bb8_redis::redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -85,13 +83,15 @@ impl Connection {
         &mut self,
         commands: &Pipeline,
     ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-        let answers = self
-            .line
-            .send_packed_commands(commands, 0, commands.len())
-            .await
-            .map_err(told)?;
+        let answers = self.raw(commands).await.map_err(told)?;
         let each = |answer: Value| answer.extract_error().map_err(told);
         Ok(answers.into_iter().map(each).collect())
+    }
+
+    /// The same in the crate's terms.
+    pub(super) async fn raw(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let many = commands.len();
+        self.line.send_packed_commands(commands, 0, many).await
     }
 
     /// Never to be used again.
@@ -179,30 +179,31 @@ impl Manager {
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
         let target = self.target.latest();
         let mut connection = match &self.node {
-            Some(node) => self.connect(&target, Some(node)).await?,
+            Some(node) => self.connect((&target, Some(node)), Whose::Redis).await?,
             None => self.follow(&target).await?,
         };
-        connection.load().await?;
-        Ok(connection)
+        match connection.load().await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(connection
+                .explain(error, (&target, self.node.as_ref()))
+                .await),
+        }
     }
 
     /// To this node of `target`, or to the one Redis that its place names; nothing but the login is said.
     pub(super) async fn connect(
         &self,
-        target: &RedisTarget,
-        node: Option<&Address>,
+        (target, node): (&RedisTarget, Option<&Address>),
+        whose: Whose,
     ) -> Result<Connection, StoreError> {
         let age = self.signals.age.load(Ordering::Relaxed);
         let stream = dial(target, node).await?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) = MultiplexedConnection::new_with_config(&login(target), stream, config)
-            .await
-            .map_err(|error| {
-                // That a certificate is not liked may be said after the handshake only.
-                let why = tls::explain(&error).unwrap_or_else(|| error.to_string());
-                StoreError::Unreachable(why.into())
-            })?;
+        let (line, driver) =
+            MultiplexedConnection::new_with_config(&login::first(), stream, config)
+                .await
+                .map_err(|error| login::broken(&error, target))?;
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({
             let (dead, signals) = (dead.clone(), self.signals.clone());
@@ -212,7 +213,7 @@ impl Manager {
                 signals.lost.notify_one();
             }
         });
-        Ok(Connection {
+        let mut connection = Connection {
             line,
             dead,
             driver: driver.abort_handle(),
@@ -220,7 +221,11 @@ impl Manager {
             functions: target.functions,
             age,
             master: None,
-        })
+        };
+        match connection.greet(target, whose).await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(connection.explain(error, (target, node)).await),
+        }
     }
 }
 
@@ -325,20 +330,6 @@ impl Connections {
             }
         }
     }
-}
-
-/// What is said first on a connection.
-fn login(target: &RedisTarget) -> RedisConnectionInfo {
-    let mut login = RedisConnectionInfo::default()
-        .set_db(target.database.into())
-        .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
-    if let Some(name) = &target.username {
-        login = login.set_username(name);
-    }
-    if let Some(password) = &target.password {
-        login = login.set_password(password.expose());
-    }
-    login
 }
 
 /// The crate's error as one of ours.

@@ -179,7 +179,18 @@ pub(in super::super) async fn slots(
 ) -> Result<Vec<Range>, StoreError> {
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");
-    let ranges = read(connection.send(&command).await?, asked)?;
+    let answer = connection
+        .send(&command)
+        .await
+        .map_err(|error| match &error {
+            StoreError::Refused(reason) if reason.contains("cluster support disabled") => {
+                let why =
+                    format!("{asked} is no node of a cluster: leave `+cluster` out of the address ({reason})");
+                StoreError::Refused(why.into())
+            }
+            _ => error,
+        })?;
+    let ranges = read(answer, asked)?;
     match ranges.is_empty() {
         true => Err(StoreError::Refused(
             "it serves no slot, and knows of nobody who does".into(),
