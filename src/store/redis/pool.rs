@@ -7,7 +7,7 @@ use super::dial::dial;
 use super::library;
 use super::login::{self, Whose};
 use super::reply;
-use super::script;
+use super::script::{self, Script};
 use super::sentinel::First;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
@@ -32,8 +32,8 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Least time between a failure to connect and the next attempt.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
-/// Scripts may be forgotten again while they are loaded: somebody flushes them at every turn, or a master goes.
-const FORGOTTEN_AGAIN: usize = 3;
+/// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
+pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
 /// A connection with its scripts loaded. Dropping it closes it, whatever it waits for.
 #[derive(Debug)]
@@ -51,22 +51,50 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends a script call. A server that has forgotten its scripts ran nothing, so they are loaded again and the same
-    /// call is made again; no other error is ever answered by a second try.
+    /// Sends a script call. A server that has forgotten the script ran nothing, so it is told it again and the same call
+    /// made again, both in one write, so that hardly anybody can come between; no other error is ever answered by a second
+    /// try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
-        let command = function.as_ref().unwrap_or(command);
-        let mut answer = self.send(command).await;
-        for _ in 0..FORGOTTEN_AGAIN {
-            if !answer.as_ref().is_err_and(is_forgotten) {
-                break;
-            }
-            self.load().await?;
-            answer = self.send(command).await;
+        let shaped = function.as_ref().unwrap_or(command);
+        let mut answer = self.send(shaped).await;
+        let mut tries = 0;
+        while tries < FORGOTTEN_AGAIN && answer.as_ref().is_err_and(is_forgotten) {
+            answer = self.again(command, shaped).await;
+            tries += 1;
         }
         match answer? {
             Value::BulkString(bytes) => Ok(bytes),
             _ => Err(StoreError::Protocol("not a string")),
+        }
+    }
+
+    /// The call `shaped` of a script that the server has forgotten.
+    async fn again(&mut self, command: &Cmd, shaped: &Cmd) -> Result<Value, StoreError> {
+        let mut both = Pipeline::with_capacity(2);
+        if let Some(reminder) = self.reminder(command) {
+            both.add_command(reminder);
+        }
+        both.add_command(shaped.clone());
+        let mut answers = self.many(&both).await?.into_iter().rev();
+        let none = Err(StoreError::Protocol("not an answer to each call"));
+        let answer = answers.next().unwrap_or(none);
+        match answers.next() {
+            // It may not be told the script, and says why; or it has just been told by somebody else.
+            Some(Err(why))
+                if answer.as_ref().is_err_and(is_forgotten) && !library::is_there(&why) =>
+            {
+                Err(why)
+            }
+            _ => answer,
+        }
+    }
+
+    /// What tells a server that has forgotten it the script of a call.
+    pub(super) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
+        match self.functions {
+            true => Some(library::remind()),
+            false => Script::of(call).map(Script::load),
         }
     }
 
