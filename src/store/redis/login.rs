@@ -102,9 +102,9 @@ impl Connection {
         if let Some(why) = no_password(first_word(reason), Whose::Redis) {
             return StoreError::Refused(why.into());
         }
-        let address = match (node, &target.place) {
-            (Some(address), _) | (None, Place::Tcp(address)) => address,
-            (None, _) => return error,
+        let place = (node, &target.place);
+        let ((Some(address), _) | (None, Place::Tcp(address))) = place else {
+            return error;
         };
         if !is_unknown_command(reason) {
             return error;
