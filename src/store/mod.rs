@@ -25,6 +25,7 @@ pub use beside::Aside;
 pub use decided_by::DecidedBy;
 pub use error::StoreError;
 pub use fleet::Fleet;
+pub use leases::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
 pub use near::Near;
 pub use news::News;
@@ -294,7 +295,7 @@ impl Store {
             ..
         } = self
         {
-            metrics.set_up(shared.is_up());
+            metrics.set_reach(shared.reached());
             metrics.set_gateways(fleet.gateways().get());
             near.known.sweep();
             near.leases.sweep();

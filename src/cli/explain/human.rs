@@ -212,6 +212,9 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             });
             line(out, "", &format!("  counts {cost}{why}, {key}"));
             line(out, "", &format!("  {}", held.outlook(fresh)));
+            if let Some(leased) = &held.leased {
+                line(out, "", &format!("  {leased}"));
+            }
             if let Some(left) = &held.left {
                 line(out, "", &format!("  {}", now(left)));
             }

@@ -116,6 +116,7 @@ fn limit(held: &Held) -> Value {
             limit["cost"] = (*cost).into();
             limit["misquoted"] = misquoted.map(|one| one.as_str()).into();
             limit["outlook"] = held.outlook(fresh).into();
+            limit["leased"] = held.leased.as_deref().into();
             if let Some(left) = &held.left {
                 limit["now"] = now(left);
             }
