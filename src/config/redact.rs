@@ -140,8 +140,10 @@ fn credentials(text: &str) -> Vec<Range<usize>> {
             .unwrap_or(rest.len());
         if let Some(at) = rest[..end].rfind('@') {
             found.push(start..start + at);
-        } else if rest.starts_with(':') {
-            // A password and nothing else: no host begins so.
+        } else if let Some(alone) = rest[..end].strip_prefix(':')
+            && !alone.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            // A password and nothing else: no host begins so, and a port has digits only.
             found.push(start + 1..start + end);
         }
         seen = start + end;
