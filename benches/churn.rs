@@ -9,7 +9,7 @@
 
 mod server;
 
-use server::{Server, Told, cpu};
+use server::{Server, Told, cpu, environment};
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -46,14 +46,6 @@ fn main() {
         fill(&clients).await;
         churn(&clients, &server).await;
     });
-}
-
-/// A number of the environment, or its default.
-fn environment(name: &str, default: u32, most: u32) -> u32 {
-    let text = std::env::var(name);
-    let number = text.map_or(default, |text| text.parse().expect("a whole number"));
-    assert!((1..=most).contains(&number), "{name} is 1 to {most}");
-    number
 }
 
 #[derive(Clone, Copy)]

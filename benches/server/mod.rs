@@ -1,6 +1,9 @@
 //! The Redis that a measurement starts for itself, and what that tells of its own work.
 #![allow(dead_code, reason = "each measurement uses a part of it")]
 
+pub(crate) mod cluster;
+
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +12,9 @@ use tokio::time::sleep;
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{Place, RedisTarget, Settings};
 
+/// For anything that is not measured.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A server of the measurement's own; `REDIS_SERVER` names another program. Dropping it kills it.
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -16,15 +22,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// On any free port.
     pub(crate) async fn start() -> Self {
-        Self::start_with(&[]).await
-    }
-
-    /// With more arguments.
-    pub(crate) async fn start_with(more: &[&str]) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
+        Self::start_on(port, &[]).await
+    }
+
+    /// With more arguments.
+    pub(crate) async fn start_on(port: u16, more: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let child = Command::new(program)
             .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
@@ -36,10 +43,7 @@ impl Server {
         let server = Self { port, child };
         let begun = Instant::now();
         while server.try_connect().await.is_err() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(10),
-                "it does not answer"
-            );
+            assert!(begun.elapsed() < PATIENCE, "it does not answer");
             sleep(Duration::from_millis(5)).await;
         }
         server
@@ -47,7 +51,13 @@ impl Server {
 
     async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
         let client = redis::Client::open(("127.0.0.1", self.port))?;
-        client.get_multiplexed_async_connection().await
+        // The machine may be busy with other things.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
     }
 
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
@@ -58,7 +68,7 @@ impl Server {
     pub(crate) async fn store(&self) -> RedisStore {
         let target = RedisTarget::new(Place::tcp("127.0.0.1", self.port));
         let settings = Settings {
-            timeout: Duration::from_secs(5),
+            timeout: PATIENCE,
             ..Settings::default()
         };
         let store = RedisStore::new(&target, &settings);
@@ -111,4 +121,12 @@ impl Told {
 pub(crate) fn cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1000.0
+}
+
+/// A number of the environment, or its default.
+pub(crate) fn environment(name: &str, default: u32, most: u32) -> u32 {
+    let text = std::env::var(name);
+    let number = text.map_or(default, |text| text.parse().expect("a whole number"));
+    assert!((1..=most).contains(&number), "{name} is 1 to {most}");
+    number
 }
