@@ -2,7 +2,7 @@
 //!
 //! `GATEWAYS` workers' ways to the store, as a gateway has them (leases, remembered refusals, connections, signs of life), on
 //! one thread, each with requests at instants of its own. `MASTERS`, `SECONDS` for each kind of traffic; `CALM` and `BUSY`
-//! are the requests a second of each gateway that ask Redis, and that meet at few keys.
+//! are the requests a second of each gateway that ask Redis, and that meet at few keys; `ONLY` picks kinds by a part of their name.
 #![allow(
     clippy::unwrap_used,
     reason = "a measurement says by stopping where the world was not as it must be"
@@ -50,7 +50,9 @@ fn main() {
         let gateways = environment("GATEWAYS", 100, 1000);
         let mut cluster = Cluster::start(masters).await;
         println!("{gateways} gateways of one worker, {masters} masters");
-        for traffic in kinds(gateways) {
+        let only = std::env::var("ONLY").unwrap_or_default();
+        let wanted = |traffic: &Traffic| traffic.name.contains(&only);
+        for traffic in kinds(gateways).into_iter().filter(wanted) {
             run(&mut cluster, gateways, Rc::new(traffic)).await;
         }
     });
@@ -155,6 +157,16 @@ struct Counts {
     hot: Cell<u64>,
 }
 
+impl Counts {
+    /// A decision that nobody made. The first says why.
+    fn failed(&self, why: &str) {
+        if self.failed.get() == 0 {
+            println!("\nnot decided: {why}");
+        }
+        add(&self.failed);
+    }
+}
+
 fn add(count: &Cell<u64>) {
     count.set(count.get() + 1);
 }
@@ -204,8 +216,10 @@ impl Gateway {
             (false, true) => self.store.decide(&[own, hot]).await,
         };
         let counts = &self.counts;
-        let Ok((Some(decided), by)) = answer else {
-            return add(&counts.failed);
+        let (decided, by) = match answer {
+            Ok((Some(decided), by)) => (decided, by),
+            Ok((None, by)) => return counts.failed(&format!("{by:?}")),
+            Err(error) => return counts.failed(&error.to_string()),
         };
         add(&counts.decided);
         if !is_hot {
@@ -215,7 +229,7 @@ impl Gateway {
             DecidedBy::Redis => add(&counts.by_redis),
             DecidedBy::Lease => add(&counts.by_lease),
             DecidedBy::Remembered => add(&counts.remembered),
-            _ => add(&counts.failed),
+            other => counts.failed(&format!("{other:?}")),
         }
         match decided.decision.ruling {
             Ruling::Admit { .. } if is_hot || traffic.both => add(&counts.hot),
