@@ -1,7 +1,8 @@
 //! What clients that come and go cost a Redis: `cargo bench --bench churn`. Starts a server of its own.
 //!
 //! As many counters as `KEYS` says, written by the gateway's own script, each of which lives `LIFE` minutes, at ages spread
-//! evenly; then, for `MINUTES`, as many new clients as old ones end. Every minute a line.
+//! evenly; then, for `MINUTES`, as many new clients as old ones end, those of each `TICK` milliseconds together. Every
+//! minute a line. `EFFORT` is the server's `active-expire-effort`.
 #![allow(
     clippy::unwrap_used,
     reason = "a measurement says by stopping where the world was not as it must be"
@@ -28,8 +29,6 @@ use tollgate::store::redis::RedisStore;
 
 /// Clients that ask at once while the server is filled.
 const AT_ONCE: usize = 256;
-/// How often new clients come.
-const TICK: Duration = Duration::from_millis(20);
 /// New clients that come together at most, where many are late.
 const TOGETHER: u64 = 64;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -41,7 +40,8 @@ fn main() {
         .unwrap();
     runtime.block_on(async {
         let plan = Plan::of_environment();
-        let server = Server::start().await;
+        let effort = environment("EFFORT", 1, 10).to_string();
+        let server = Server::start_with(&["--active-expire-effort", &effort]).await;
         let clients = Rc::new(Clients::new(server.store().await, plan));
         fill(&clients).await;
         churn(&clients, &server).await;
@@ -56,6 +56,8 @@ struct Plan {
     minutes: u32,
     /// How long a counter lives.
     life: Duration,
+    /// How often new clients come.
+    tick: Duration,
 }
 
 impl Plan {
@@ -64,6 +66,7 @@ impl Plan {
             keys: environment("KEYS", 200_000, 50_000_000),
             minutes: environment("MINUTES", 3, 24 * 60),
             life: MINUTE * environment("LIFE", 3, 24 * 60),
+            tick: Duration::from_millis(environment("TICK", 20, 1000).into()),
         }
     }
 }
@@ -169,6 +172,7 @@ async fn churn(clients: &Rc<Clients>, server: &Server) {
         keys,
         minutes,
         life,
+        tick,
     } = clients.plan;
     let mut side = server.connection().await;
     println!(
@@ -179,7 +183,7 @@ async fn churn(clients: &Rc<Clients>, server: &Server) {
     let begun = Instant::now();
     let first = clients.come.get();
     let per_second = f64::from(keys) / life.as_secs_f64();
-    let mut ticks = interval(TICK);
+    let mut ticks = interval(tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for minute in 1..=minutes {
         let mut waits = Vec::new();

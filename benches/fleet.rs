@@ -38,7 +38,7 @@ const CLIENTS: u32 = 100_000;
 /// Requests that one gateway has under way; one more is left out, and told.
 const MOST: u32 = 512;
 /// Not measured: connections are made, keys are found to be busy.
-const WARM_UP: Duration = Duration::from_secs(2);
+const WARM_UP: Duration = Duration::from_secs(5);
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -320,7 +320,7 @@ struct Figures {
     at: Instant,
     cpu: f64,
     nodes: Vec<Told>,
-    counts: [u64; 8],
+    counts: [u64; 9],
     batches: [u64; SIZES],
     decisions: u64,
 }
@@ -338,10 +338,10 @@ impl Figures {
             left_out,
             failed,
             own,
-            ..
+            hot,
         } = counts;
         let counts = [
-            decided, by_redis, by_lease, remembered, refused, left_out, failed, own,
+            decided, by_redis, by_lease, remembered, refused, left_out, failed, own, hot,
         ];
         Self {
             at: Instant::now(),
@@ -355,7 +355,7 @@ impl Figures {
 
     fn tell(&self, before: &Self, traffic: &Traffic, gateways: f64) {
         let seconds = (self.at - before.at).as_secs_f64();
-        let counts: [f64; 8] =
+        let counts: [f64; 9] =
             std::array::from_fn(|index| (self.counts[index] - before.counts[index]) as f64);
         let [
             decided,
@@ -366,6 +366,7 @@ impl Figures {
             left_out,
             failed,
             own,
+            hot,
         ] = counts;
         let batches: [u64; SIZES] =
             std::array::from_fn(|index| self.batches[index] - before.batches[index]);
@@ -392,19 +393,20 @@ impl Figures {
         );
         if own > 0.0 && decided > own {
             println!(
-                "    {:.3} calls for each that meets others, were the rest one each; {:.1} such calls a second of each gateway",
+                "    {:.3} calls for each that meets others, were the rest one each; {:.1} such calls a second of each gateway; {:.0} admitted a second",
                 (served - own) / (decided - own),
                 (served - own) / seconds / gateways,
+                hot / seconds,
             );
         }
         for (index, node) in nodes.iter().enumerate() {
             println!(
-                "    master {index}: {:>5.1} % of the calls, {:>6.0} calls/s, {:>5.1} us of processor a call, of them {:>4.1} in the script; {} connections",
+                "    master {index}: {:>5.1} % of the calls, {:>6.0} calls/s, {:>5.1} us of processor a call; {} connections, {:.1} signs of life a second",
                 node.calls / served * 100.0,
                 node.calls / seconds,
                 node.cpu / node.calls,
-                node.script / node.calls,
                 node.connections,
+                node.signs / seconds,
             );
         }
     }
@@ -413,20 +415,18 @@ impl Figures {
 /// What one master did meanwhile; times in microseconds.
 struct Node {
     calls: f64,
-    script: f64,
+    signs: f64,
     cpu: f64,
     connections: f64,
 }
 
 impl Node {
     fn of((after, before): (&Told, &Told)) -> Self {
-        let scripts = |name| {
-            let of = |told: &Told| told.number_in("cmdstat_evalsha", name);
-            of(after) - of(before)
-        };
+        let calls =
+            |command| after.number_in(command, "calls") - before.number_in(command, "calls");
         Self {
-            calls: scripts("calls"),
-            script: scripts("usec"),
+            calls: calls("cmdstat_evalsha"),
+            signs: calls("cmdstat_eval"),
             cpu: (after.cpu() - before.cpu()) * 1e6,
             // One is ours.
             connections: after.number("connected_clients") - 1.0,

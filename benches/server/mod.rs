@@ -24,13 +24,18 @@ pub(crate) struct Server {
 impl Server {
     /// On any free port.
     pub(crate) async fn start() -> Self {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        Self::start_on(port, &[]).await
+        Self::start_with(&[]).await
     }
 
     /// With more arguments.
+    pub(crate) async fn start_with(more: &[&str]) -> Self {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        Self::start_on(port, more).await
+    }
+
+    /// On that port.
     pub(crate) async fn start_on(port: u16, more: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let child = Command::new(program)
