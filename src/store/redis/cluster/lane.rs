@@ -180,10 +180,16 @@ impl Shared {
                     route.asking = true;
                     send_on(one, &nodes.at_address(address).shared);
                 }
-                // Of several one may be new and another not. Alone each is in one of the two places, or will be.
+                // Of several one may be new and another not. Alone each is in one of the two places, or will be, and its home
+                // knows in which. Where a slot arrives one that has not come yet would begin anew: before version 7 a home
+                // sends several there of which it still has some.
                 Instead::TryAgain if many > 1 => {
                     route.alone = true;
-                    send_on(one, self);
+                    route.asking = false;
+                    match nodes.at(route.slot) {
+                        Ok((home, _)) => send_on(one, &home.shared),
+                        Err(why) => one.fails(self, why),
+                    }
                 }
                 Instead::TryAgain => send_later(one, nodes.clone()),
                 Instead::Unserved => {
