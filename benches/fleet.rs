@@ -27,7 +27,7 @@ use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::verdict::Ruling;
 use tollgate::limit::{Leasing, Limit, Rule};
-use tollgate::store::redis::{RedisStore, SIZES};
+use tollgate::store::redis::RedisStore;
 use tollgate::store::{
     Check, DecidedBy, Fleet, MemoryStore, Near, News, OnDown, Settings, Source, Store,
 };
@@ -321,14 +321,13 @@ struct Figures {
     cpu: f64,
     nodes: Vec<Told>,
     counts: [u64; 9],
-    batches: [u64; SIZES],
+    calls: u64,
     decisions: u64,
 }
 
 impl Figures {
     async fn now(cluster: &mut Cluster, gateways: &[Rc<Gateway>], counts: &Counts) -> Self {
         let stats: Vec<_> = gateways.iter().map(|one| one.shared.stats()).collect();
-        let size = |index: usize| stats.iter().map(|one| one.batches[index].get()).sum();
         let Counts {
             decided,
             by_redis,
@@ -348,7 +347,7 @@ impl Figures {
             cpu: cpu(),
             nodes: cluster.told().await,
             counts: counts.map(Cell::get),
-            batches: std::array::from_fn(size),
+            calls: stats.iter().map(|one| one.calls.get()).sum(),
             decisions: stats.iter().map(|one| one.decisions.get()).sum(),
         }
     }
@@ -368,9 +367,7 @@ impl Figures {
             own,
             hot,
         ] = counts;
-        let batches: [u64; SIZES] =
-            std::array::from_fn(|index| self.batches[index] - before.batches[index]);
-        let calls: u64 = batches.iter().sum();
+        let calls = self.calls - before.calls;
         let nodes: Vec<Node> = self.nodes.iter().zip(&before.nodes).map(Node::of).collect();
         let served: f64 = nodes.iter().map(|node| node.calls).sum();
         let spent: f64 = nodes.iter().map(|node| node.cpu).sum();
@@ -385,7 +382,7 @@ impl Figures {
             percent(refused),
         );
         println!(
-            "    {:.3} calls a decision, {:.2} decisions in a call (calls of 1, to 3, 7, 15, 31, 63, 64: {batches:?}), {:.1} us here and {:.1} us of redis a decision",
+            "    {:.3} calls a decision, {:.2} decisions in a call, {:.1} us here and {:.1} us of redis a decision",
             served / decided,
             (self.decisions - before.decisions) as f64 / calls as f64,
             (self.cpu - before.cpu) / decided,
