@@ -3,6 +3,7 @@
 mod groups;
 mod lints;
 mod names;
+mod nobody;
 mod rewriting;
 mod routes;
 mod store;
@@ -67,6 +68,7 @@ pub(super) fn check(
     names::parameters(document, found);
     rewriting::check(document, found);
     lints::note(document, found);
+    nobody::note(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,
