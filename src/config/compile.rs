@@ -15,6 +15,7 @@ use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
 use crate::upstream;
 use http::HeaderValue;
+use ipnet::IpNet;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +82,7 @@ pub(super) fn compile(
             .get()
             .map_or(caps.per_peer, |most| *most as usize),
     };
-    let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect());
+    let networks: Vec<IpNet> = server.trust.entries().iter().map(|at| at.value).collect();
     let fields = document.response.headers.or(FieldStyle::Both);
     let jitter = document.response.jitter.or(0);
     let routes = rules
@@ -119,7 +120,7 @@ pub(super) fn compile(
             .iter()
             .map(|at| at.value.as_str().into())
             .collect(),
-        trust: trust.clone(),
+        trust: networks.clone(),
         fields,
         errors: errors.clone(),
         jitter,
@@ -137,7 +138,7 @@ pub(super) fn compile(
             services,
             unrouted,
             upstreams,
-            trust,
+            trust: Trust::new(networks),
             tokens: jwt.map(|jwt| jwt.verifier),
             fields,
             errors,
