@@ -2,7 +2,7 @@
 
 mod amount;
 
-pub use amount::amount;
+pub use amount::{amount, rounded_up};
 
 use super::value::{show_rate, show_span};
 use crate::key::{KeyTemplate, Mask, Missing, Part, Unknown};
@@ -305,6 +305,10 @@ mod tests {
             (
                 "by = \"everyone\"\nrate = \"10/s\"\nalgorithm = \"leaky-bucket\"\nqueue = 5\nburst = 3",
                 "at most 3 at once, 13 in the first second, 10 in each later second, evenly; up to 5 more wait, at most 500ms each, for everyone together",
+            ),
+            (
+                "by = \"everyone\"\nrate = \"7/s\"\nalgorithm = \"leaky-bucket\"\nqueue = 5",
+                "7 a second evenly; up to 5 more wait, at most 715ms each, for everyone together",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nqueue = 100\nmax_wait = \"1s\"",

@@ -182,7 +182,7 @@ fn beyond(limit: &Limit, status: u16) -> String {
     match &limit.rule {
         Rule::LeakyBucket(rule) if rule.queue > 0 => format!(
             "holds the request up to {}, and refuses with {status} beyond that",
-            describe::span_as_written(rule.longest_wait())
+            describe::rounded_up(rule.longest_wait())
         ),
         _ if limit.partial => {
             format!("grants what is left, and with nothing left refuses with {status}")

@@ -235,7 +235,7 @@ fn now(left: &Left) -> String {
             reset,
         } => format!(
             "now: {remaining} of {of} left, all of it in {}",
-            describe::span_as_written(*reset)
+            describe::rounded_up(*reset)
         ),
         Left::Unknown => "now: the running gateway has no such limit".to_owned(),
         Left::Failed(why) => format!("now: it could not be looked at: {why}"),
@@ -253,14 +253,14 @@ fn gets(held: &Held, cost: u32) -> String {
         }
         Outcome::Admit { delay: 0 } => return format!("; this takes {}", now.takes),
         Outcome::Admit { delay } => {
-            let delay = describe::span_as_written(delay);
+            let delay = describe::rounded_up(delay);
             return format!("; this takes {}, and is held for {delay}", now.takes);
         }
         Outcome::Refuse(wait) => wait,
     };
     let until = match wait {
         Wait::Micros(wait) if now.is_exact => {
-            format!(", for another {}", describe::span_as_written(wait))
+            format!(", for another {}", describe::rounded_up(wait))
         }
         Wait::Micros(_) | Wait::Never => String::new(),
     };
@@ -288,7 +288,7 @@ fn ending(answer: &Answer) -> String {
         }
         Limits::Room(delay) => format!(
             "{what}, after it was held for {}; nothing was counted here",
-            describe::span_as_written(delay)
+            describe::rounded_up(delay)
         ),
     }
 }

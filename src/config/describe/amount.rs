@@ -49,16 +49,23 @@ fn queued(rate: Rate, rule: &LeakyBucket) -> String {
         1 => format!("{} evenly", pace(rate)),
         burst => format!("{}, evenly", refilled(rate, burst)),
     };
-    // Rounded up to what people read; the bound stays one.
-    let wait = match rule.longest_wait() {
-        wait @ 0..1000 => wait,
-        wait => wait.div_ceil(1000) * 1000,
-    };
     format!(
         "{goes}; up to {} more wait, at most {} each",
         rule.most_waiting(),
-        show_span(wait)
+        rounded_up(rule.longest_wait())
     )
+}
+
+/// A wait of so many microseconds as people read it: in whole milliseconds, from a minute on in whole seconds, never
+/// shorter than it is.
+#[must_use]
+pub fn rounded_up(micros: u64) -> String {
+    let to = match micros {
+        0..1_000 => 1,
+        1_000..60_000_000 => 1_000,
+        _ => 1_000_000,
+    };
+    show_span(micros.div_ceil(to).saturating_mul(to))
 }
 
 /// What a window lets through twice where it is not looked at from its beginning.
