@@ -122,7 +122,7 @@ fn meaning(limit: &Limit) -> String {
     match &limit.rule {
         Rule::TokenBucket(rule) => format!("{rate}, {} at once", rule.burst),
         Rule::LeakyBucket(rule) if rule.queue > 0 => {
-            format!("{rate} evenly, up to {} waiting", rule.queue)
+            format!("{rate} evenly, up to {} waiting", rule.most_waiting())
         }
         Rule::LeakyBucket(rule) => format!("{rate} evenly, {} at once", rule.burst),
         Rule::FixedWindow(_) | Rule::ClockWindow(_) => format!("{rate} in each window"),

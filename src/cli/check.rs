@@ -203,12 +203,15 @@ fn meaning(compiled: &Compiled) -> String {
     let outline = &compiled.outline;
     let all = outline.limits.iter();
     let limits = all.filter(|limit| limit.mode != Mode::Candidate);
+    let mut limits: Vec<&str> = limits.map(|limit| &*limit.name).collect();
+    // Rates of one limit stand side by side.
+    limits.dedup();
     let mut text = format!(
         "{} is good: {}, {}, {}\n",
         compiled.source.name(),
         count(outline.routes.len(), "route"),
         count(outline.upstreams.len(), "upstream"),
-        count(limits.count(), "limit"),
+        count(limits.len(), "limit"),
     );
     let width = outline.limits.iter().map(|limit| limit.name.len()).max();
     for limit in &outline.limits {
@@ -363,7 +366,7 @@ mod tests {
         assert_eq!(
             answer.out,
             "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
-             per-key  at most 20 at once, then 100 a minute, per x-api-key; 401 without one\n\
+             per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
              note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a limit is smaller than N\n"
         );
         assert_eq!((answer.err.as_str(), answer.code), ("", 0));
@@ -395,6 +398,24 @@ mod tests {
             all.contains("at most 200 in flight, for everyone together; each gateway by itself")
         );
         assert!(all.contains("so N gateways together admit N times as much"));
+    }
+
+    #[test]
+    fn a_list_of_rates_is_one_limit() {
+        let text = format!("{GOOD}limits = \"per-key\"\n").replace(
+            "\"100/min\"\nburst = 20",
+            "[\"10/s\", \"100/min\"]\ncandidate = { rate = [\"9/s\", \"90/min\"] }",
+        );
+        let answer = checked(&text, Format::Human, true);
+        let first = answer.out.lines().next();
+        assert_eq!(
+            first,
+            Some("gateway.toml is good: 1 route, 1 upstream, 1 limit"),
+            "{}{}",
+            answer.err,
+            answer.out
+        );
+        assert_eq!(answer.out.matches("\n  per-key").count(), 4);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `tollgate explain`: what a diagnostic's code means, and what would become of a request.
 
+mod answer;
 mod human;
 mod live;
 mod near;
@@ -150,7 +151,9 @@ fn asked(args: &ExplainArgs, target: &str) -> Result<Asked, String> {
 fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = line.split_once(':')?;
     let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    Some((name, HeaderValue::from_str(value.trim()).ok()?))
+    // No other blanks are taken off on the wire (RFC 9112 section 5.1).
+    let value = value.trim_matches([' ', '\t']);
+    Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
 }
 
 fn explain_code(args: &ExplainArgs) -> u8 {

@@ -16,6 +16,7 @@ use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
 use crate::store::Source;
 use crate::upstream;
 use http::HeaderValue;
+use ipnet::IpNet;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,8 +83,8 @@ pub(super) fn compile(
             .get()
             .map_or(caps.per_peer, |most| *most as usize),
     };
-    let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect())
-        .reading(server.trust_field.get().copied());
+    let networks: Vec<IpNet> = server.trust.entries().iter().map(|at| at.value).collect();
+    let trust_field = server.trust_field.get().copied();
     let fields = document.response.headers.or(FieldStyle::Both);
     let jitter = document.response.jitter.or(0);
     let routes = rules
@@ -121,7 +122,8 @@ pub(super) fn compile(
             .iter()
             .map(|at| at.value.as_str().into())
             .collect(),
-        trust: trust.clone(),
+        trust: networks.clone(),
+        trust_field,
         fields,
         errors: errors.clone(),
         jitter,
@@ -143,7 +145,7 @@ pub(super) fn compile(
             services,
             unrouted,
             upstreams,
-            trust,
+            trust: Trust::new(networks).reading(trust_field),
             tokens: jwt.map(|jwt| jwt.verifier),
             fields,
             errors,

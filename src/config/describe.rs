@@ -1,15 +1,18 @@
 //! What a limit means, in words and numbers: for `check`, for the start of `run`, and for what a reload changes.
 
+mod amount;
+
+pub use amount::{amount, rounded_up};
+
 use super::value::{show_rate, show_span};
 use crate::key::{KeyTemplate, Mask, Missing, Part, Unknown};
-use crate::limit::clock_window::{Anchor, ClockWindow};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
-use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Rule, Scope, Unit};
+use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Scope};
 use std::borrow::Cow;
 
-/// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`. What it does without Redis only where one is
-/// asked.
+/// `at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one`. What it does
+/// without Redis only where one is asked.
 #[must_use]
 pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     if limit.mode == Mode::Candidate {
@@ -68,7 +71,7 @@ pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     text
 }
 
-/// What a tier has otherwise than its limit: `at most 200 at once, then 1000 a minute; a request counts 1`.
+/// What a tier has otherwise than its limit: `at most 200 at once, 1200 in the first minute, 1000 in each later minute; a request counts 1`.
 #[must_use]
 pub fn tier(limit: &Limit) -> String {
     let mut text = amount(limit);
@@ -78,7 +81,7 @@ pub fn tier(limit: &Limit) -> String {
     text
 }
 
-/// The tiers of a limit: `group gold: at most 200 at once, then 1000 a minute`.
+/// The tiers of a limit: `group gold: at most 200 at once, ...`.
 #[must_use]
 pub fn tiers(limit: &Limit) -> Vec<String> {
     let tiers = limit.tiers.iter();
@@ -95,115 +98,6 @@ pub fn unknown(by: &KeyTemplate) -> &'static str {
         Some(Unknown::Refuse) => "refuse",
         None => "counted like others",
     }
-}
-
-/// `at most 20 at once, then 100 a minute`
-#[must_use]
-pub fn amount(limit: &Limit) -> String {
-    let then = pace(limit.rate);
-    match &limit.rule {
-        Rule::TokenBucket(rule) => format!("at most {} at once, then {then}", rule.burst),
-        Rule::FixedWindow(rule) => format!(
-            "at most {} in each {}, from its first request on",
-            rule.limit,
-            stretch(rule.window)
-        ),
-        Rule::ClockWindow(rule) => clock(rule),
-        Rule::SlidingWindow(rule) if rule.strict => format!(
-            "at most {} in any {}, seen in {} whole",
-            rule.limit,
-            stretch(rule.window()),
-            parts(rule.parts)
-        ),
-        Rule::SlidingWindow(rule) => format!(
-            "at most {} in the last {}, seen in {} by weight",
-            rule.limit,
-            stretch(rule.window()),
-            parts(rule.parts)
-        ),
-        Rule::Concurrency(rule) => format!("at most {} in flight", rule.max),
-        Rule::SlidingLog(rule) => {
-            format!("at most {} in any {}", rule.limit, stretch(rule.window))
-        }
-        Rule::LeakyBucket(rule) if rule.queue == 0 => {
-            format!("at most {} at once, draining {then}", rule.burst)
-        }
-        Rule::LeakyBucket(rule) => {
-            let first = match rule.burst.get() {
-                1 => String::new(),
-                burst => format!("{burst} at once, then "),
-            };
-            format!(
-                "{first}{then} evenly; up to {} more wait, at most {} each",
-                rule.queue,
-                show_span(rule.max_wait)
-            )
-        }
-    }
-}
-
-/// `minute`, `3s`.
-fn stretch(micros: u64) -> String {
-    let shown = show_span(micros);
-    let single = shown
-        .strip_prefix('1')
-        .filter(|unit| !unit.starts_with(|c: char| c.is_ascii_digit()));
-    single.and_then(word).map_or(shown.clone(), str::to_owned)
-}
-
-fn parts(parts: u32) -> String {
-    match parts {
-        1 => "one part and the one before it".to_owned(),
-        parts => format!("{parts} parts and the one before them"),
-    }
-}
-
-/// `at most 5000 in each month of the calendar (Europe/Berlin), which starts 8h late`.
-fn clock(rule: &ClockWindow) -> String {
-    let (window, offset) = match &rule.anchor {
-        Anchor::Clock { window, offset } => (format!("{} by the clock", stretch(*window)), offset),
-        Anchor::Calendar(calendar) => {
-            let unit = match calendar.unit {
-                Unit::Day => "day",
-                Unit::Month => "month",
-            };
-            let many = match calendar.many {
-                1 => unit.to_owned(),
-                many => format!("{many} {unit}s"),
-            };
-            let window = format!("{many} of the calendar ({})", calendar.zone_name);
-            (window, &calendar.offset)
-        }
-    };
-    let late = match offset {
-        0 => String::new(),
-        offset => format!(", starting {} late", show_span(*offset)),
-    };
-    format!("at most {} in each {window}{late}", rule.limit)
-}
-
-/// `100 a minute`, `7 in 3s`.
-fn pace(rate: Rate) -> String {
-    let text = show_rate(rate);
-    let (count, time) = text.split_once('/').unwrap_or((&text, ""));
-    match word(time) {
-        Some("hour") => format!("{count} an hour"),
-        Some(word) => format!("{count} a {word}"),
-        None => format!("{count} in {time}"),
-    }
-}
-
-fn word(unit: &str) -> Option<&'static str> {
-    Some(match unit {
-        "us" => "microsecond",
-        "ms" => "millisecond",
-        "s" => "second",
-        "min" => "minute",
-        "h" => "hour",
-        "d" => "day",
-        "w" => "week",
-        _ => return None,
-    })
 }
 
 /// `per client address and route`.
@@ -386,19 +280,19 @@ mod tests {
         for (limit, said) in [
             (
                 "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"100/min\"\nburst = 20",
-                "at most 20 at once, then 100 a minute, per x-api-key; 401 without one",
+                "at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one",
             ),
             (
                 "by = [\"ip/24,48\", \"route\"]\nrate = \"7/3s\"\ncost = 2",
-                "at most 7 at once, then 7 in 3s, per client network (/24 of IPv4, /48 of IPv6) and route; a request counts 2",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client network (/24 of IPv4, /48 of IPv6) and route; a request counts 2",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\ncost = { header = \"X-Cost\", max = 5, min = 0 }\npartial = true\nrefund = \"5xx\"",
-                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); grants what is left; given back after 5xx",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; a request counts what x-cost says (1 without it, at most 5, 0 allowed); grants what is left; given back after 5xx",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nscope = \"gateway\"\ndedupe = { header = \"Idempotency-Key\" }",
-                "at most 7 at once, then 7 in 3s, per client address; the same idempotency-key within 10min counts once, and 3 repeats go free; each gateway by itself",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; the same idempotency-key within 10min counts once, and 3 repeats go free; each gateway by itself",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",
@@ -406,35 +300,55 @@ mod tests {
             ),
             (
                 "by = \"ip\"\nrate = \"50/h\"\nalgorithm = \"leaky-bucket\"\nover = \"refuse\"\nburst = 3",
-                "at most 3 at once, draining 50 an hour, per client address",
+                "at most 3 at once, 53 in the first hour, 50 in each later hour, per client address",
             ),
             (
                 "by = \"ip\"\nrate = \"50/h\"\nalgorithm = \"fixed-window\"",
-                "at most 50 in each hour, from its first request on, per client address",
+                "at most 50 in each hour, from its first request on, 99 within an hour that lies across two, per client address",
+            ),
+            (
+                "by = \"everyone\"\nrate = \"10/s\"\nalgorithm = \"leaky-bucket\"\nqueue = 5\nburst = 3",
+                "at most 3 at once, 13 in the first second, 10 in each later second, evenly; up to 5 more wait, at most 500ms each, for everyone together",
+            ),
+            (
+                "by = \"everyone\"\nrate = \"7/s\"\nalgorithm = \"leaky-bucket\"\nqueue = 5",
+                "7 a second evenly; up to 5 more wait, at most 715ms each, for everyone together",
+            ),
+            (
+                "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nqueue = 100\nmax_wait = \"1s\"",
+                "50 a second evenly; up to 50 more wait, at most 1s each, for everyone together",
+            ),
+            (
+                "by = \"ip\"\nrate = \"1/h\"\nalgorithm = \"fixed-window\"",
+                "at most 1 in each hour, from its first request on, per client address",
+            ),
+            (
+                "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"",
+                "at most 50 in the last minute, seen in one part and the one before it by weight (at worst 99 in a minute), per client address",
             ),
             (
                 "by = \"ip\"\nrate = \"50/d\"\nalgorithm = \"fixed-window\"\nanchor = \"clock\"\noffset = \"8h\"",
-                "at most 50 in each day by the clock, starting 8h late, per client address",
+                "at most 50 in each day by the clock, starting 8h late, 100 within a day that lies across two, per client address",
             ),
             (
                 "by = \"ip\"\nrate = \"5000/3months\"\nalgorithm = \"fixed-window\"\nanchor = \"clock\"\ntimezone = \"europe/berlin\"",
-                "at most 5000 in each 3 months of the calendar (Europe/Berlin), per client address",
+                "at most 5000 in each 3 months of the calendar (Europe/Berlin), 10000 within 3 months that lie across two, per client address",
             ),
             (
                 "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"\nbuckets = 6",
-                "at most 50 in the last minute, seen in 6 parts and the one before them by weight, per client address",
+                "at most 50 in the last minute, seen in 6 parts and the one before them by weight (at worst 99 in a minute, 50 in 50s), per client address",
             ),
             (
                 "by = \"ip\"\nrate = \"50/min\"\nalgorithm = \"sliding-window\"\nstrict = true",
-                "at most 50 in any minute, seen in one part and the one before it whole, per client address",
+                "at most 50 in any minute, seen in one part and the one before it whole (in the long run 50 in 2min), per client address",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\ncost = { response_header = \"X-Units\", estimate = 2, max = 5 }",
-                "at most 7 at once, then 7 in 3s, per client address; a request counts what x-units of the response says (2 before, at most 5)",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; a request counts what x-units of the response says (2 before, at most 5)",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nmode = \"shadow\"",
-                "at most 7 at once, then 7 in 3s, per client address; shadow: counts and reports, never refuses",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; shadow: counts and reports, never refuses",
             ),
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nalgorithm = \"sliding-log\"",

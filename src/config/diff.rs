@@ -5,18 +5,21 @@ mod groups;
 mod limits;
 mod restart;
 mod routes;
+mod tokens;
 
 pub use routes::Fact;
+pub use tokens::TokenOutline;
 
 use super::Boot;
 use super::describe::span_as_written;
 use crate::key::Group;
-use crate::key::client_ip::Trust;
+use crate::key::client_ip::Field;
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
 use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
+use ipnet::IpNet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +29,8 @@ use std::time::Duration;
 pub struct Outline {
     /// What is read once.
     pub boot: Boot,
-    /// Whose tokens are believed: what is said of them, and a digest of their keys.
-    pub jwt: Option<(String, [u8; 32])>,
+    /// Whose tokens are believed.
+    pub jwt: Option<TokenOutline>,
     /// Every group, in the order of the file.
     pub groups: Vec<Arc<Group>>,
     /// Every limit, in the order of the file.
@@ -41,7 +44,9 @@ pub struct Outline {
     /// Every route, in the order of the file.
     pub routes: Vec<RouteOutline>,
     /// Whose word on addresses is believed.
-    pub trust: Trust,
+    pub trust: Vec<IpNet>,
+    /// Which field they write, where that is known.
+    pub trust_field: Option<Field>,
     /// Which fields responses carry.
     pub fields: FieldStyle,
     /// What errors look like.
@@ -109,7 +114,14 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
         );
     }
     if old.trust != new.trust {
-        live("server.trust", "changed".into());
+        live("server.trust", to(&list(&old.trust), &list(&new.trust)));
+    }
+    if old.trust_field != new.trust_field {
+        let told = |field: Option<Field>| field.map_or("either", Field::name);
+        live(
+            "server.trust_field",
+            to(&told(old.trust_field), &told(new.trust_field)),
+        );
     }
     if old.holds.total != new.holds.total {
         live("server.max_held", to(&old.holds.total, &new.holds.total));
@@ -120,15 +132,8 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&old.holds.per_peer, &new.holds.per_peer),
         );
     }
-    if old.jwt != new.jwt {
-        let said = |outline: &Outline| outline.jwt.as_ref().map(|(said, _)| said.clone());
-        let what = match (said(old), said(new)) {
-            (None, _) => "added",
-            (_, None) => "removed",
-            (old, new) if old == new => "keys changed",
-            _ => "changed",
-        };
-        live("jwt", what.into());
+    if let Some(what) = tokens::changed(old.jwt.as_ref(), new.jwt.as_ref()) {
+        live("jwt", what);
     }
     if old.fields != new.fields {
         live(
@@ -155,12 +160,15 @@ fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {
     format!("{old} to {new}")
 }
 
+/// What is said of a thing that is gone, and of one that has come, where that is all.
+const PLAINLY: (&str, &str) = ("removed", "added");
+
 /// Things with names: what is gone, what is new, and for the rest what `compare` says.
 fn named<T>(
     table: &str,
     (old, new): (&[T], &[T]),
     name: impl Fn(&T) -> &str,
-    gone: &str,
+    (gone, come): (&str, &str),
     compare: impl Fn(usize, usize) -> Option<String>,
     changes: &mut Vec<Change>,
 ) {
@@ -187,7 +195,7 @@ fn named<T>(
     }
     for (at, one) in new.iter().map(&name).enumerate() {
         match before.get(one) {
-            None => push(one, "added".to_owned()),
+            None => push(one, come.to_owned()),
             Some(was) => {
                 if let Some(what) = compare(*was, at) {
                     push(one, what);
@@ -226,7 +234,7 @@ fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         "upstreams",
         both,
         |upstream| &upstream.name,
-        "removed",
+        PLAINLY,
         compare,
         changes,
     );
@@ -292,13 +300,33 @@ mod tests {
         assert_eq!(
             changes(&new),
             [
-                "limits.gone: removed",
+                "limits.gone: removed, its counters dropped",
                 "limits.a: rate 10/s to 20/s, burst 10 to 20, counters kept",
-                "limits.fresh: added",
+                "limits.fresh: added, counters start afresh, or go on where a limit of this name counted so before",
                 "upstreams.u: servers http://a:1 to http://b:2",
                 "routes.r: limits a+gone to a+fresh",
                 "server.listen: changed, needs a restart; still 0.0.0.0:8080",
             ]
+        );
+    }
+
+    #[test]
+    fn who_is_trusted_is_told() {
+        let with = |trust: &str| {
+            let text = OLD.replacen("[server]\n", &format!("[server]\ntrust = {trust}\n"), 1);
+            parse("gateway.toml", &text).unwrap().outline
+        };
+        let (old, new) = (with("\"10.0.0.0/8\""), with("[\"10.0.0.0/8\", \"::1\"]"));
+        let told = diff(&old, &new, &old.boot);
+        assert_eq!(
+            told[0].to_string(),
+            "server.trust: 10.0.0.0/8 to 10.0.0.0/8+::1/128"
+        );
+        let new = with("\"10.0.0.0/8\"\ntrust_field = \"forwarded\"");
+        let told = diff(&old, &new, &old.boot);
+        assert_eq!(
+            told[0].to_string(),
+            "server.trust_field: either to forwarded"
         );
     }
 

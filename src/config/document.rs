@@ -23,7 +23,7 @@ mod variables;
 pub(super) use group::Group;
 pub(super) use include::gather;
 pub(super) use jwt::Jwt;
-pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Limit, Over, Refund};
+pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Exempt, Limit, Over, Refund};
 pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
 pub(super) use store::{Kept, Sentinel, Store, StoreTls};

@@ -2,13 +2,14 @@
 //! message shows a key.
 
 use super::diagnostic::{Code, Diagnostic};
+use super::diff::TokenOutline;
 use super::document::{self, Document, Jwt as Written};
 use super::files::Files;
 use super::source::{At, Source};
-use super::value::quoted;
+use super::value::{quoted, show_span};
 use crate::key::Part;
 use crate::key::token::{TokenKey, Verifier, is_shared};
-use http::header;
+use http::{HeaderName, header};
 use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Validation};
 use sha2::{Digest as _, Sha256};
@@ -27,8 +28,8 @@ const MOST_LEEWAY: Duration = Duration::from_hours(1);
 pub struct Jwt {
     /// What verifies them.
     pub verifier: Arc<Verifier>,
-    /// All of it in a form that can be compared: what it says, and a digest of its keys.
-    pub outline: (String, [u8; 32]),
+    /// All of it in a form that can be compared.
+    pub outline: TokenOutline,
 }
 
 /// Reads the keys; `seen` has what was read for it. Nothing where there is no such table, or something about it is wrong.
@@ -92,19 +93,36 @@ pub(super) fn read(
         .cloned()
         .unwrap_or(header::AUTHORIZATION);
     (errors(found) == before).then(|| Jwt {
-        outline: (
-            format!(
-                "{header} {:?} {:?} {:?} {:?} {}",
-                texts(&written.issuer),
-                texts(&written.audience),
-                written.leeway.get().copied().unwrap_or_default(),
-                pinned(written),
-                written.require_exp.or(true)
-            ),
-            digest.finalize().into(),
-        ),
+        outline: TokenOutline {
+            facts: facts(written, &header),
+            files: shown(&[texts(&written.keys), texts(&written.jwks)].concat()),
+            digest: digest.finalize().into(),
+        },
         verifier: Arc::new(Verifier::new(header, keys)),
     })
+}
+
+fn shown(all: &[String]) -> String {
+    match all.is_empty() {
+        true => "none".to_owned(),
+        false => all.join("+"),
+    }
+}
+
+/// What the table says but for its keys.
+fn facts(written: &Written, header: &HeaderName) -> Vec<(&'static str, String)> {
+    let leeway = written.leeway.or(Duration::ZERO);
+    let leeway = u64::try_from(leeway.as_micros()).unwrap_or(u64::MAX);
+    let algorithms = pinned(written);
+    let algorithms = algorithms.iter().map(|one| format!("{one:?}"));
+    vec![
+        ("algorithms", shown(&algorithms.collect::<Vec<_>>())),
+        ("issuer", shown(&texts(&written.issuer))),
+        ("audience", shown(&texts(&written.audience))),
+        ("leeway", show_span(leeway)),
+        ("require_exp", written.require_exp.or(true).to_string()),
+        ("header", header.to_string()),
+    ]
 }
 
 fn errors(found: &[Diagnostic]) -> usize {

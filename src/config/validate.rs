@@ -3,6 +3,7 @@
 mod groups;
 mod lints;
 mod names;
+mod nobody;
 mod redis;
 mod rewriting;
 mod routes;
@@ -69,6 +70,7 @@ pub(super) fn check(
     rewriting::check(document, found);
     lints::note(document, found);
     redis::note(document, &compiled, found);
+    nobody::note(document, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,

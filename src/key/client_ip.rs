@@ -28,6 +28,17 @@ pub enum Field {
     Forwarded,
 }
 
+impl Field {
+    /// As a file names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+        }
+    }
+}
+
 /// Why an address is taken for the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {

@@ -58,6 +58,25 @@ impl LeakyBucket {
         Self::new(rate, burst, 0, 0)
     }
 
+    /// Longest that anybody waits, in microseconds: `max_wait`, or what the queue holds where that is less.
+    #[must_use]
+    pub fn longest_wait(&self) -> u64 {
+        let queue = self.interval.times(u64::from(self.queue)).ceil();
+        self.max_wait.min(queue)
+    }
+
+    /// How many may wait at once: the queue, or as many as go on within `max_wait` where that is less.
+    #[must_use]
+    pub fn most_waiting(&self) -> u64 {
+        let patience = Span {
+            whole: self.max_wait,
+            part: 0,
+        };
+        let whole = self.interval.units_in(patience);
+        let begun = self.interval.times(whole) < patience;
+        u64::from(self.queue).min(whole.saturating_add(u64::from(begun)))
+    }
+
     /// Would `cost` be admitted at `now`, and what would then be stored?
     #[must_use]
     pub fn check(

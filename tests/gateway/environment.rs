@@ -43,7 +43,8 @@ async fn all_that_read_the_file_fill_it_in() {
     let done = run(folder.path(), &["check"], &set).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(
-        done.stdout.contains("at most 2 at once, then 2 a minute"),
+        done.stdout
+            .contains("at most 2 at once, 4 in the first minute, 2 in each later minute"),
         "{done:?}"
     );
     let done = run(folder.path(), &["explain", "GET", "/"], &set).await;

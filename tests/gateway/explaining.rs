@@ -1,5 +1,6 @@
 //! What `tollgate explain` says of a request, held against what the gateway then does with it.
 
+mod answers;
 mod groups;
 mod leases;
 
@@ -125,11 +126,13 @@ async fn live_says_what_is_left_and_charges_nothing() {
         ],
     )
     .await;
-    assert!(
-        people.stdout.contains("now: 3 of 5 left"),
-        "{}",
-        people.stdout
-    );
+    for line in [
+        "now: 3 of 5 left",
+        "; this takes 1",
+        "\nanswer  the upstream's; every limit has room for it now, and nothing was counted here\n",
+    ] {
+        assert!(people.stdout.contains(line), "{line}: {}", people.stdout);
+    }
     let nobody = format!("--live=127.0.0.1:{}", crate::support::free_port());
     let file = gateway.file().display().to_string();
     let gone = tollgate(
@@ -178,7 +181,7 @@ async fn a_request_is_explained_for_people() {
         "        not all-v1 (gateway.toml:45): it takes it too, but the path of the other is more specific",
         "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is walked from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
         "path    /v1/orders/42: matched; forwarded as /v1/orders/42;a=b/",
-        "limits  per-key (gateway.toml:8): at most 20 at once, then 100 a minute, per x-api-key; 401 without one",
+        "limits  per-key (gateway.toml:8): at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one",
         "          unused it admits this and has 19 left; used up, it refuses with 429",
         "          counts 1, by ip + route on the key 203.0.113.9|orders",
         "          unused it admits this and has 100 left; used up, it holds the request up to 2s, and refuses with 429 beyond that",

@@ -1,9 +1,11 @@
 //! An explanation for people.
 
+use super::answer::{Answer, Limits};
 use super::live::Left;
-use super::request::{ASSUMED_HOST, Answer, Chosen, Explanation, Held, Key, Way};
+use super::request::{ASSUMED_HOST, Chosen, Explanation, Held, Key, Way};
 use crate::config::describe;
 use crate::key::client_ip::{Field, Walk, Why};
+use crate::limit::verdict::{Outcome, Wait};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -26,9 +28,11 @@ pub(super) fn text(explanation: &Explanation) -> String {
     }
     line(&mut out, "client", &walked(client, *peer));
     if let Some(way) = way {
-        let path = match way.matched == way.forwarded {
-            true => format!("{}: matched, and forwarded", way.matched),
-            false => format!("{}: matched; forwarded as {}", way.matched, way.forwarded),
+        let matched = &way.matched;
+        let path = match &way.forwarded {
+            None => format!("{matched}: matched; nothing is forwarded"),
+            Some(same) if same == matched => format!("{matched}: matched, and forwarded"),
+            Some(other) => format!("{matched}: matched; forwarded as {other}"),
         };
         line(&mut out, "path", &path);
         if let Some(why) = way.token {
@@ -216,7 +220,7 @@ fn limit(held: &Held, title: &str, out: &mut String) {
                 line(out, "", &format!("  {leased}"));
             }
             if let Some(left) = &held.left {
-                line(out, "", &format!("  {}", now(left)));
+                line(out, "", &format!("  {}{}", now(left), gets(held, *cost)));
             }
         }
     }
@@ -236,19 +240,60 @@ fn now(left: &Left) -> String {
             reset,
         } => format!(
             "now: {remaining} of {of} left, all of it in {}",
-            describe::span_as_written(*reset)
+            describe::rounded_up(*reset)
         ),
         Left::Unknown => "now: the running gateway has no such limit".to_owned(),
         Left::Failed(why) => format!("now: it could not be looked at: {why}"),
     }
 }
 
-fn ending(answer: &Answer) -> String {
-    match answer {
-        Answer::Itself(status, why) => format!("{status} by the gateway: {why}"),
-        Answer::Upstream { limited: false } => "the upstream's; no limit applies".to_owned(),
-        Answer::Upstream { limited: true } => {
-            "the upstream's, unless a limit refuses; nothing was counted here".to_owned()
+/// What this request gets from what is left.
+fn gets(held: &Held, cost: u32) -> String {
+    let Some(now) = held.now else {
+        return String::new();
+    };
+    let wait = match now.outcome {
+        Outcome::Admit { .. } if now.takes == 0 && cost > 0 => {
+            return "; this takes nothing of it, since another refuses".to_owned();
         }
+        Outcome::Admit { delay: 0 } => return format!("; this takes {}", now.takes),
+        Outcome::Admit { delay } => {
+            let delay = describe::rounded_up(delay);
+            return format!("; this takes {}, and is held for {delay}", now.takes);
+        }
+        Outcome::Refuse(wait) => wait,
+    };
+    let until = match wait {
+        Wait::Micros(wait) if now.is_exact => {
+            format!(", for another {}", describe::rounded_up(wait))
+        }
+        Wait::Micros(_) | Wait::Never => String::new(),
+    };
+    match held.limit.mode.decides() {
+        true => format!("; refuses this with {}{until}", held.status()),
+        false => format!("; would refuse this{until}, and refuses nobody"),
+    }
+}
+
+fn ending(answer: &Answer) -> String {
+    let (what, limits) = match answer {
+        Answer::Itself(status, why) => return format!("{status} by the gateway: {why}"),
+        Answer::Upstream(limits) => ("the upstream's".to_owned(), *limits),
+        Answer::Route(status, says, limits) => {
+            (format!("{status} by the gateway: {says}"), *limits)
+        }
+    };
+    match limits {
+        Limits::None => format!("{what}; no limit applies"),
+        Limits::Unasked => {
+            format!("{what}, unless a limit refuses; nothing was counted here")
+        }
+        Limits::Room(0) => {
+            format!("{what}; every limit has room for it now, and nothing was counted here")
+        }
+        Limits::Room(delay) => format!(
+            "{what}, after it was held for {}; nothing was counted here",
+            describe::rounded_up(delay)
+        ),
     }
 }

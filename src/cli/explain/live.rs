@@ -2,7 +2,10 @@
 
 use super::request::{Explanation, Held, Key};
 use crate::admin::PEEK;
-use crate::limit::Mode;
+use crate::limit::concurrency::HINT;
+use crate::limit::rate::{Interval, Span};
+use crate::limit::verdict::{Outcome, Wait};
+use crate::limit::{Limit, Mode, Rule};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
@@ -23,6 +26,16 @@ pub(super) enum Left {
     Unknown,
     /// It could not look.
     Failed(String),
+}
+
+/// What the request would get from a counter as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Now {
+    pub(super) outcome: Outcome,
+    /// Is the wait of a refusal the one that the gateway would tell, and no upper bound?
+    pub(super) is_exact: bool,
+    /// Units it would be charged.
+    pub(super) takes: u32,
 }
 
 /// Asks the gateway at `address`, and notes what it says beside each limit.
@@ -54,9 +67,78 @@ pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Res
     let seen = answer["counters"].as_array();
     let seen = seen.ok_or_else(|| io::Error::other("an answer that is none"))?;
     for ((held, _), seen) in counted.iter_mut().zip(seen) {
-        held.left = Some(left(seen));
+        let left = left(seen);
+        if let Key::Counted { cost, .. } = &held.key {
+            held.now = now(&held.limit, *cost, &left);
+        }
+        held.left = Some(left);
     }
+    explanation.settle();
     Ok(())
+}
+
+/// What a request of `cost` gets where so much is left; nothing where that is not known.
+///
+/// The time until a counter is as if unused says how full a bucket is, and when a window ends.
+fn now(limit: &Limit, cost: u32, left: &Left) -> Option<Now> {
+    let Left::Units {
+        remaining,
+        of,
+        reset,
+    } = *left
+    else {
+        return None;
+    };
+    let most = u32::try_from(remaining.max(1)).unwrap_or(u32::MAX);
+    let takes = match limit.partial {
+        true => cost.min(most),
+        false => cost,
+    };
+    let fits = u64::from(takes) <= remaining;
+    let (outcome, is_exact) = match &limit.rule {
+        _ if takes == 0 => (Outcome::Admit { delay: 0 }, true),
+        _ if u64::from(takes) > of => (Outcome::Refuse(Wait::Never), true),
+        Rule::LeakyBucket(rule) => {
+            let full = over((rule.interval, takes), reset, rule.capacity);
+            let late = reset.saturating_sub(rule.latest.ceil());
+            let outcome = match full.max(late) {
+                0 => Outcome::Admit {
+                    delay: reset.saturating_sub(rule.free.whole),
+                },
+                wait => Outcome::Refuse(Wait::Micros(wait)),
+            };
+            (outcome, true)
+        }
+        _ if fits => (Outcome::Admit { delay: 0 }, true),
+        Rule::TokenBucket(rule) => {
+            let wait = over((rule.interval, takes), reset, rule.capacity);
+            (Outcome::Refuse(Wait::Micros(wait.max(1))), true)
+        }
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => (Outcome::Refuse(Wait::Micros(reset)), true),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
+            (Outcome::Refuse(Wait::Micros(reset)), false)
+        }
+        Rule::Concurrency(_) => (Outcome::Refuse(Wait::Micros(HINT)), false),
+    };
+    let takes = match outcome {
+        Outcome::Admit { .. } => takes,
+        Outcome::Refuse(_) => 0,
+    };
+    Some(Now {
+        outcome,
+        is_exact,
+        takes,
+    })
+}
+
+/// By how many microseconds a bucket that is empty in `reset` would be overfull with so many units more.
+fn over((interval, units): (Interval, u32), reset: u64, capacity: Span) -> u64 {
+    let level = Span {
+        whole: reset,
+        part: 0,
+    };
+    let next = interval.add(level, interval.times(u64::from(units)));
+    interval.sub(next, capacity).map_or(0, |over| over.whole)
 }
 
 fn left(seen: &Value) -> Left {

@@ -1,7 +1,8 @@
 //! Why it was not another route: which came near, and what they lacked. Each question is put to the route table itself.
 
 use crate::config::Compiled;
-use crate::route::{self, HostPattern, PathPattern, Rule, Segment, Table};
+use crate::key::is_secret;
+use crate::route::{self, Condition, HostPattern, PathPattern, Rule, Segment, Table};
 use http::{HeaderMap, Method};
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
         ..rule.clone()
     };
     if wanted.is_met_by(unconditional) {
-        return Some("one of its conditions does not hold".to_owned());
+        return Some(format!("it asks for {}", unmet(rule, wanted)));
     }
     let any_host = Rule {
         hosts: Vec::new(),
@@ -115,6 +116,30 @@ fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
     });
     (shares == Some(true) && wanted.is_met_by(any_path))
         .then(|| format!("its path is {}", spelled(&rule.path)))
+}
+
+/// Its conditions that do not hold, in words; values of what authenticates by its name are not shown.
+fn unmet(rule: &Rule, wanted: &Wanted<'_>) -> String {
+    let fails = |one: &&Condition| {
+        let alone = Rule {
+            conditions: vec![(*one).clone()],
+            ..rule.clone()
+        };
+        !wanted.is_met_by(alone)
+    };
+    let shown = |one: &Condition| {
+        let table = match one {
+            Condition::Field(..) => "header ",
+            Condition::Query(..) => "query ",
+            Condition::Https(_) => "scheme ",
+        };
+        match one.secret_name(is_secret) {
+            Some(name) => format!("{table}{name} = \"***\""),
+            None => format!("{table}{one}"),
+        }
+    };
+    let all: Vec<String> = rule.conditions.iter().filter(fails).map(shown).collect();
+    all.join(" and ")
 }
 
 fn first(path: &str) -> &str {

@@ -1,17 +1,24 @@
 //! An explanation for programs.
 
+use super::answer::{Answer, Limits};
 use super::human::spelled;
-use super::live::Left;
-use super::request::{Answer, Explanation, Held, Key, Way};
+use super::live::{Left, Now};
+use super::request::{Explanation, Held, Key, Way};
 use crate::key::client_ip::{Walk, Why};
+use crate::limit::verdict::{Outcome, Wait};
 use serde_json::{Value, json};
 
 /// The whole explanation as one object.
 pub(super) fn object(explanation: &Explanation) -> Value {
     let way = explanation.way.as_ref();
-    let (status, by, reason) = match &explanation.answer {
-        Answer::Itself(status, why) => (Some(status), "gateway", Some(why)),
-        Answer::Upstream { .. } => (None, "upstream", None),
+    let (status, by, reason, limits) = match &explanation.answer {
+        Answer::Itself(status, why) => (Some(status), "gateway", Some(why), None),
+        Answer::Route(status, says, limits) => (Some(status), "gateway", Some(says), Some(limits)),
+        Answer::Upstream(limits) => (None, "upstream", None, Some(limits)),
+    };
+    let held = match limits {
+        Some(Limits::Room(delay)) => Some(delay),
+        Some(Limits::None | Limits::Unasked) | None => None,
     };
     json!({
         "method": explanation.method.as_str(),
@@ -26,7 +33,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
         }),
         "token": way.and_then(|way| way.token).map(|why| why.as_str()),
         "limits": way.map(|way| way.limits.iter().map(limit).collect::<Vec<_>>()),
-        "answer": { "by": by, "status": status, "reason": reason },
+        "answer": { "by": by, "status": status, "reason": reason, "held_us": held },
     })
 }
 
@@ -70,6 +77,23 @@ fn now(left: &Left) -> Value {
         } => json!({ "remaining": remaining, "of": of, "reset_us": reset }),
         Left::Unknown => json!({ "known": false }),
         Left::Failed(why) => json!({ "error": why }),
+    }
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Admit { delay: 0 } => "admit",
+        Outcome::Admit { .. } => "delay",
+        Outcome::Refuse(_) => "refuse",
+    }
+}
+
+/// How long it is held, or refused; nothing where that is not known.
+fn wait(now: &Now) -> Option<u64> {
+    match now.outcome {
+        Outcome::Admit { delay } => Some(delay),
+        Outcome::Refuse(Wait::Micros(wait)) if now.is_exact => Some(wait),
+        Outcome::Refuse(_) => None,
     }
 }
 
@@ -119,6 +143,11 @@ fn limit(held: &Held) -> Value {
             limit["leased"] = held.leased.as_deref().into();
             if let Some(left) = &held.left {
                 limit["now"] = now(left);
+                if let Some(gets) = &held.now {
+                    limit["now"]["outcome"] = outcome(gets.outcome).into();
+                    limit["now"]["wait_us"] = wait(gets).into();
+                    limit["now"]["takes"] = gets.takes.into();
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What the gateway would make of a request, worked out with its own parts: nothing is sent, counted or asked.
 
-use super::live::Left;
+use super::answer::{self, Answer, refused};
+use super::live::{Left, Now};
 use super::near::{self, Near};
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
@@ -8,15 +9,13 @@ use crate::key::client_ip::Walk;
 use crate::key::token::{NoToken, Token};
 use crate::key::{Caller, Found, Misquoted, Standing};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
-use crate::limit::{Limit, Preflights, Rule};
-use crate::proxy::admit::Plan;
+use crate::limit::verdict::Verdict;
+use crate::limit::{Limit, Preflights};
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::location::Destination;
 use crate::proxy::request::{self, BadRequest, Target};
 use crate::route::{host_key, path};
-use crate::snapshot::{Own, Service};
 use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,9 +49,9 @@ pub(super) struct Explanation {
 pub(super) struct Way {
     pub(super) host: String,
     pub(super) host_assumed: bool,
-    /// The path as routes are matched, and as it is forwarded.
+    /// The path as routes are matched, and as it is forwarded, if it is.
     pub(super) matched: String,
-    pub(super) forwarded: String,
+    pub(super) forwarded: Option<String>,
     pub(super) route: Option<Chosen>,
     pub(super) near: Vec<Near>,
     pub(super) limits: Vec<Held>,
@@ -83,6 +82,8 @@ pub(super) struct Held {
     pub(super) leased: Option<String>,
     /// What the running gateway says of it, if it was asked.
     pub(super) left: Option<Left>,
+    /// What the request would get from that.
+    pub(super) now: Option<Now>,
 }
 
 /// What a limit counts the request by.
@@ -110,23 +111,10 @@ pub(super) enum Key {
     Ambiguous(String),
 }
 
-/// How it ends.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// By the gateway itself, whatever has been counted.
-    Itself(u16, String),
-    /// By the upstream, unless a limit refuses.
-    Upstream { limited: bool },
-}
-
 /// Explains `asked` under the file in `compiled`.
 pub(super) fn explain(compiled: &Compiled, mut asked: Asked) -> Explanation {
     let snapshot = &compiled.snapshot;
-    let host_assumed = asked.uri.authority().is_none() && !asked.fields.contains_key(header::HOST);
-    if host_assumed {
-        let host = HeaderValue::from_static(ASSUMED_HOST);
-        asked.fields.insert(header::HOST, host);
-    }
+    let host_assumed = name_host(&mut asked);
     let client = snapshot.trust.explain(asked.peer, &asked.fields);
     let (way, answer) = match way(compiled, &mut asked, client.client) {
         Ok((way, answer)) => {
@@ -146,6 +134,24 @@ pub(super) fn explain(compiled: &Compiled, mut asked: Asked) -> Explanation {
         way,
         answer,
     }
+}
+
+/// Names the host in a request that has no such field, as clients do: that of its URI, or else the assumed one. Was it
+/// that?
+fn name_host(asked: &mut Asked) -> bool {
+    if asked.fields.contains_key(header::HOST) {
+        return false;
+    }
+    let own = asked.uri.authority().map(|authority| {
+        let text = authority.as_str();
+        // User information is never sent in it (RFC 9110 section 7.2).
+        text.rsplit_once('@').map_or(text, |(_, host)| host)
+    });
+    let host = HeaderValue::from_str(own.unwrap_or(ASSUMED_HOST));
+    if let Ok(host) = host {
+        asked.fields.insert(header::HOST, host);
+    }
+    own.is_none()
 }
 
 /// The stages of the request path, in its order, with its parts.
@@ -180,7 +186,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         near: near::near(compiled, found, &looked_for),
         host_assumed: false,
         matched: path.to_match().to_owned(),
-        forwarded: onward.path().to_owned(),
+        forwarded: None,
         route: found.and_then(|found| chosen(compiled, found)),
         limits: Vec::new(),
         token: None,
@@ -190,9 +196,13 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         return Ok((way, refused(&ProxyError::NoRoute)));
     };
     let service = &snapshot.services[service];
-    if let Some(rewrite) = &service.rewrite {
-        way.forwarded.clear();
-        rewrite.fill(onward.path(), &mut way.forwarded);
+    if service.upstream.is_some() {
+        let mut path = onward.path().to_owned();
+        if let Some(rewrite) = &service.rewrite {
+            path.clear();
+            rewrite.fill(onward.path(), &mut path);
+        }
+        way.forwarded = Some(path);
     }
     let token = Token::new(snapshot.tokens.as_deref(), &asked.fields);
     let caller = Caller {
@@ -213,7 +223,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     if compiled.asks_redis() {
         lease(&mut way.limits);
     }
-    let answer = answer(service, &caller, &way.limits);
+    let answer = answer::answer(service, &caller, &onward, &way.limits);
     way.token = token.why_not();
     Ok((way, answer))
 }
@@ -241,6 +251,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         limit: Arc::clone(limit),
         tier: None,
         left: None,
+        now: None,
         key: Key::Skipped,
     };
     if limit.answers.preflights == Preflights::Free && caller.is_preflight() {
@@ -321,91 +332,4 @@ fn fresh(limit: &Limit, cost: Cost) -> Verdict {
     limit
         .rule
         .verdict(measured, now, measured.charged(cost), true)
-}
-
-fn answer(service: &Service, caller: &Caller<'_>, limits: &[Held]) -> Answer {
-    if let Err(error) = Plan::of(service, caller) {
-        return refused(&error);
-    }
-    let counted = limits.iter().filter_map(|held| match &held.key {
-        Key::Counted { fresh, .. } if held.limit.mode.decides() => Some((held, *fresh)),
-        Key::Counted { .. }
-        | Key::Skipped
-        | Key::Exempt(_)
-        | Key::Absent(_)
-        | Key::Unknown(_)
-        | Key::Ambiguous(_) => None,
-    });
-    let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted.unzip();
-    if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
-        && let Some(held) = held.get(by)
-    {
-        return refused(&ProxyError::limited(&held.limit, wait));
-    }
-    match service.upstream {
-        Some(_) => Answer::Upstream {
-            limited: !held.is_empty(),
-        },
-        None => match &service.own {
-            Some(Own::Redirect { status, .. }) => {
-                Answer::Itself(status.as_u16(), "the route redirects".into())
-            }
-            Some(Own::Respond { status, .. }) => {
-                Answer::Itself(status.as_u16(), "the route answers itself".into())
-            }
-            None => refused(&ProxyError::NoRoute),
-        },
-    }
-}
-
-fn refused(error: &ProxyError) -> Answer {
-    Answer::Itself(error.status().as_u16(), error.to_string())
-}
-
-impl Held {
-    /// What a counter says that nobody has used, and what happens when this one is used up.
-    pub(super) fn outlook(&self, fresh: &Verdict) -> String {
-        let limited = ProxyError::limited(&self.limit, Wait::Micros(1));
-        let status = limited.status().as_u16();
-        if !self.limit.mode.decides() {
-            return match fresh.outcome {
-                Outcome::Refuse(_) => "would refuse it even unused; it is only counted".into(),
-                Outcome::Admit { .. } => format!(
-                    "unused it would admit this and have {} left; used up, it is only counted, and refuses nobody",
-                    fresh.remaining
-                ),
-            };
-        }
-        match fresh.outcome {
-            Outcome::Refuse(Wait::Micros(_)) => {
-                format!("refuses it even while nobody has been counted: {status}")
-            }
-            Outcome::Refuse(_) => {
-                format!("can never admit that much: always {status}, without a time to come back")
-            }
-            Outcome::Admit { delay } => {
-                let now = match delay {
-                    0 => format!("unused it admits this and has {} left", fresh.remaining),
-                    delay => format!(
-                        "even unused it holds this for {}",
-                        describe::span_as_written(delay)
-                    ),
-                };
-                format!("{now}; used up, it {}", beyond(&self.limit, status))
-            }
-        }
-    }
-}
-
-fn beyond(limit: &Limit, status: u16) -> String {
-    match &limit.rule {
-        Rule::LeakyBucket(rule) if rule.queue > 0 => format!(
-            "holds the request up to {}, and refuses with {status} beyond that",
-            describe::span_as_written(rule.max_wait)
-        ),
-        _ if limit.partial => {
-            format!("grants what is left, and with nothing left refuses with {status}")
-        }
-        _ => format!("refuses with {status}"),
-    }
 }

@@ -1,6 +1,6 @@
 //! Who has come to groups and who has left them: how many, never who.
 
-use super::{Change, Outline, named, to};
+use super::{Change, Outline, PLAINLY, named, to};
 use crate::key::Group;
 
 pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
@@ -8,7 +8,7 @@ pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         "groups",
         (&old.groups, &new.groups),
         |group| &group.name,
-        "removed",
+        PLAINLY,
         |was, is| changed(&old.groups[was], &new.groups[is]),
         changes,
     );

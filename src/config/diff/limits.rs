@@ -14,6 +14,13 @@ use std::sync::Arc;
 /// its counters are still there.
 const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
 
+/// The same kind and key go on.
+const KEPT: &str = "counters kept";
+/// As much for a limit that is gone, and for one that has come: a name is what counters are kept by.
+const GONE: &str = "removed, its counters dropped";
+const COME: &str =
+    "added, counters start afresh, or go on where a limit of this name counted so before";
+
 /// A limit with all its rates.
 type Rates<'a> = &'a [Arc<Limit>];
 
@@ -23,7 +30,7 @@ pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         "limits",
         (&old, &new),
         |rates| &rates[0].name,
-        "removed",
+        (GONE, COME),
         |was, is| changed(old[was], new[is]),
         changes,
     );
@@ -98,7 +105,12 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     if parts.is_empty() {
         return None;
     }
-    parts.push(counters(old, new).into());
+    let mut kept = counters(old, new).to_owned();
+    let elsewhere = elsewhere(a, b);
+    if kept.starts_with(KEPT) && !elsewhere.is_empty() {
+        kept.push_str(&format!(" but for {}", elsewhere.join(" and ")));
+    }
+    parts.push(kept);
     Some(parts.join(", "))
 }
 
@@ -108,7 +120,7 @@ fn without_candidate(rates: Rates<'_>) -> (Rates<'_>, Rates<'_>) {
     rates.split_at(own.count())
 }
 
-/// `at most 8 at once, then 8 a second`, `nothing`.
+/// `at most 8 at once, 16 in the first second, 8 in each later second`, `nothing`.
 fn candidate(rates: Rates<'_>) -> String {
     match rates {
         [] => "nothing".into(),
@@ -133,9 +145,34 @@ fn counters(old: Rates<'_>, new: Rates<'_>) -> &'static str {
     };
     match many {
         0 => AFRESH,
-        many if many == new.len() => "counters kept",
+        many if many == new.len() => KEPT,
         _ => "counters kept for rates over the same time",
     }
+}
+
+/// Whose requests count on other counters than before, though the limit's are kept.
+fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
+    let groups = |limit: &Limit| -> Vec<String> {
+        let tiers = limit.tiers.iter();
+        tiers.map(|one| one.group.name.to_string()).collect()
+    };
+    let (before, after) = (groups(old), groups(new));
+    let gone = before.iter().filter(|name| !after.contains(name));
+    let come = after.iter().filter(|name| !before.contains(name));
+    let names: Vec<&str> = gone.chain(come).map(String::as_str).collect();
+    let mut whose = Vec::new();
+    if !names.is_empty() {
+        let names = names.join(" and ");
+        whose.push(format!("members of {names}, who start on others"));
+    }
+    if unknown(&old.by) != unknown(&new.by) {
+        whose.push("keys that no group knows, which count otherwise".to_owned());
+    }
+    let absent = old.by.can_be_absent() || new.by.can_be_absent();
+    if absent && missing(old.by.missing) != missing(new.by.missing) {
+        whose.push("requests without the key, which count otherwise".to_owned());
+    }
+    whose
 }
 
 /// Under which tag it is counted.
@@ -155,7 +192,7 @@ fn rates(limits: Rates<'_>) -> String {
     shown.join(" and ")
 }
 
-/// `gold (at most 200 at once, then 1000 a minute) and internal (...)`.
+/// `gold (at most 200 at once, ...) and internal (...)`.
 fn tiers(limits: Rates<'_>) -> String {
     let of = |limit: &Arc<Limit>| -> Vec<String> {
         let tiers = limit.tiers.iter();
@@ -182,11 +219,11 @@ fn algorithm(rule: &Rule) -> &'static str {
 }
 
 /// What an algorithm has beside its rate; where either has none of it there is nothing to compare.
-fn numbers(limits: Rates<'_>) -> [(&'static str, Option<String>); 9] {
+fn numbers(limits: Rates<'_>) -> [(&'static str, Option<String>); 10] {
     let mut burst = None;
     let (mut queue, mut max_wait, mut over) = (None, None, None);
     let (mut anchor, mut offset, mut timezone) = (None, None, None);
-    let (mut buckets, mut strict) = (None, None);
+    let (mut buckets, mut strict, mut slot_ttl) = (None, None, None);
     let bursts = |of: &dyn Fn(&Rule) -> Option<u32>| {
         let all: Vec<String> = limits
             .iter()
@@ -226,7 +263,8 @@ fn numbers(limits: Rates<'_>) -> [(&'static str, Option<String>); 9] {
             buckets = Some(rule.parts.to_string());
             strict = Some(rule.strict.to_string());
         }
-        Rule::SlidingLog(_) | Rule::Concurrency(_) => {}
+        Rule::Concurrency(rule) => slot_ttl = Some(span_as_written(rule.ttl)),
+        Rule::SlidingLog(_) => {}
     }
     [
         ("burst", burst),
@@ -238,5 +276,63 @@ fn numbers(limits: Rates<'_>) -> [(&'static str, Option<String>); 9] {
         ("timezone", timezone),
         ("buckets", buckets),
         ("strict", strict),
+        ("slot_ttl", slot_ttl),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::diff;
+    use crate::config::parse;
+
+    fn told(old: &str, new: &str) -> String {
+        let outline = |limit: &str| {
+            let text = format!(
+                "[groups.gold]\nby = \"header:x-api-key\"\nmembers = \"g\"\n\
+                 [groups.blue]\nby = \"header:x-api-key\"\nmembers = \"b\"\n\
+                 [limits.a]\nby = \"header:x-api-key\"\n{limit}\n[upstreams.u]\nservers = \"a:1\"\n\
+                 [routes.r]\nupstream = \"u\"\nlimits = \"a\"\n"
+            );
+            parse("gateway.toml", &text).unwrap().outline
+        };
+        let (old, new) = (outline(old), outline(new));
+        let changes = diff(&old, &new, &old.boot);
+        let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        told.join("\n")
+    }
+
+    #[test]
+    fn whose_counters_are_not_kept_is_told() {
+        let limit = |more: &str| format!("missing = \"refuse\"\nrate = \"10/s\"\n{more}");
+        let (plain, gold) = (limit(""), limit("tiers.gold = { rate = \"20/s\" }"));
+        let said = told(&plain, &gold);
+        assert!(
+            said.ends_with(", counters kept but for members of gold, who start on others"),
+            "{said}"
+        );
+        let said = told(&gold, &limit("tiers.blue = { rate = \"20/s\" }"));
+        assert!(
+            said.ends_with(", counters kept but for members of gold and blue, who start on others"),
+            "{said}"
+        );
+        let said = told(&gold, &limit("tiers.gold = { rate = \"30/s\" }"));
+        assert!(said.ends_with(", counters kept"), "{said}");
+        assert_eq!(
+            told(&plain, &limit("unknown = \"ip\"").replace("refuse", "ip")),
+            "limits.a: unknown counted like others to ip, missing refuse to ip, counters kept \
+             but for keys that no group knows, which count otherwise \
+             and requests without the key, which count otherwise"
+        );
+    }
+
+    #[test]
+    fn how_long_a_slot_lives_is_told() {
+        let limit = |more: &str| {
+            format!("missing = \"skip\"\nalgorithm = \"concurrency\"\nmax = 5\n{more}")
+        };
+        assert_eq!(
+            told(&limit(""), &limit("slot_ttl = \"1min\"")),
+            "limits.a: slot_ttl 30s to 1min, counters kept"
+        );
+    }
 }

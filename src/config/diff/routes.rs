@@ -1,6 +1,6 @@
 //! What has changed about routes.
 
-use super::{Change, Outline, list, named, time};
+use super::{Change, Outline, PLAINLY, list, named, time};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule, Segment};
 use crate::snapshot::Own;
@@ -123,7 +123,7 @@ pub(super) fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         "routes",
         both,
         |route| &route.rule.name,
-        "removed",
+        PLAINLY,
         compare,
         changes,
     );

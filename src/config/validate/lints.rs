@@ -2,10 +2,12 @@
 
 use super::super::boot::admin_address;
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Algorithm, Document, Limit, Over, Route};
+use super::super::document::{Algorithm, Document, Limit, Over, Route, Tier};
 use super::super::source::{At, Span};
 use super::super::value::{quoted, show_span};
 use crate::key::Part;
+use crate::limit::Mode;
+use crate::limit::rate::Rate;
 use crate::route::Condition;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,15 +17,25 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// What a leaky bucket has.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
+/// The longest that a limit, or its tier for a group, holds a request.
+struct Longest<'a> {
+    limit: &'a Limit,
+    /// Whose it is, where it is not everybody's.
+    group: Option<&'a str>,
+    wait: Duration,
+    /// What says so, where something does.
+    place: Option<&'a Span>,
+}
+
 /// Notes all of them.
 pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     open_admin(document, found);
     one_for_all(document, found);
-    let waits: HashMap<&str, &Limit> = document
+    let waits: HashMap<&str, Longest<'_>> = document
         .limits
         .iter()
         .filter(|limit| delays(limit))
-        .map(|limit| (limit.name.value.as_str(), limit))
+        .map(|limit| (limit.name.value.as_str(), longest(limit)))
         .collect();
     for route in &document.routes {
         unreachable_by_https(document, route, found);
@@ -199,44 +211,87 @@ fn apart_from_scheme(route: &Route) -> String {
 }
 
 fn delays(limit: &Limit) -> bool {
-    limit.algorithm.or(Algorithm::TokenBucket) == Algorithm::LeakyBucket
+    limit.mode.or(Mode::Enforce).decides()
+        && limit.algorithm.or(Algorithm::TokenBucket) == Algorithm::LeakyBucket
         && limit.over.or(Over::Delay) == Over::Delay
+}
+
+/// The longest of the limit's own and of its tiers'.
+fn longest(limit: &Limit) -> Longest<'_> {
+    let mut longest = hold(limit, None);
+    for tier in limit.tiers.entries() {
+        let of_tier = hold(limit, Some(&tier.value));
+        if of_tier.wait > longest.wait {
+            longest = of_tier;
+        }
+    }
+    longest
+}
+
+/// Nobody is held for longer than `max_wait`, nor for longer than a full queue takes.
+fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> Longest<'a> {
+    let max_wait = tier.and_then(|tier| tier.max_wait.at());
+    let max_wait = max_wait.or(limit.max_wait.at());
+    let queue = tier.and_then(|tier| tier.queue.at());
+    let queue = queue.or(limit.queue.at());
+    let rates = tier.map(|tier| &tier.rates).filter(|own| !own.is_absent());
+    let rates = rates.unwrap_or(&limit.rates);
+    let mut wait = max_wait.map_or(MAX_WAIT, |at| at.value);
+    let mut place = max_wait.map(|at| &at.span);
+    if let Some(queue) = queue {
+        let drained = |rate: Rate| rate.interval().times(u64::from(queue.value)).ceil();
+        let entries = rates.entries().iter();
+        let all = entries.map(|entry| drained(entry.value.quota.value.rate));
+        let full = Duration::from_micros(all.max().unwrap_or(u64::MAX));
+        if full < wait {
+            (wait, place) = (full, Some(&queue.span));
+        }
+    }
+    Longest {
+        limit,
+        group: tier.map(|tier| tier.group.value.as_str()),
+        wait,
+        place,
+    }
 }
 
 /// Who waits longer than the upstream may take has usually gone by then.
 fn waits_longer(
     document: &Document,
     route: &Route,
-    waits: &HashMap<&str, &Limit>,
+    waits: &HashMap<&str, Longest<'_>>,
     found: &mut Vec<Diagnostic>,
 ) {
     let timeout = route.timeout.or(TIMEOUT);
     for name in document.limits_of(route) {
-        let Some(limit) = waits.get(name.value.as_str()) else {
+        let Some(longest) = waits.get(name.value.as_str()) else {
             continue;
         };
-        let wait = limit.max_wait.or(MAX_WAIT);
-        let written = route.timeout.at().or(limit.max_wait.at());
-        let Some(at) = written.filter(|_| wait > timeout) else {
+        let (limit, wait) = (longest.limit, longest.wait);
+        let at = route.timeout.at().map(|at| &at.span).or(longest.place);
+        let Some(at) = at.filter(|_| wait > timeout) else {
             continue;
         };
+        let whose = longest.group.map_or(String::new(), |group| {
+            format!(" of group {}", quoted(group))
+        });
         let show = |time: Duration| show_span(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        let beside = limit.max_wait.at().map_or(&limit.name.span, |at| &at.span);
+        let beside = longest.place.unwrap_or(&limit.name.span);
         let mut diagnostic = Diagnostic::warning(
             Code::WaitsLonger,
             format!(
-                "limit {} may hold a request for {}, and route {} gives its upstream {}",
+                "limit {} may hold a request{whose} for {}, and route {} gives its upstream {}",
                 quoted(&limit.name.value),
                 show(wait),
                 quoted(&route.name.value),
                 show(timeout)
             ),
         )
-        .at(&at.span, "")
+        .at(at, "")
         .help(
             "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`",
         );
-        if beside != &at.span {
+        if beside != at {
             diagnostic = diagnostic.and(beside, "waits that long");
         }
         found.push(diagnostic);

@@ -1,7 +1,7 @@
 //! Every name that is used is defined, and the other way round.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::Document;
+use super::super::document::{Document, List};
 use super::super::source::{At, Source, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
@@ -97,6 +97,7 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
     for (noun, user, list) in routes.chain(targets) {
         unread |= list.is_bad();
         let title = format!("{noun} {}", quoted(&user.value));
+        held_and_dropped(list, &title, found);
         let user = format!("{title} is held to limit");
         for name in list.entries() {
             match name.value.strip_prefix('!') {
@@ -125,6 +126,25 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
     }
     if !unread && !document.routes.is_empty() {
         unused(document, &limits, &upstreams, found);
+    }
+}
+
+/// One list that names a limit and drops it.
+fn held_and_dropped(list: &List<String>, title: &str, found: &mut Vec<Diagnostic>) {
+    for dropped in list.entries() {
+        let Some(name) = dropped.value.strip_prefix('!') else {
+            continue;
+        };
+        let mut others = list.entries().iter();
+        if let Some(held) = others.find(|at| at.value == name) {
+            let message = format!("{title} is held to limit {} and drops it", quoted(name));
+            found.push(
+                Diagnostic::error(Code::Conflict, message)
+                    .at(&dropped.span, "dropped")
+                    .and(&held.span, "and named")
+                    .help("keep the one that is meant"),
+            );
+        }
     }
 }
 

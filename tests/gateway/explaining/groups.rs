@@ -34,7 +34,7 @@ async fn a_tier_and_its_group_are_said() {
     let gold = ["-H", "x-api-key: top-secret"];
     let said = ask(&gold).await;
     for line in [
-        "  for group gold, which the client is in: at most 200 at once, then 1000 a minute",
+        "  for group gold, which the client is in: at most 200 at once, 1200 in the first minute, 1000 in each later minute",
         "unused it admits this and has 199 left",
     ] {
         assert!(said.contains(line), "{said}");
@@ -42,7 +42,10 @@ async fn a_tier_and_its_group_are_said() {
     let json = |said: &str| serde_json::from_str::<Value>(said).unwrap()["limits"][0].clone();
     let limit = json(&ask(&[&gold[..], &["--json"]].concat()).await);
     assert_eq!(limit["group"], "gold");
-    assert_eq!(limit["tier"], "at most 200 at once, then 1000 a minute");
+    assert_eq!(
+        limit["tier"],
+        "at most 200 at once, 1200 in the first minute, 1000 in each later minute"
+    );
     let said = ask(&["-H", "x-api-key: other"]).await;
     assert!(
         said.contains("for everyone: the client is not in gold"),
@@ -81,7 +84,7 @@ async fn a_tier_and_its_group_are_said() {
     let done = tollgate(folder.path(), &["check", "--config", config]).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     for line in [
-        "           group gold: at most 200 at once, then 1000 a minute",
+        "           group gold: at most 200 at once, 1200 in the first minute, 1000 in each later minute",
         "  group gold: 1 member by header:x-api-key",
         "; not for group office; 401 without one; by client address where no group knows it",
     ] {

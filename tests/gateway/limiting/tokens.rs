@@ -273,7 +273,9 @@ async fn published_keys_are_taken_by_name_and_change_with_their_file() {
     asked(&gateway, &first).await.expect(401);
     gateway
         .said
-        .line(0, "the change", |line| line.ends_with("jwt: keys changed"))
+        .line(0, "the change", |line| {
+            line.ends_with("jwt: what jwks.json holds has changed")
+        })
         .await;
     fs::write(gateway.folder().join("jwks.json"), "{}").unwrap();
     gateway

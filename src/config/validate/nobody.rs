@@ -1,0 +1,106 @@
+//! What can be read and holds for nobody: exemptions of all that a limit's routes take, groups that nobody can be in.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::{Document, Exempt, Route};
+use super::super::value::quoted;
+use crate::key::Part;
+use crate::route::{PathPattern, Segment};
+use http::Method;
+
+/// Notes all of it.
+pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
+    if !document.torn.is_empty() || !document.lost.is_empty() {
+        return;
+    }
+    exempt(document, found);
+    unnamed_parameter(document, found);
+}
+
+/// A limit that exempts all methods or all paths of each route that names it.
+fn exempt(document: &Document, found: &mut Vec<Diagnostic>) {
+    for limit in &document.limits {
+        let Some(at) = limit.exempt.at() else {
+            continue;
+        };
+        let name = limit.name.value.as_str();
+        // One of the defaults holds where no route matches, too.
+        let defaults = document.defaults.limits.entries();
+        if defaults.iter().any(|at| at.value == name) {
+            continue;
+        }
+        let routes = document.routes.iter();
+        let mut users = routes.filter(|route| {
+            let mut named = document.limits_of(route);
+            named.any(|at| at.value == name)
+        });
+        let Some(first) = users.next() else { continue };
+        if is_covered(first, &at.value) && users.all(|route| is_covered(route, &at.value)) {
+            let message = format!("limit {} holds for nobody", quoted(name));
+            found.push(
+                Diagnostic::warning(Code::ExemptsEveryone, message)
+                    .at(&at.span, "exempts all that its routes take")
+                    .help("exempt less, or leave the limit out of the routes"),
+            );
+        }
+    }
+}
+
+/// Does it exempt every request that `route` takes? `/` has been told of before.
+fn is_covered(route: &Route, exempt: &Exempt) -> bool {
+    let methods = route.methods.entries();
+    let spared = exempt.methods.entries();
+    let is_spared = |method: &Method| spared.iter().any(|other| other.value == *method);
+    // A route for GET takes HEAD, which only its own name exempts.
+    let is_all_spared =
+        |method: &Method| is_spared(method) && (*method != Method::GET || is_spared(&Method::HEAD));
+    let by_method = !methods.is_empty() && methods.iter().all(|at| is_all_spared(&at.value));
+    let begins = literal(route.path.get());
+    let by_path = exempt.paths.entries().iter().any(|at| {
+        let below = begins.strip_prefix(&*at.value);
+        &*at.value != "/" && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    by_method || by_path
+}
+
+/// What every path of the pattern begins with.
+fn literal(path: Option<&PathPattern>) -> String {
+    let mut begins = String::new();
+    for segment in path.into_iter().flat_map(|path| &path.segments) {
+        let Segment::Literal(text) = segment else {
+            break;
+        };
+        begins.push('/');
+        begins.push_str(text);
+    }
+    begins
+}
+
+/// A group by a parameter that no path has.
+fn unnamed_parameter(document: &Document, found: &mut Vec<Diagnostic>) {
+    let mut paths = document.routes.iter().map(|route| &route.path);
+    if paths.any(|path| path.is_bad()) {
+        return;
+    }
+    for group in &document.groups {
+        let Some((Part::Path(name), at)) = group.by.at().map(|at| (&at.value, at)) else {
+            continue;
+        };
+        let has = |route: &Route| match route.path.get() {
+            Some(path) => path.has(name),
+            None => **name == *"rest",
+        };
+        if !document.routes.iter().any(has) {
+            let message = format!(
+                "group {} goes by `path:{name}`, and no route has `{{{name}}}` in its path",
+                quoted(&group.name.value)
+            );
+            found.push(
+                Diagnostic::warning(Code::UnknownParameter, message)
+                    .at(&at.span, "nobody is in it")
+                    .help(format!(
+                        "name a segment so: `path = \"/tenants/{{{name}}}\"`, or write the name that the paths have"
+                    )),
+            );
+        }
+    }
+}

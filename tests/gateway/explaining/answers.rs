@@ -1,0 +1,135 @@
+//! What `tollgate explain` says a request is answered: by whom, where to, and with what is left now.
+
+use super::said;
+use crate::support::{File, Gateway, Upstream, tollgate};
+use serde_json::Value;
+
+/// What it says of the next request is what that gets.
+#[tokio::test]
+async fn live_answers_as_the_gateway_then_does() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["bucket", "window", "even"])
+        .limit(
+            "bucket",
+            "by = \"header:x-api-key\"\nmissing = \"skip\"\nrate = \"3/h\"",
+        )
+        .limit(
+            "window",
+            "by = \"ip\"\nalgorithm = \"fixed-window\"\nrate = \"4/h\"\nstatus = 403",
+        )
+        .limit(
+            "even",
+            "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/s\"\nburst = 9\nqueue = 1",
+        );
+    let gateway = Gateway::start(&file).await;
+    let live = format!("--live={}", gateway.admin().await);
+    let file = gateway.file().display().to_string();
+    for key in ["k", "k", "k", "k", "other", "other", "other"] {
+        let field = format!("x-api-key: {key}");
+        let words = [
+            "explain", "GET", "/", "-H", &field, "--config", &file, &live, "--json",
+        ];
+        let said = tollgate(gateway.folder(), &words).await;
+        let said: Value = serde_json::from_str(&said.stdout).unwrap();
+        let people = tollgate(gateway.folder(), &words[..8]).await.stdout;
+        let answer = gateway.get_with("/", &[("x-api-key", key)]).await;
+        let (bucket, window) = (&said["limits"][0]["now"], &said["limits"][1]["now"]);
+        match answer.status {
+            200 => {
+                assert_eq!(said["answer"]["by"], "upstream", "{said}");
+                assert_eq!(said["answer"]["held_us"], 0, "{said}");
+                assert_eq!(
+                    (&bucket["outcome"], &bucket["takes"]),
+                    (&"admit".into(), &1.into())
+                );
+            }
+            429 => {
+                assert_eq!(said["answer"]["status"], 429, "{said}");
+                assert_eq!(said["answer"]["reason"], "the limit \"bucket\" refuses");
+                assert_eq!(
+                    (&bucket["outcome"], &bucket["takes"]),
+                    (&"refuse".into(), &0.into())
+                );
+                assert_eq!(
+                    (&window["outcome"], &window["takes"]),
+                    (&"admit".into(), &0.into())
+                );
+                // A third of an hour, less what has gone by.
+                let told = answer.number("retry-after");
+                let wait = bucket["wait_us"].as_u64().unwrap().div_ceil(1_000_000);
+                assert!(wait.abs_diff(told) <= 60 && told <= 1200, "{wait} {told}");
+                assert!(
+                    people.contains("; refuses this with 429, for another "),
+                    "{people}"
+                );
+                assert!(
+                    people.contains("; this takes nothing of it, since another refuses"),
+                    "{people}"
+                );
+            }
+            status => {
+                assert_eq!(status, 403);
+                assert_eq!(said["answer"]["status"], 403, "{said}");
+                assert_eq!(window["outcome"], "refuse");
+            }
+        }
+    }
+}
+
+/// As HTTP/1.1 clients send it.
+#[tokio::test]
+async fn a_whole_uri_names_its_host() {
+    let text = said(&["POST", "http://a.example.com:80/v1/orders/1?q=2"]).await;
+    assert!(
+        text.contains("host    a.example.com\nroute   hosted "),
+        "{text}"
+    );
+    for (target, end) in [
+        (
+            "https://a.example.com/v1/orders/1",
+            "answer  400 by the gateway: only http is served here\n",
+        ),
+        (
+            "http://me@a.example.com/v1/orders/1",
+            "answer  400 by the gateway: the URI has user information\n",
+        ),
+    ] {
+        let text = said(&["GET", target]).await;
+        assert!(text.ends_with(end), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn routes_that_answer_themselves_say_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "\
+        [routes.old]\npath = \"/old/{*rest}\"\nredirect = { to = \"https://new.test/x/{*rest}\", status = 301 }\n\
+        [routes.gone]\npath = \"/gone\"\nrespond = { status = 410 }\nlimits = \"l\"\n\
+        [routes.picky]\npath = \"/gone\"\nheaders = { x-v = \"2\", authorization = \"hidden\" }\nquery = { q = true }\nrespond = { status = 411 }\n\
+        [limits.l]\nby = \"header:x-t\"\nmissing = \"skip\"\nrate = \"1/h\"\n";
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    let ask = async |arguments: &[&str]| {
+        let arguments = [&["explain", "GET"], arguments].concat();
+        let done = tollgate(folder.path(), &arguments).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    let said = ask(&["/old/a//b?q=1"]).await;
+    for line in [
+        "path    /old/a/b: matched; nothing is forwarded",
+        "answer  301 by the gateway: the route redirects to https://new.test/x/a/b?q=1; no limit applies",
+    ] {
+        assert!(said.lines().any(|one| one == line), "{line}\n{said}");
+    }
+    let said = ask(&["/gone?q", "-H", "x-t: \u{a0}v \t"]).await;
+    for line in [
+        "        not picky (gateway.toml:8): it asks for header authorization = \"***\" and header x-v = \"2\"",
+        "          counts 1, by header:x-t on the key %C2%A0v",
+        "answer  410 by the gateway: the route answers itself, unless a limit refuses; nothing was counted here",
+    ] {
+        assert!(said.lines().any(|one| one == line), "{line}\n{said}");
+    }
+    let said: Value = serde_json::from_str(&ask(&["/gone", "--json"]).await).unwrap();
+    assert_eq!(said["answer"]["status"], 410);
+    assert_eq!(said["path"]["forwarded"], Value::Null);
+}
