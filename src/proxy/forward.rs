@@ -8,7 +8,7 @@ use super::patience::QUICK;
 use super::returns::Returns;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
-use crate::upstream::connection::Connection;
+use crate::upstream::connection::{Connection, is_repeatable};
 use crate::upstream::pool::{ConnectError, Pool};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -89,7 +89,8 @@ pub async fn within<T>(
 ///
 /// A pooled connection that turns out to be closed before any byte of an answer is its server's keep-alive ending under
 /// our hands, or its server's end: the request is sent once more on a fresh one, to the next server if this one takes
-/// none, unless its body has been started.
+/// none, unless its body has been started. One whose method is not idempotent is sent again only if nothing of it was
+/// written: its server may have acted on it (RFC 9110, section 9.2.2).
 ///
 /// # Errors
 /// When no server can be reached, or the answer fails.
@@ -117,8 +118,9 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     if let Some(returns) = returns {
         returns.forwarded();
     }
-    let bodiless = matches!(body, RequestBody::Empty);
-    let unanswered = match connection.send(head.request(body)).await {
+    let request = head.request(body);
+    let repeatable = is_repeatable(&request);
+    let unanswered = match connection.send(request).await {
         Ok(response) => {
             return Ok(Answer {
                 response,
@@ -130,7 +132,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     };
     let again = match unanswered.unsent {
         _ if !connection.reused => None,
-        None if bodiless && !unanswered.error.is_parse() => {
+        None if repeatable && !unanswered.error.is_parse() => {
             connection.into_unanswered().as_deref().and_then(recorded)
         }
         unsent => unsent,

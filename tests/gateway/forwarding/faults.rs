@@ -229,6 +229,50 @@ async fn a_get_meets_a_stale_connection_and_is_sent_once_more() {
 }
 
 #[tokio::test]
+async fn what_is_not_idempotent_is_not_sent_again_once_it_was_read() {
+    for (method, again) in [
+        ("HEAD", true),
+        ("OPTIONS", true),
+        ("TRACE", true),
+        ("PUT", true),
+        ("DELETE", true),
+        ("POST", false),
+        ("PATCH", false),
+        ("LOCK", false),
+    ] {
+        let upstream = closes_after_the_first_answer().await;
+        let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+        let mut client = gateway.connect().await;
+        assert_eq!(client.ask(get("/first")).await.expect(200).text(), "1");
+        client.send(request(method, "/second", &[])).await;
+        let answer = client.head().await;
+        let seen = if again { (200, 3) } else { (502, 2) };
+        assert_eq!((answer.status(), upstream.seen()), seen, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_post_meets_a_connection_that_was_closed_while_it_rested_and_goes_out_on_another() {
+    // Closes right behind its answer, without saying so.
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    for nth in 1..=20 {
+        client.ask(request("POST", "/", &[])).await.expect(200);
+        // Its end is on its way when the upstream has ended the script of the connection.
+        upstream.closes(nth).await;
+    }
+    assert_eq!(upstream.seen(), 20);
+}
+
+#[tokio::test]
 async fn a_request_whose_body_was_started_is_not_sent_again() {
     let upstream = closes_after_the_first_answer().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
