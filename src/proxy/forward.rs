@@ -1,7 +1,9 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body::{Broken, RequestBody, Upload};
+use super::body::{Broken, RequestBody, Upload, is_malformed};
+use super::download::Start;
 use super::error::ProxyError;
+use super::hop;
 use super::local::Servers;
 use super::onward::Head;
 use super::patience::QUICK;
@@ -56,6 +58,19 @@ pub struct Answer {
     pub connection: Connection<RequestBody>,
     /// Where the connection goes afterwards.
     pub pool: Rc<Pool<RequestBody>>,
+}
+
+impl Answer {
+    /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
+    ///
+    /// # Errors
+    /// 502 where it has a transfer coding that nobody asked for, or its body has broken before anything of it came.
+    pub fn start(&mut self) -> Result<Start, ProxyError> {
+        if hop::is_coded(self.response.headers()) {
+            return Err(ProxyError::UnaskedCoding);
+        }
+        Start::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
+    }
 }
 
 /// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. Taken by reference, because it is large.
@@ -209,9 +224,9 @@ pub fn failure(error: &ProxyError) -> Option<Failure> {
     match error {
         ProxyError::Connect(_) => Some(Failure::Connect),
         ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
-        ProxyError::Upstream(error) if error.is_parse() => Some(Failure::Protocol),
+        ProxyError::Upstream(error) if is_malformed(error) => Some(Failure::Protocol),
         ProxyError::Upstream(_) => Some(Failure::Reset),
-        ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
+        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
         _ => None,
     }
 }

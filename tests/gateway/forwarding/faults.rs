@@ -297,6 +297,44 @@ async fn a_fresh_connection_that_closes_is_not_tried_for_ever() {
     assert_eq!(upstream.seen(), 1);
 }
 
+/// A gateway that refuses everything but the first request; and its answer to `head`, a POST's, of which nothing follows.
+async fn refused(fields: &[(&str, &str)]) -> Answer {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["one"]).limit("one", "by = \"everyone\"\nrate = \"1/h\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let mut client = gateway.connect().await;
+    client.ask(request("POST", "/", fields)).await.expect(429)
+}
+
+#[tokio::test]
+async fn a_refusal_that_ends_its_connection_says_so() {
+    for fields in [
+        &[("Content-Length", "3000000")][..],
+        &[("Content-Length", "5"), ("Expect", "100-continue")],
+    ] {
+        assert_eq!(refused(fields).await.field("connection"), "close");
+    }
+    // Their bodies are read, if they come: the connection goes on.
+    for fields in [&[("Content-Length", "0")][..], &[("Content-Length", "5")]] {
+        assert!(!refused(fields).await.fields.has("connection"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_timeout_says_that_its_connection_ends() {
+    let upstream = Upstream::silent().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("idle = \"300ms\"")).await;
+    let mut client = gateway.connect().await;
+    client
+        .send(request("POST", "/", &[("Content-Length", "10")]))
+        .await;
+    let answer = client.ask("half").await;
+    assert_problem(&answer, 408);
+    assert_eq!(answer.field("connection"), "close");
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
+}
+
 /// A first connection that answers one request and closes upon the next; further ones are well.
 async fn closes_after_the_first_answer() -> Upstream {
     Upstream::playing(async |mut connection: Connection| {
