@@ -102,6 +102,7 @@ fn alone(
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
         let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = limit.written_at(written.name.span.start);
         let limit = limit.leasing(written.lease.or(Leasing::Auto));
         let limit = limit.telling(answers(written));
         let limit = limit.in_mode(written.mode.or(Mode::Enforce));

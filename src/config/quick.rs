@@ -4,6 +4,7 @@ use super::diagnostic::{Diagnostic, Report};
 use super::source::Source;
 use super::value::{self, Wrong};
 use super::{Compiled, parse};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ fn check(
         };
         let _ = write!(shown, " --{name} ");
         let start = shown.len();
-        shown.push_str(written);
+        shown.push_str(&starred(written));
         if let Some(wrong) = wrong(written) {
             found.push(wrong.at(&(start..shown.len())));
         }
@@ -75,6 +76,16 @@ fn check(
         return Ok(());
     }
     Err(Report::new(Arc::new(Source::new(NAME, shown)), found))
+}
+
+/// What stands in front of an `@` may be a password, whatever else is missing there.
+fn starred(written: &str) -> Cow<'_, str> {
+    let Some((user, place)) = written.rsplit_once('@') else {
+        return Cow::Borrowed(written);
+    };
+    let start = user.find("://").map_or(0, |at| at + "://".len());
+    let (scheme, user) = user.split_at(start);
+    Cow::Owned(format!("{scheme}{}@{place}", "*".repeat(user.len())))
 }
 
 #[cfg(test)]
@@ -122,5 +133,14 @@ mod tests {
         assert!(text.contains("--limit 10"), "{text}");
         assert!(text.contains("write `\"10/s\"`"), "{text}");
         assert!(!text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn a_password_without_a_scheme_is_not_shown_either() {
+        for redis in [":secret@h:1", "secret@h", "u:secret@h/x", "redi://secret@h"] {
+            let report = quick("h:1", None, None, Some(redis)).unwrap_err();
+            let text = report.human(Colour::Off);
+            assert!(text.contains("*@h") && !text.contains("secret"), "{text}");
+        }
     }
 }

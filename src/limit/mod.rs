@@ -107,6 +107,8 @@ pub struct Limit {
     pub tiers: Vec<Tier>,
     /// The group whose numbers these are, if it is such a one.
     pub group: Option<Arc<str>>,
+    /// Where it stands in the file: its first byte. Of limits that are as tight as each other the first is told of.
+    pub place: usize,
     /// Under which tag of a cluster its counters live together with those of others, if not by their own keys.
     pub with: Option<Arc<str>>,
     /// The scripts' parameters at that cost, where they are the same at all times.
@@ -146,6 +148,7 @@ impl Limit {
             answers: Answers::default(),
             tiers: Vec::new(),
             group: None,
+            place: 0,
             with: None,
             block,
         }
@@ -158,6 +161,12 @@ impl Limit {
             price: Some(price),
             ..self
         }
+    }
+
+    /// The same at this place in the file.
+    #[must_use]
+    pub fn written_at(self, place: usize) -> Self {
+        Self { place, ..self }
     }
 
     /// The same, but not for these.

@@ -1,15 +1,13 @@
 //! Bodies on their way through: streamed both ways, never collected, each with an idle deadline.
 
+use super::download::{Download, filter_trailers};
 use super::exchange::{Ending, Exchange};
-use super::patience::{Lost, Patience, QUICK};
-use super::trailers;
+use super::patience::QUICK;
 use super::unread::{Unread, Watched};
 use crate::listen::socket::{IdleTimer, SocketWatch};
-use crate::upstream::connection::Connection;
-use crate::upstream::pool::Pool;
 use bytes::Bytes;
-use http::header;
 use http::request::Parts;
+use http::{Request, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::cell::Cell;
@@ -78,6 +76,12 @@ fn broken_by(error: &hyper::Error) -> Broken {
         cause = error.source();
     }
     Broken::ClientGone
+}
+
+/// Is it not a failure of the connection, but something that is no HTTP?
+#[must_use]
+pub fn is_malformed(error: &hyper::Error) -> bool {
+    error.is_parse() || broken_by(error) == Broken::Malformed
 }
 
 /// What is known of a request's body while it is on its way.
@@ -184,13 +188,6 @@ impl Sending {
     }
 }
 
-fn filter_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
-    if let Some(fields) = frame.trailers_mut() {
-        trailers::filter(fields);
-    }
-    frame
-}
-
 /// A response's body towards the client; the exchange rides on it and ends with it.
 pub struct Body {
     kind: Kind,
@@ -204,23 +201,6 @@ enum Kind {
     Upstream(Box<Download>),
     /// The same, to a client that may close its window.
     Watched(Rc<Watched>),
-}
-
-struct Download {
-    incoming: Incoming,
-    patience: Patience,
-    allowed: Duration,
-    /// Brings the body; goes back to its pool as soon as all of it has been read.
-    connection: Lent,
-}
-
-/// The connection that a body comes on, and where it belongs; none when it is moved on elsewhere.
-pub type Lent = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
-
-fn release_free(lent: &mut Lent) {
-    if let Some((connection, pool)) = lent.take_if(|(connection, _)| connection.is_free()) {
-        pool.put(connection);
-    }
 }
 
 impl fmt::Debug for Body {
@@ -243,29 +223,14 @@ impl Body {
         }
     }
 
-    /// A body from the upstream. A connection without anything left to read goes back at once.
+    /// A body from the upstream, if there is any.
     #[must_use]
-    pub fn upstream(
-        incoming: Incoming,
-        allowed: Duration,
-        client: &SocketWatch,
-        mut connection: Lent,
-    ) -> Self {
-        release_free(&mut connection);
-        if incoming.is_end_stream() {
-            return Self {
-                kind: Kind::Own(None),
-                exchange: None,
-            };
-        }
-        let download = Download {
-            incoming,
-            patience: Patience::new(allowed, client.clone()),
-            allowed,
-            connection,
-        };
+    pub(super) fn upstream(download: Option<Download>) -> Self {
         Self {
-            kind: Kind::Upstream(Box::new(download)),
+            kind: match download {
+                Some(download) => Kind::Upstream(Box::new(download)),
+                None => Kind::Own(None),
+            },
             exchange: None,
         }
     }
@@ -303,28 +268,6 @@ impl Body {
     }
 }
 
-impl Download {
-    fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = match &mut self.connection {
-            Some((connection, _)) => connection.poll_frame(&mut self.incoming, cx),
-            None => Pin::new(&mut self.incoming).poll_frame(cx),
-        };
-        release_free(&mut self.connection);
-        let Poll::Ready(frame) = polled else {
-            let error = match ready!(self.patience.poll_lost(cx)) {
-                Lost::Idle => BodyError::Idle(self.allowed),
-                Lost::ClientGone => BodyError::ClientGone,
-            };
-            return Poll::Ready(Some(Err(error)));
-        };
-        self.patience.resumed();
-        Poll::Ready(frame.map(|frame| frame.map(filter_trailers).map_err(BodyError::from)))
-    }
-}
-
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BodyError;
@@ -350,12 +293,15 @@ impl http_body::Body for Body {
                     exchange.passes(data);
                 }
                 // Nothing follows trailers, and hyper does not ask again after writing them.
-                if part.is_trailers() || download.incoming.is_end_stream() {
+                if part.is_trailers() || download.is_end_stream() {
                     this.end(Ending::Complete);
                 }
             }
             Some(Err(BodyError::ClientGone)) => this.end(Ending::ClientGone),
             Some(Err(BodyError::Idle(_))) => this.end(Ending::UpstreamStalled),
+            Some(Err(BodyError::Lost(error))) if is_malformed(error) => {
+                this.end(Ending::UpstreamMalformed);
+            }
             Some(Err(_)) => this.end(Ending::UpstreamFailed),
             None => this.end(Ending::Complete),
         }
@@ -365,7 +311,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Own(bytes) => bytes.is_none(),
-            Kind::Upstream(download) => download.incoming.is_end_stream(),
+            Kind::Upstream(download) => download.is_end_stream(),
             Kind::Watched(watched) => watched.is_end_stream(),
         }
     }
@@ -375,7 +321,7 @@ impl http_body::Body for Body {
             Kind::Own(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Kind::Upstream(download) => download.incoming.size_hint(),
+            Kind::Upstream(download) => download.size_hint(),
             Kind::Watched(watched) => watched.size_hint(),
         }
     }
@@ -385,6 +331,14 @@ impl http_body::Body for Body {
 /// (RFC 9112, section 9.6).
 const DISCARDED: u64 = 64 * 1024;
 const DISCARDING: Duration = Duration::from_secs(1);
+
+/// Is more of it to come than [`discard`] reads? Then its connection ends with a refusal.
+#[must_use]
+pub fn outlasts<B: http_body::Body>(request: &Request<B>) -> bool {
+    let body = request.body();
+    !body.is_end_stream()
+        && (body.size_hint().lower() > DISCARDED || request.headers().contains_key(header::EXPECT))
+}
 
 /// Reads a little of a body that nobody wants. A client that waits for a 100 sends none and is sent none.
 pub fn discard(mut incoming: Incoming, parts: &Parts) {

@@ -7,6 +7,8 @@ pub enum Ending {
     Complete,
     /// The upstream broke off in the middle.
     UpstreamFailed,
+    /// The upstream sent something in the middle that is no HTTP.
+    UpstreamMalformed,
     /// The upstream said nothing for too long.
     UpstreamStalled,
     /// The client left before the end.

@@ -1,5 +1,6 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
+use super::body::is_malformed;
 use super::request::BadRequest;
 use crate::key::Part;
 use crate::limit::Limit;
@@ -90,6 +91,9 @@ pub enum ProxyError {
     /// No answer in time.
     #[error("no answer from the upstream within {0:?}")]
     UpstreamTimeout(Duration),
+    /// The upstream's answer has a transfer coding that nobody asked for, and whose end only its reader could tell.
+    #[error("the upstream's answer has a transfer coding that nobody asked for")]
+    UnaskedCoding,
     /// The upstream switched protocols without having been asked to.
     #[error("the upstream switched protocols unasked")]
     UnaskedUpgrade,
@@ -115,7 +119,9 @@ impl ProxyError {
             Self::Connect(ConnectError::Timeout { .. }) | Self::UpstreamTimeout(_) => {
                 StatusCode::GATEWAY_TIMEOUT
             }
-            Self::Connect(_) | Self::Upstream(_) | Self::UnaskedUpgrade => StatusCode::BAD_GATEWAY,
+            Self::Connect(_) | Self::Upstream(_) | Self::UnaskedCoding | Self::UnaskedUpgrade => {
+                StatusCode::BAD_GATEWAY
+            }
         }
     }
 
@@ -179,8 +185,8 @@ impl ProxyError {
             Self::ClientGone => Reason::ClientGone,
             Self::BodyStopped => Reason::ClientTimeout,
             Self::Connect(_) => Reason::ConnectFailed,
-            Self::Upstream(error) if error.is_parse() => Reason::UpstreamInvalid,
-            Self::UnaskedUpgrade => Reason::UpstreamInvalid,
+            Self::Upstream(error) if is_malformed(error) => Reason::UpstreamInvalid,
+            Self::UnaskedCoding | Self::UnaskedUpgrade => Reason::UpstreamInvalid,
             Self::Upstream(_) => Reason::UpstreamReset,
             Self::UpstreamTimeout(_) => Reason::UpstreamTimeout,
         }

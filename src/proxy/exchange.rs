@@ -4,7 +4,7 @@ mod account;
 
 use super::Worker;
 use super::admit::{Admission, Plan};
-use super::body::{Body, Broken, RequestBody, Upload};
+use super::body::{self, Body, RequestBody, Upload};
 pub use super::ending::Ending;
 use super::error::ProxyError;
 use super::forward::Answer;
@@ -57,6 +57,8 @@ pub struct Exchange {
     plan: Plan,
     admission: Option<Admission>,
     delayed: u64,
+    /// More of its body is to come than is read where nobody wants it.
+    outlasts: bool,
     /// What is known of its body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     upstream: Option<(Rc<Pool<RequestBody>>, Duration)>,
@@ -98,7 +100,7 @@ fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
 
 impl Exchange {
     /// A request has arrived.
-    pub fn begin<B>(
+    pub fn begin<B: http_body::Body>(
         worker: &Rc<Worker>,
         local: Rc<Local>,
         request: &Request<B>,
@@ -140,6 +142,7 @@ impl Exchange {
             plan: Plan::default(),
             admission: None,
             delayed: 0,
+            outlasts: body::outlasts(request),
             upload: None,
             upstream: None,
             status: 0,
@@ -302,6 +305,9 @@ impl Exchange {
             }
         }
         fields.insert(X_REQUEST_ID, self.id.clone());
+        if self.closes() {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.delayed > 0
             && let Some((position, _)) = self.delaying()
             && let Some(limit) = service.and_then(|service| service.limits.get(position))
@@ -349,25 +355,6 @@ impl Exchange {
             fields::stamp(fields, style, &limits, &decided.decision, policy.as_ref());
         }
     }
-
-    fn client_broke_off(&self) -> bool {
-        let upload = self.upload.as_ref();
-        upload.is_some_and(|upload| upload.broken.get() == Some(Broken::ClientGone))
-    }
-
-    fn final_reason(&self) -> Reason {
-        match self.ending {
-            Ending::Complete => self.reason,
-            // The upload's end took the connection down, and with it the answer.
-            Ending::UpstreamFailed if self.client_broke_off() => Reason::ClientGone,
-            Ending::UpstreamFailed => Reason::UpstreamReset,
-            Ending::UpstreamStalled => Reason::UpstreamTimeout,
-            Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
-            Ending::ClientGone if self.stalled.get() => Reason::ClientStalled,
-            Ending::ClientStalled => Reason::ClientStalled,
-            Ending::ClientGone => Reason::ClientGone,
-        }
-    }
 }
 
 /// `wait`, or longer by up to `percent` of it: those who were refused together do not come back together.
@@ -392,6 +379,7 @@ impl Drop for Exchange {
             }
         }
         let told = self.settled();
+        self.count_break();
         let worker = Rc::clone(&self.worker);
         let took = self.started.elapsed();
         let metrics = match self.route {

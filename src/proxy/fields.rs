@@ -8,7 +8,7 @@ mod upstreams;
 use super::value::{self, number};
 use crate::clock;
 use crate::limit::Limit;
-use crate::limit::verdict::{Decision, Verdict};
+use crate::limit::verdict::{Decision, Ruling, Verdict};
 use crate::snapshot::FieldStyle;
 use crate::store::Decided;
 use bytes::BytesMut;
@@ -77,7 +77,7 @@ pub fn stamp(
         }
     }
     if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
-        && let Some((limit, verdict)) = tightest(limits, &decision.verdicts)
+        && let Some((limit, verdict)) = told_of(limits, decision)
         && !(theirs.legacy && upstreams::is_tighter(fields, limit, shown(limit, verdict)))
     {
         fields.insert(X_LIMIT, number(u64::from(limit.rate.count.get())));
@@ -104,12 +104,18 @@ pub fn stamp_known(
     limits: &[&Arc<Limit>],
     decided: &Decided,
 ) {
+    let mut ruling = decided.decision.ruling;
+    if let Ruling::Refuse { by, .. } = &mut ruling {
+        let before = limits.iter().take(*by);
+        *by = before.filter(|limit| decided.is_known(limit)).count();
+    }
     let verdicts = limits.iter().zip(&decided.decision.verdicts);
     let known = verdicts.filter(|(limit, _)| decided.is_known(limit));
     let (limits, verdicts): (Vec<_>, _) = known.map(|(limit, verdict)| (*limit, *verdict)).unzip();
     let decision = Decision {
         verdicts,
-        ..decided.decision
+        ruling,
+        at: decided.decision.at,
     };
     let policy = policy(limits.iter().copied());
     stamp(fields, style, &limits, &decision, policy.as_ref());
@@ -146,7 +152,19 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
     value::written(write).filter(|value| !value.is_empty())
 }
 
-/// The one with the least left of its quota; among equals the first.
+/// The one that the older fields, which have room for one, tell of: on a refusal the one that is named, so that they agree
+/// with `Retry-After`, else the tightest.
+fn told_of<'a>(
+    limits: &[&'a Arc<Limit>],
+    decision: &'a Decision,
+) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
+    match decision.ruling {
+        Ruling::Refuse { by, .. } => Some((*limits.get(by)?, decision.verdicts.get(by)?)),
+        Ruling::Admit { .. } => tightest(limits, &decision.verdicts),
+    }
+}
+
+/// The one with the least left of its quota; among equals the first in the file.
 fn tightest<'a>(
     limits: &[&'a Arc<Limit>],
     verdicts: &'a [Verdict],
@@ -156,7 +174,8 @@ fn tightest<'a>(
         let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
             u128::from(of.1.remaining) * u128::from(by.rate.count.get())
         };
-        if left(next, best.0) < left(best, next.0) {
+        let (theirs, ours) = (left(next, best.0), left(best, next.0));
+        if (theirs, next.0.place) < (ours, best.0.place) {
             next
         } else {
             best

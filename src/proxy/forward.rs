@@ -1,14 +1,16 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body::{Broken, RequestBody, Upload};
+use super::body::{Broken, RequestBody, Upload, is_malformed};
+use super::download::Start;
 use super::error::ProxyError;
+use super::hop;
 use super::local::Servers;
 use super::onward::Head;
 use super::patience::QUICK;
 use super::returns::Returns;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
-use crate::upstream::connection::Connection;
+use crate::upstream::connection::{Connection, is_repeatable};
 use crate::upstream::pool::{ConnectError, Pool};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -58,6 +60,19 @@ pub struct Answer {
     pub pool: Rc<Pool<RequestBody>>,
 }
 
+impl Answer {
+    /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
+    ///
+    /// # Errors
+    /// 502 where it has a transfer coding that nobody asked for, or its body has broken before anything of it came.
+    pub fn start(&mut self) -> Result<Start, ProxyError> {
+        if hop::is_coded(self.response.headers()) {
+            return Err(ProxyError::UnaskedCoding);
+        }
+        Start::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
+    }
+}
+
 /// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. Taken by reference, because it is large.
 ///
 /// # Errors
@@ -89,7 +104,8 @@ pub async fn within<T>(
 ///
 /// A pooled connection that turns out to be closed before any byte of an answer is its server's keep-alive ending under
 /// our hands, or its server's end: the request is sent once more on a fresh one, to the next server if this one takes
-/// none, unless its body has been started.
+/// none, unless its body has been started. One whose method is not idempotent is sent again only if nothing of it was
+/// written: its server may have acted on it (RFC 9110, section 9.2.2).
 ///
 /// # Errors
 /// When no server can be reached, or the answer fails.
@@ -117,8 +133,9 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     if let Some(returns) = returns {
         returns.forwarded();
     }
-    let bodiless = matches!(body, RequestBody::Empty);
-    let unanswered = match connection.send(head.request(body)).await {
+    let request = head.request(body);
+    let repeatable = is_repeatable(&request);
+    let unanswered = match connection.send(request).await {
         Ok(response) => {
             return Ok(Answer {
                 response,
@@ -130,7 +147,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     };
     let again = match unanswered.unsent {
         _ if !connection.reused => None,
-        None if bodiless && !unanswered.error.is_parse() => {
+        None if repeatable && !unanswered.error.is_parse() => {
             connection.into_unanswered().as_deref().and_then(recorded)
         }
         unsent => unsent,
@@ -207,9 +224,9 @@ pub fn failure(error: &ProxyError) -> Option<Failure> {
     match error {
         ProxyError::Connect(_) => Some(Failure::Connect),
         ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
-        ProxyError::Upstream(error) if error.is_parse() => Some(Failure::Protocol),
+        ProxyError::Upstream(error) if is_malformed(error) => Some(Failure::Protocol),
         ProxyError::Upstream(_) => Some(Failure::Reset),
-        ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
+        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
         _ => None,
     }
 }

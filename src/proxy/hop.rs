@@ -65,14 +65,26 @@ pub fn drop_named(fields: &mut HeaderMap) {
 /// Removes what a response must not carry on.
 ///
 /// A response with both `Content-Length` and `Transfer-Encoding` loses both (RFC 9112 section 6.3): hyper has decoded
-/// the chunks and left the length, which may lie and would cut the body off. Equal lengths become one.
-pub fn strip_response(fields: &mut HeaderMap) {
+/// the chunks and left the length, which may lie and would cut the body off. A 204 has none. Equal lengths become one.
+pub fn strip_response(status: StatusCode, fields: &mut HeaderMap) {
     let found = strip(fields, IN_RESPONSES);
-    if found.coded {
+    // hyper sees to it for other methods than HEAD (RFC 9110 section 8.6).
+    if found.coded || status == StatusCode::NO_CONTENT {
         fields.remove(header::CONTENT_LENGTH);
     } else if found.lengths {
         collapse_length(fields);
     }
+}
+
+/// Has a response a transfer coding beside `chunked`? We ask for none (RFC 9112 section 7.4), and hyper hands the coded
+/// bytes on as if they were the content. To be asked before [`strip_response`].
+#[must_use]
+pub fn is_coded(fields: &HeaderMap) -> bool {
+    // Comparing names is cheaper than looking one up that many responses lack.
+    fields.keys().any(|name| *name == header::TRANSFER_ENCODING)
+        && !(tokens(fields, &header::TRANSFER_ENCODING).count() == 1
+            && tokens(fields, &header::TRANSFER_ENCODING)
+                .all(|coding| coding.eq_ignore_ascii_case(b"chunked")))
 }
 
 /// Says how a request's body is framed on its next hop. `ended` tells that there is none.

@@ -1,7 +1,8 @@
 //! A worker's half of a snapshot: handles and pools resolved once, so that a request looks nothing up.
 
 use super::body::RequestBody;
-use super::fields;
+use super::error::ProxyError;
+use super::{fields, forward};
 use crate::limit::{Limit, Mode};
 use crate::snapshot::{Service, Snapshot};
 use crate::telemetry::metrics::{
@@ -126,6 +127,13 @@ impl Local {
 }
 
 impl Servers {
+    /// Counts an upstream's failure, if `error` is one.
+    pub fn count(&self, error: &ProxyError) {
+        if let Some(failure) = forward::failure(error) {
+            self.metrics.failed(failure);
+        }
+    }
+
     /// The server whose turn it is.
     #[must_use]
     pub fn turn(&self) -> &Rc<Pool<RequestBody>> {

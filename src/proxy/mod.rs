@@ -2,6 +2,7 @@
 
 pub mod admit;
 pub mod body;
+mod download;
 mod ending;
 pub mod error;
 pub mod exchange;
@@ -46,6 +47,7 @@ use crate::upstream::pool::Pools;
 use admit::Plan;
 use arc_swap::ArcSwap;
 use body::{RequestBody, Upload};
+use download::{Download, Start};
 use error::ProxyError;
 use exchange::Exchange;
 use forward::{Answer as Answered, Outgoing, Purpose};
@@ -391,15 +393,8 @@ impl Worker {
             returns: exchange.returns.clone(),
         };
         let sending = pin!(forward::send(servers, outgoing));
-        let answer = match forward::within(sending, started, allowed, peer).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                if let Some(failure) = forward::failure(&error) {
-                    servers.metrics.failed(failure);
-                }
-                return Err(error);
-            }
-        };
+        let sent = forward::within(sending, started, allowed, peer).await;
+        let mut answer = sent.inspect_err(|error| servers.count(error))?;
         let status = answer.response.status();
         let took = started.elapsed();
         servers.metrics.answered(status.as_u16(), took);
@@ -407,15 +402,18 @@ impl Worker {
             hop::switch(down.is_some(), status, answer.response.headers()),
             down,
         ) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
+                Err(ProxyError::UnaskedUpgrade).inspect_err(|error| servers.count(error))
+            }
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(&answer, took);
                 Ok(Outcome::Joined(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
+                let start = answer.start().inspect_err(|error| servers.count(error))?;
                 exchange.answered(&answer, took);
                 let upload = exchange.upload.clone();
-                let response = self.turn_round(answer, upload, peer);
+                let response = self.turn_round(answer, start, upload, peer);
                 Ok(Outcome::Answered(response))
             }
         }
@@ -424,6 +422,7 @@ impl Worker {
     fn turn_round(
         &self,
         answer: Answered,
+        start: Start,
         upload: Option<Rc<Upload>>,
         peer: &Peer,
     ) -> Response<Body> {
@@ -441,10 +440,8 @@ impl Worker {
             None => Some((connection, pool)),
         };
         let (mut parts, incoming) = response.into_parts();
-        hop::strip_response(&mut parts.headers);
-        let mut response = Response::new(Body::upstream(incoming, self.idle, &peer.watch, lent));
-        *response.status_mut() = parts.status;
-        *response.headers_mut() = parts.headers;
-        response
+        hop::strip_response(parts.status, &mut parts.headers);
+        let download = Download::new(incoming, start, self.idle, &peer.watch, lent);
+        Response::from_parts(parts, Body::upstream(download))
     }
 }

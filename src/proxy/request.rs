@@ -153,6 +153,9 @@ impl Target {
             (Some(authority), _) => Some(check_authority(uri, version, authority, host)?),
             (None, _) => host.cloned(),
         };
+        // A port may be empty (RFC 3986 section 3.2.3), and is none.
+        let authority = authority.map(|full| without_empty_port(&full).unwrap_or(full));
+
         if authority.is_none() && version != Version::HTTP_10 {
             return Err(BadRequest::MissingHost);
         }
@@ -161,8 +164,8 @@ impl Target {
             return Err(BadRequest::Asterisk);
         }
         Ok(Self {
+            own: uri.authority().is_some() || host != authority.as_ref(),
             authority,
-            own: uri.authority().is_some(),
             asterisk,
             https: uri.scheme_str() == Some("https"),
         })
@@ -383,7 +386,10 @@ fn check_authority(
 
 /// Do two authorities of `http` name the same? Its port is 80.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let named = |text| <[u8]>::strip_suffix(text, b":80").unwrap_or(text);
+    let named = |text| {
+        let text = <[u8]>::strip_suffix(text, b":").unwrap_or(text);
+        text.strip_suffix(b":80").unwrap_or(text)
+    };
     named(one).eq_ignore_ascii_case(named(other))
 }
 
@@ -411,6 +417,11 @@ pub(super) fn is_host(text: &[u8]) -> bool {
     has_labels && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
 }
 
+/// `host:` as `host`.
+fn without_empty_port(authority: &HeaderValue) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(authority.as_bytes().strip_suffix(b":")?).ok()
+}
+
 /// What labels and the dots between them consist of.
 static NAME: [bool; 256] = {
     let mut table = [false; 256];
@@ -424,7 +435,7 @@ static NAME: [bool; 256] = {
 };
 
 fn is_port(digits: &[u8]) -> bool {
-    decimal(digits).is_some_and(|port| port <= u64::from(u16::MAX))
+    digits.is_empty() || decimal(digits).is_some_and(|port| port <= u64::from(u16::MAX))
 }
 
 /// A whole number without sign.

@@ -34,7 +34,7 @@ pub fn prepare(mut answer: Answer, down: OnUpgrade) -> Join {
     let mut response = Response::new(Body::own(bytes::Bytes::new()));
     *response.status_mut() = parts.status;
     *response.headers_mut() = parts.headers;
-    hop::strip_response(response.headers_mut());
+    hop::strip_response(parts.status, response.headers_mut());
     hop::mark_websocket(response.headers_mut());
     Join { response, down, up }
 }

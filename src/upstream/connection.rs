@@ -61,6 +61,9 @@ where
 
     /// Sends one request and waits for the head of the answer.
     ///
+    /// What could not be sent a second time goes out on a connection that has rested only after a look whether its server
+    /// has closed it: what is known to the system may not be known to the runtime yet.
+    ///
     /// # Errors
     /// When the connection ends before an answer.
     pub fn send(
@@ -70,6 +73,9 @@ where
         // Not an async function: that would keep the request in its state although hyper has taken it.
         if let Driven::Here(driver) = &self.driven {
             driver.flow().begin_head();
+            if self.reused && !is_repeatable(&request) {
+                driver.flow().doubt();
+            }
         }
         let answering = self.sender.try_send_request(request);
         let driven = &mut self.driven;
@@ -228,6 +234,12 @@ where
         }
         Poll::Ready(())
     }
+}
+
+/// May it be sent again although a server may have acted on it (RFC 9110, section 9.2.2), and can it?
+#[must_use]
+pub fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
+    request.method().is_idempotent() && request.body().is_end_stream()
 }
 
 /// Resolves when something has waited to be written for `allowed` and nothing of it could be.

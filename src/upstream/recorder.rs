@@ -1,7 +1,9 @@
 //! The stream under an upstream connection. It remembers the head that was written last until a byte of the answer comes:
 //! what a server has not begun to answer may be sent once more, and copying bytes is far cheaper than a second head.
 
+use socket2::SockRef;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +34,8 @@ pub(super) struct Flow {
     flushed: AtomicBool,
     /// Bytes written so far.
     written: AtomicU64,
+    /// The next read asks the system itself: hyper reads before it writes, and writes nothing where the server has closed.
+    doubted: AtomicBool,
 }
 
 impl Default for Flow {
@@ -40,6 +44,7 @@ impl Default for Flow {
             head_begins: AtomicBool::new(false),
             flushed: AtomicBool::new(true),
             written: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
         }
     }
 }
@@ -48,6 +53,11 @@ impl Flow {
     /// A head follows.
     pub(super) fn begin_head(&self) {
         self.head_begins.store(true, Ordering::Relaxed);
+    }
+
+    /// The server may have closed a moment ago: to be looked at before anything is written.
+    pub(super) fn doubt(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
     }
 
     /// The connection is about to be moved on: whether all of it gets written is seen anew.
@@ -125,6 +135,16 @@ impl Recorder {
     }
 }
 
+/// Nobody has asked for anything on it: what comes is its end, or nonsense that would pass for an answer.
+fn look(tcp: &TcpStream) -> Poll<io::Result<()>> {
+    match SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(0) => Poll::Ready(Ok(())),
+        Ok(_) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        Err(error) => Poll::Ready(Err(error)),
+    }
+}
+
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|part| part == wanted)
 }
@@ -135,6 +155,12 @@ impl AsyncRead for Recorder {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.flow.doubted.load(Ordering::Relaxed) {
+            self.flow.doubted.store(false, Ordering::Relaxed);
+            if let over @ Poll::Ready(_) = look(&self.tcp) {
+                return over;
+            }
+        }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
         if buf.filled().len() > before {
@@ -225,6 +251,18 @@ mod tests {
         long.wrote(END);
         long.wrote(END);
         assert_eq!(long.into_unanswered(), None);
+    }
+
+    #[tokio::test]
+    async fn a_doubted_connection_is_asked_itself() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        assert!(look(&tcp).is_pending());
+        drop(server);
+        // Nothing is awaited in between: the runtime does not know of the end.
+        assert!(matches!(look(&tcp), Poll::Ready(Ok(()))));
     }
 
     #[tokio::test]

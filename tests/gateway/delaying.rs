@@ -11,11 +11,59 @@ on_both_stores! {
     two_hundred_at_once_leave_evenly_and_all_arrive
     nothing_is_lost_up_to_the_queue
     a_full_queue_refuses_with_an_honest_wait
+    only_what_was_held_counts_and_for_as_long_as_it_was
     a_wait_beyond_the_longest_allowed_is_refused
     a_client_that_leaves_frees_its_place
     a_client_that_leaves_with_a_byte_behind_its_request_frees_its_place
     a_burst_goes_at_once
     a_meter_refuses_and_never_holds
+}
+
+/// How often, and for how long in all, `smooth` has held requests back.
+async fn delays(gateway: &Gateway) -> (f64, f64) {
+    let metrics = gateway.metrics().await;
+    let of = |what: &str| {
+        let name = format!("tollgate_limit_delay_seconds_{what}{{limit=\"smooth\"}} ");
+        let mut lines = metrics.lines();
+        let found = lines.find_map(|line| line.strip_prefix(&name));
+        // Of what has not happened yet there is no line.
+        found.map_or(0.0, |number| number.parse::<f64>().unwrap())
+    };
+    (of("count"), of("sum"))
+}
+
+async fn only_what_was_held_counts_and_for_as_long_as_it_was(place: Place) {
+    let upstream = Upstream::echo().await;
+    let lines = "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/20s\"\nmax_wait = \"100s\"\nqueue = 5";
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .limit("smooth", lines)
+        .limit(
+            "few",
+            "by = \"header:x-few\"\nmissing = \"skip\"\nrate = \"1/h\"",
+        )
+        .route("all", "/{*rest}", "main", &["smooth", "few"])
+        .server("max_held_per_client = 1");
+    let gateway = place.gateway(file).await;
+    let few = [("X-Few", "one")];
+    gateway.get_with("/", &few).await.expect(200);
+    for _ in 0..3 {
+        // Another limit refuses what this one would have held.
+        gateway.get_with("/", &few).await.expect(429);
+    }
+    assert_eq!(delays(&gateway).await, (0.0, 0.0));
+    let mut leaving = gateway.connect().await;
+    leaving.send(get("/leaves")).await;
+    gateway.holds(1).await;
+    gateway.get("/").await.expect(503);
+    drop(leaving);
+    gateway.line_where("path", "/leaves").await;
+    gateway.holds(0).await;
+    let (count, sum) = delays(&gateway).await;
+    assert!(
+        (0.5..1.5).contains(&count) && sum > 0.0 && sum < 10.0,
+        "{count} held for {sum} s"
+    );
 }
 
 fn smooth(upstream: &Upstream, lines: &str) -> File {

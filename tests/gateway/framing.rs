@@ -100,6 +100,26 @@ async fn a_request_names_one_host() {
 }
 
 #[tokio::test]
+async fn an_empty_port_is_none() {
+    let upstream = Upstream::echo().await;
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .with("[routes.a]\nhost = \"a.test\"\nupstream = \"main\"")
+        .with("[routes.six]\nhost = \"[::1]\"\nupstream = \"main\"");
+    let gateway = Gateway::start(&file).await;
+    for (target, host, seen) in [
+        ("/", "a.test:", "a.test"),
+        ("/", "[::1]:", "[::1]"),
+        ("http://a.test:/", "other.test", "a.test"),
+    ] {
+        let answer = gateway.get_with(target, &[("Host", host)]).await;
+        let echoed = answer.expect(200).echoed();
+        assert_eq!(echoed.fields.all("host"), [seen], "{echoed:?}");
+        assert_eq!(echoed.fields.get("x-forwarded-host"), Some(seen));
+    }
+}
+
+#[tokio::test]
 async fn good_hosts_pass() {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;

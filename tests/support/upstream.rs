@@ -23,6 +23,7 @@ pub(crate) struct Upstream {
 #[derive(Debug, Default)]
 struct Memory {
     connections: AtomicUsize,
+    closed: AtomicUsize,
     requests: Mutex<Vec<Seen>>,
 }
 
@@ -56,12 +57,16 @@ impl Upstream {
             while let Ok((stream, _)) = listener.accept().await {
                 let nth = remembering.connections.fetch_add(1, Ordering::SeqCst) + 1;
                 let memory = Arc::clone(&remembering);
-                tokio::spawn(script(Connection {
+                let playing = script(Connection {
                     wire: Wire::over(stream).patient(),
                     nth,
                     port: address.port(),
-                    memory,
-                }));
+                    memory: Arc::clone(&memory),
+                });
+                tokio::spawn(async move {
+                    playing.await;
+                    memory.closed.fetch_add(1, Ordering::SeqCst);
+                });
             }
         });
         Self {
@@ -114,6 +119,16 @@ impl Upstream {
     /// Connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.memory.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many connections are over.
+    pub(crate) async fn closes(&self, count: usize) {
+        eventually(
+            PATIENCE,
+            &format!("the upstream closes {count} connections"),
+            async || self.memory.closed.load(Ordering::SeqCst) >= count,
+        )
+        .await;
     }
 
     /// Requests whose heads arrived so far.

@@ -93,6 +93,14 @@ impl Wire {
             .expect("the connection is open");
     }
 
+    /// Writes and leaves, both in one segment: the other side learns of both at once.
+    pub(crate) async fn send_and_leave(mut self, bytes: impl AsRef<[u8]>) {
+        socket2::SockRef::from(&self.stream)
+            .set_tcp_cork(true)
+            .expect("a socket takes TCP_CORK");
+        self.send(bytes).await;
+    }
+
     /// Leaves with a reset instead of an orderly close.
     pub(crate) fn reset(self) {
         self.stream

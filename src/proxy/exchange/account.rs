@@ -1,18 +1,72 @@
 //! What its limits made of a request: for its answer, the metrics and the log.
 
-use super::Exchange;
+use super::{Ending, Exchange};
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Outcome, Ruling};
+use crate::proxy::body::Broken;
 use crate::proxy::reply::Violated;
 use crate::proxy::told::Cost;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::{Charge, Reason};
-use crate::telemetry::metrics::{DecidedBy, Decision};
+use crate::telemetry::metrics::{DecidedBy, Decision, Failure, Source};
+use http::Version;
 use std::sync::Arc;
-use std::time::Duration;
 
 impl Exchange {
+    /// Does an answer of the gateway's own end the connection, as far as is known with its head? HTTP/2 has streams for it.
+    pub(super) fn closes(&self) -> bool {
+        if self.source != Source::Gateway || self.version != Version::HTTP_11 {
+            return false;
+        }
+        match &self.upload {
+            Some(upload) if upload.done.get() => upload.broken.get().is_some(),
+            // What has been begun is not read on.
+            Some(upload) => {
+                self.outlasts || upload.bytes.get() > 0 || upload.broken.get().is_some()
+            }
+            None => self.outlasts,
+        }
+    }
+
+    /// Counts an answer that broke off in the middle against its upstream.
+    pub(super) fn count_break(&self) {
+        let failure = match self.ending {
+            Ending::UpstreamFailed if !self.client_broke_off() => Failure::Reset,
+            Ending::UpstreamMalformed => Failure::Protocol,
+            Ending::UpstreamStalled => Failure::Timeout,
+            _ => return,
+        };
+        if let Some(upstream) = self.service().and_then(|service| service.upstream) {
+            let (pools, metrics) = (&self.worker.pools, &self.worker.metrics);
+            self.local
+                .servers(upstream, pools, metrics)
+                .metrics
+                .failed(failure);
+        }
+    }
+
+    fn client_broke_off(&self) -> bool {
+        let upload = self.upload.as_ref();
+        upload.is_some_and(|upload| upload.broken.get() == Some(Broken::ClientGone))
+    }
+
+    /// What the log says.
+    pub(super) fn final_reason(&self) -> Reason {
+        match self.ending {
+            Ending::Complete => self.reason,
+            // The upload's end took the connection down, and with it the answer.
+            Ending::UpstreamFailed if self.client_broke_off() => Reason::ClientGone,
+            Ending::UpstreamFailed => Reason::UpstreamReset,
+            Ending::UpstreamMalformed => Reason::UpstreamInvalid,
+            Ending::UpstreamStalled => Reason::UpstreamTimeout,
+            Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
+            Ending::ClientGone if self.stalled.get() => Reason::ClientStalled,
+            Ending::ClientStalled => Reason::ClientStalled,
+            Ending::ClientGone => Reason::ClientGone,
+        }
+    }
+
     /// The limits that refuse it, and the one that is named.
     pub(super) fn violated(&self) -> Violated<'_> {
         let (Some(service), Some(decided)) = (
@@ -80,10 +134,7 @@ impl Exchange {
             let decision = match outcome {
                 _ if repeat => Decision::Repeat,
                 Outcome::Admit { delay: 0 } => Decision::Allow,
-                Outcome::Admit { delay } => {
-                    handles[position].delayed(Duration::from_micros(delay));
-                    Decision::Delay
-                }
+                Outcome::Admit { .. } => Decision::Delay,
                 Outcome::Refuse(_) => Decision::Refuse,
             };
             handles[position].decided(decision, by);

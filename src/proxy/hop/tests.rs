@@ -27,7 +27,7 @@ fn request(lines: &[(&str, &str)]) -> Vec<String> {
 
 fn response(lines: &[(&str, &str)]) -> Vec<String> {
     let mut fields = fields(lines);
-    strip_response(&mut fields);
+    strip_response(StatusCode::OK, &mut fields);
     left(&fields)
 }
 
@@ -51,6 +51,26 @@ fn the_static_list_goes_both_ways_but_for_what_only_requests_lose() {
     kept.extend(["expect: x", "tollgate-granted: x"]);
     kept.sort_unstable();
     assert_eq!(response(&lines), kept);
+}
+
+#[test]
+fn a_coding_is_one_unless_it_is_chunked_once() {
+    for (lines, coded) in [
+        (&[][..], false),
+        (&["chunked"], false),
+        (&[" Chunked "], false),
+        (&["gzip"], true),
+        (&["gzip, chunked"], true),
+        (&["gzip", "chunked"], true),
+        (&["chunked", "chunked"], true),
+        (&["identity"], true),
+    ] {
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| ("transfer-encoding", *line))
+            .collect();
+        assert_eq!(is_coded(&fields(&lines)), coded, "{lines:?}");
+    }
 }
 
 #[test]
@@ -185,7 +205,7 @@ fn a_switch_is_relayed_only_when_asked_for() {
     assert_eq!(switch(true, status, &other), Switch::Unasked);
     assert_eq!(switch(true, StatusCode::OK, &granted), Switch::None);
     let mut fields = granted;
-    strip_response(&mut fields);
+    strip_response(StatusCode::OK, &mut fields);
     assert!(fields.is_empty());
     mark_websocket(&mut fields);
     assert_eq!(left(&fields), ["connection: upgrade", "upgrade: websocket"]);

@@ -354,7 +354,7 @@ fn upstreams(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
     let rows = failed
         .iter()
         .map(|((name, reason), count)| ([("upstream", &**name), ("reason", reason)], *count));
-    let help = "Requests that an upstream failed to answer.";
+    let help = "Requests that an upstream failed to answer, or to answer to the end.";
     counters(e, "tollgate_upstream_failures", help, rows)?;
     let seen = answers.iter().filter(|(_, reading)| reading.count() > 0);
     let rows = seen

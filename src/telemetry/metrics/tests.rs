@@ -69,7 +69,7 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         let limit = worker.limit("per-key", "orders");
         limit.decided(Decision::Allow, DecidedBy::Store);
         limit.decided(Decision::Refuse, DecidedBy::Remembered);
-        limit.delayed(Duration::from_millis(20));
+        drop(limit.hold());
         let upstream = worker.upstream("orders");
         upstream.opened();
         upstream.answered(200, Duration::from_millis(2));

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One worker's way to its numbers. Stays on the thread that asked for it.
 ///
@@ -181,26 +181,22 @@ impl LimitMetrics {
         self.0.cells.costs[told.position()].add(1);
     }
 
-    /// The wait that the limit asked of a request.
-    pub fn delayed(&self, wait: Duration) {
-        self.0.cells.delays.observe(wait);
-    }
-
-    /// A request waits for this limit until the guard is dropped.
+    /// A request waits for this limit until the guard is dropped; so long it was delayed.
     #[must_use]
     pub fn hold(&self) -> Held {
         self.0.cells.held.0.add(1);
-        Held(Rc::clone(&self.0))
+        Held(Rc::clone(&self.0), Instant::now())
     }
 }
 
-/// A held request; dropping it ends the wait.
+/// A request that is held, since then; dropping it ends the wait, however it ends.
 #[derive(Debug)]
-pub struct Held(Rc<OnRoute>);
+pub struct Held(Rc<OnRoute>, Instant);
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.cells.held.0.add(-1);
+        self.0.cells.delays.observe(self.1.elapsed());
     }
 }
 

@@ -229,6 +229,50 @@ async fn a_get_meets_a_stale_connection_and_is_sent_once_more() {
 }
 
 #[tokio::test]
+async fn what_is_not_idempotent_is_not_sent_again_once_it_was_read() {
+    for (method, again) in [
+        ("HEAD", true),
+        ("OPTIONS", true),
+        ("TRACE", true),
+        ("PUT", true),
+        ("DELETE", true),
+        ("POST", false),
+        ("PATCH", false),
+        ("LOCK", false),
+    ] {
+        let upstream = closes_after_the_first_answer().await;
+        let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+        let mut client = gateway.connect().await;
+        assert_eq!(client.ask(get("/first")).await.expect(200).text(), "1");
+        client.send(request(method, "/second", &[])).await;
+        let answer = client.head().await;
+        let seen = if again { (200, 3) } else { (502, 2) };
+        assert_eq!((answer.status(), upstream.seen()), seen, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_post_meets_a_connection_that_was_closed_while_it_rested_and_goes_out_on_another() {
+    // Closes right behind its answer, without saying so.
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    for nth in 1..=20 {
+        client.ask(request("POST", "/", &[])).await.expect(200);
+        // Its end is on its way when the upstream has ended the script of the connection.
+        upstream.closes(nth).await;
+    }
+    assert_eq!(upstream.seen(), 20);
+}
+
+#[tokio::test]
 async fn a_request_whose_body_was_started_is_not_sent_again() {
     let upstream = closes_after_the_first_answer().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
@@ -251,6 +295,44 @@ async fn a_fresh_connection_that_closes_is_not_tried_for_ever() {
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;
     assert_problem(&gateway.get("/").await, 502);
     assert_eq!(upstream.seen(), 1);
+}
+
+/// A gateway that refuses everything but the first request; and its answer to `head`, a POST's, of which nothing follows.
+async fn refused(fields: &[(&str, &str)]) -> Answer {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["one"]).limit("one", "by = \"everyone\"\nrate = \"1/h\"");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let mut client = gateway.connect().await;
+    client.ask(request("POST", "/", fields)).await.expect(429)
+}
+
+#[tokio::test]
+async fn a_refusal_that_ends_its_connection_says_so() {
+    for fields in [
+        &[("Content-Length", "3000000")][..],
+        &[("Content-Length", "5"), ("Expect", "100-continue")],
+    ] {
+        assert_eq!(refused(fields).await.field("connection"), "close");
+    }
+    // Their bodies are read, if they come: the connection goes on.
+    for fields in [&[("Content-Length", "0")][..], &[("Content-Length", "5")]] {
+        assert!(!refused(fields).await.fields.has("connection"));
+    }
+}
+
+#[tokio::test]
+async fn a_request_timeout_says_that_its_connection_ends() {
+    let upstream = Upstream::silent().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("idle = \"300ms\"")).await;
+    let mut client = gateway.connect().await;
+    client
+        .send(request("POST", "/", &[("Content-Length", "10")]))
+        .await;
+    let answer = client.ask("half").await;
+    assert_problem(&answer, 408);
+    assert_eq!(answer.field("connection"), "close");
+    assert_ne!(client.ended(PATIENCE).await, End::Open);
 }
 
 /// A first connection that answers one request and closes upon the next; further ones are well.

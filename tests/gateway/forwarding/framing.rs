@@ -15,6 +15,7 @@ async fn answers_without_body() -> Upstream {
             let answer = match head.target() {
                 "/head" => "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n",
                 "/empty" => "HTTP/1.1 204 No Content\r\n\r\n",
+                "/lying" => "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
                 "/same" => {
                     "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nContent-Length: 1234\r\n\r\n"
                 }
@@ -48,6 +49,19 @@ async fn no_content_has_neither_body_nor_length() {
         !answer.fields.has("content-length") && !answer.fields.has("transfer-encoding"),
         "{answer:?}"
     );
+    assert_in_step(&mut client).await;
+}
+
+#[tokio::test]
+async fn no_content_has_no_length_in_the_answer_to_head_either() {
+    let upstream = answers_without_body().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    for method in ["HEAD", "GET"] {
+        client.send(request(method, "/lying", &[])).await;
+        let answer = client.answer_to_head().await.expect(204);
+        assert!(!answer.fields.has("content-length"), "{answer:?}");
+    }
     assert_in_step(&mut client).await;
 }
 

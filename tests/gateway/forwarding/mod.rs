@@ -1,5 +1,6 @@
 //! Requests and responses pass whole, in time, and with the right fields; what goes wrong is said with the right status.
 
+mod breaking;
 mod connections;
 mod faults;
 mod fields;

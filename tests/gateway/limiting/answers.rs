@@ -26,6 +26,46 @@ async fn refused(
 }
 
 #[tokio::test]
+async fn of_limits_as_tight_as_each_other_the_first_in_the_file_is_told_of_and_of_a_refusal_the_one_named()
+ {
+    for (file_order, route_order) in [("bc", "cb"), ("cb", "bc"), ("bc", "bc")] {
+        let upstream = Upstream::echo().await;
+        let names: Vec<String> = route_order.chars().map(String::from).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut text = String::new();
+        for name in file_order.chars() {
+            let rate = if name == 'b' { "2/h" } else { "2/10s" };
+            text += &format!(
+                "[limits.{name}]\nby = \"everyone\"\nalgorithm = \"fixed-window\"\nrate = \"{rate}\"\n"
+            );
+        }
+        let gateway = Gateway::start(&File::to(&upstream, &names).with(&text)).await;
+        for _ in 0..2 {
+            let answer = gateway.get("/").await.expect(200);
+            let wait = answer.number("x-ratelimit-reset") - now();
+            assert_eq!(
+                wait > 60,
+                file_order == "bc",
+                "{wait} s, file order {file_order}"
+            );
+        }
+        // Refused by both; b has the longer wait.
+        let refused = gateway.get("/").await.expect(429);
+        let wait = refused.number("x-ratelimit-reset") - now();
+        assert!(
+            wait.abs_diff(refused.number("retry-after")) <= 1,
+            "{refused:?}"
+        );
+        assert!(wait > 60, "{refused:?}");
+    }
+}
+
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap().as_secs()
+}
+
+#[tokio::test]
 async fn a_limit_chooses_the_status_of_its_refusals() {
     let (gateway, answer) = refused("status = 503", "", &[]).await;
     let body = answer.expect(503).json();

@@ -1,0 +1,195 @@
+//! What a reload changes is said in words.
+
+use super::*;
+use crate::config::parse;
+
+const OLD: &str = "\
+    [server]\nlisten = \":8080\"\n\
+    [limits.a]\nby = \"ip\"\nrate = \"10/s\"\n\
+    [limits.gone]\nby = \"ip\"\nrate = \"10/s\"\n\
+    [upstreams.u]\nservers = \"a:1\"\n\
+    [routes.r]\nupstream = \"u\"\nlimits = [\"a\", \"gone\"]\n";
+
+fn changes(new: &str) -> Vec<String> {
+    let old = parse("gateway.toml", OLD).unwrap().outline;
+    let new = parse("gateway.toml", new).unwrap().outline;
+    diff(&old, &new, &old.boot)
+        .iter()
+        .map(Change::to_string)
+        .collect()
+}
+
+#[test]
+fn the_same_file_changes_nothing() {
+    assert!(changes(&format!("# a comment\n{OLD}")).is_empty());
+}
+
+#[test]
+fn changes_are_said_in_words() {
+    let new = OLD
+        .replace(":8080", ":9090")
+        .replace(
+            "by = \"ip\"\nrate = \"10/s\"\n[limits.gone]",
+            "by = \"ip\"\nrate = \"20/s\"\n[limits.fresh]",
+        )
+        .replace("\"gone\"", "\"fresh\"")
+        .replace("a:1", "b:2");
+    assert_eq!(
+        changes(&new),
+        [
+            "limits.gone: removed, its counters dropped",
+            "limits.a: rate 10/s to 20/s, burst 10 to 20, counters kept",
+            "limits.fresh: added, counters start afresh, or go on where a limit of this name counted so before",
+            "upstreams.u: servers http://a:1 to http://b:2",
+            "routes.r: limits a+gone to a+fresh",
+            "server.listen: changed, needs a restart; still 0.0.0.0:8080",
+        ]
+    );
+}
+
+#[test]
+fn who_is_trusted_is_told() {
+    let with = |trust: &str| {
+        let text = OLD.replacen("[server]\n", &format!("[server]\ntrust = {trust}\n"), 1);
+        parse("gateway.toml", &text).unwrap().outline
+    };
+    let (old, new) = (with("\"10.0.0.0/8\""), with("[\"10.0.0.0/8\", \"::1\"]"));
+    let told = diff(&old, &new, &old.boot);
+    assert_eq!(
+        told[0].to_string(),
+        "server.trust: 10.0.0.0/8 to 10.0.0.0/8+::1/128"
+    );
+    let new = with("\"10.0.0.0/8\"\ntrust_field = \"forwarded\"");
+    let told = diff(&old, &new, &old.boot);
+    assert_eq!(
+        told[0].to_string(),
+        "server.trust_field: either to forwarded"
+    );
+}
+
+#[test]
+fn what_routes_ask_for_is_told() {
+    let new = format!("{OLD}headers = {{ X-B = true, x-a = \"1\" }}\nscheme = \"https\"\n");
+    assert_eq!(
+        changes(&new),
+        ["routes.r: headers any to x-a = \"1\"+x-b = true, scheme any to https"]
+    );
+}
+
+#[test]
+fn what_routes_make_of_the_path_is_told() {
+    let (a, b) = (
+        format!("{OLD}path = \"/a/{{*rest}}\"\nstrip_prefix = \"/a\"\n"),
+        format!("{OLD}path = \"/a/{{*rest}}\"\nrewrite = \"/b/{{*rest}}\"\n"),
+    );
+    let read = |text: &str| parse("gateway.toml", text).unwrap().outline;
+    let (old, new) = (read(&a), read(&b));
+    let told = diff(&old, &new, &old.boot);
+    assert_eq!(
+        told[0].to_string(),
+        "routes.r: strip_prefix /a to none, rewrite none to /b/{*rest}"
+    );
+}
+
+#[test]
+fn changes_of_fields_are_told_without_values() {
+    let with = |value: &str| {
+        let set = format!("{{ set = {{ x-key = \"{value}\" }}, remove = \"cookie\" }}");
+        parse(
+            "gateway.toml",
+            format!("{OLD}request_headers = {set}\n").as_str(),
+        )
+        .unwrap()
+        .outline
+    };
+    let plain = parse("gateway.toml", OLD).unwrap().outline;
+    let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+    assert_eq!(
+        told(&plain, &with("one")),
+        "routes.r: request_headers none to set x-key and remove cookie"
+    );
+    assert_eq!(
+        told(&with("one"), &with("two")),
+        "routes.r: request_headers changed"
+    );
+}
+
+#[test]
+fn another_end_is_told() {
+    let with = |end: &str| {
+        let text = OLD.replace("upstream = \"u\"", end);
+        let outline = parse("gateway.toml", &text).unwrap().outline;
+        (outline, text)
+    };
+    let (old, _) = with("upstream = \"u\"");
+    let (lead, _) = with("redirect = { to = \"https://b.test\", status = 307 }");
+    let (said, _) = with("respond = { status = 410 }");
+    let (more, _) = with("respond = { status = 410, body = \"gone\" }");
+    let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+    assert_eq!(
+        told(&old, &lead),
+        "routes.r: upstream u to none, redirect none to https://b.test (307)"
+    );
+    assert_eq!(
+        told(&lead, &said),
+        "routes.r: redirect https://b.test (307) to none, respond none to 410"
+    );
+    assert_eq!(told(&said, &more), "routes.r: respond changed");
+}
+
+#[test]
+fn a_list_of_rates_is_told_as_one_limit() {
+    let with = |rate: &str| OLD.replacen("rate = \"10/s\"", rate, 1);
+    assert_eq!(
+        changes(&with("rate = [\"10/s\", \"100/min\"]")),
+        [
+            "limits.a: rate 10/s to 10/s and 100/min, burst 10 to 10 and 100, counters start afresh, or go on where this limit counted so before"
+        ]
+    );
+    let log = |rate: &str| with(&format!("algorithm = \"sliding-log\"\nrate = {rate}"));
+    let parsed = |text: &str| parse("gateway.toml", text).unwrap().outline;
+    let (old, new) = (
+        parsed(&log("\"10/s\"")),
+        parsed(&log("[\"9/s\", \"80/min\"]")),
+    );
+    let changes = diff(&old, &new, &old.boot);
+    assert_eq!(
+        changes[0].to_string(),
+        "limits.a: rate 10/s to 9/s and 80/min, counters kept for rates over the same time"
+    );
+}
+
+#[test]
+fn another_kind_starts_afresh() {
+    let new = OLD.replacen(
+        "rate = \"10/s\"",
+        "rate = \"10/s\"\nalgorithm = \"fixed-window\"",
+        1,
+    );
+    assert_eq!(
+        changes(&new),
+        [
+            "limits.a: algorithm token-bucket to fixed-window, counters start afresh, or go on where this limit counted so before"
+        ]
+    );
+    let new = OLD.replacen("rate = \"10/s\"", "rate = \"10/s\"\nwith = \"t\"", 1);
+    let told = changes(&new).concat();
+    assert!(told.starts_with("limits.a: with its own keys to t, counters start afresh"));
+}
+
+#[test]
+fn secrets_are_compared_and_not_shown() {
+    let with = |url: &str| format!("[store]\nurl = \"{url}\"\n{OLD}");
+    let old = parse("gateway.toml", &with("redis://:one@h"))
+        .unwrap()
+        .outline;
+    let new = parse("gateway.toml", &with("redis://:two@h"))
+        .unwrap()
+        .outline;
+    let changes = diff(&old, &new, &old.boot);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(
+        changes[0].to_string(),
+        "store.password: changed; connections made from now on present it"
+    );
+}
