@@ -5,6 +5,7 @@ use super::numbers::{
     token_bucket,
 };
 use super::under_test::UnderTest;
+use crate::support::connect;
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::verdict::Wait;
@@ -155,7 +156,7 @@ async fn hostile_bytes_are_answered_alike_and_break_nothing() {
         panic!("it is Redis");
     };
     let client = redis::Client::open(server.url()).unwrap();
-    let mut side = client.get_multiplexed_async_connection().await.unwrap();
+    let mut side = connect(&client).await.unwrap();
     let mut asked = 0;
     for (index, rule) in rules().into_iter().enumerate() {
         let limit = limit(&format!("limit-{index}"), rule.clone());

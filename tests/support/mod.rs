@@ -15,7 +15,7 @@ mod transcript;
 mod upstream;
 mod wire;
 
-pub(crate) use self::redis::Redis;
+pub(crate) use self::redis::{Redis, connect};
 pub(crate) use cluster::Cluster;
 pub(crate) use eventually::eventually;
 pub(crate) use file::File;

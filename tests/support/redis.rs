@@ -199,7 +199,7 @@ impl Redis {
     pub(crate) async fn command_as(&self, password: &str, words: &[&str]) {
         let url = format!("redis://:{password}@127.0.0.1:{}/0", self.port);
         let client = redis::Client::open(url).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut connection = connect(&client).await.unwrap();
         let mut command = Cmd::new();
         command.arg(words);
         command
@@ -210,7 +210,7 @@ impl Redis {
 
     async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let client = redis::Client::open(self.url())?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut connection = connect(&client).await?;
         let mut command = Cmd::new();
         command.arg(words);
         timeout(Duration::from_secs(5), command.query_async(&mut connection))
@@ -222,7 +222,7 @@ impl Redis {
     /// Puts bytes at a key.
     pub(crate) async fn put(&self, key: &str, bytes: &[u8]) {
         let client = redis::Client::open(self.url()).unwrap();
-        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut connection = connect(&client).await.unwrap();
         let mut set = redis::cmd("SET");
         set.arg(key).arg(bytes);
         set.query_async::<()>(&mut connection).await.unwrap();
@@ -242,6 +242,16 @@ impl Redis {
         keys.retain(|key| !key.contains(":probe:") && !key.contains(":gateways:"));
         keys
     }
+}
+
+/// A connection that waits longer than the half second of the client's own: the machine may be busy.
+pub(crate) async fn connect(
+    client: &redis::Client,
+) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    client
+        .get_multiplexed_async_connection_with_config(&patient)
+        .await
 }
 
 fn calls(stats: &str, command: &str) -> u64 {
