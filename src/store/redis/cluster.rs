@@ -344,7 +344,7 @@ impl Member {
 impl Nodes {
     fn give_back(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match self.home(refund.limit, refund.key) {
-            Some((shared, route)) => shared.give_back(clock, route, refund),
+            Some((shared, route)) => shared.give_back(clock, (route, None), refund),
             None => self.stats.refunds_lost.add(1),
         }
     }

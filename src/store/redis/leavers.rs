@@ -154,7 +154,7 @@ impl Shared {
 
     fn return_home(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match &self.member {
-            None => self.give_back(clock, Route::default(), refund),
+            None => self.give_back(clock, (Route::default(), None), refund),
             Some(member) => member.give_back(clock, refund),
         }
     }
