@@ -131,6 +131,13 @@ impl Lines {
             work: Notify::new(),
             quiet: Notify::new(),
         });
+        let heir = Rc::downgrade(&desk);
+        store.bequeath(move |charge, ends| {
+            if let Some(desk) = heir.upgrade() {
+                let name = (charge.limit.id, charge.key.clone(), DecidedBy::Redis);
+                desk.join(&name, Place::left(Instant::now() + ends, charge));
+            }
+        });
         // Memory says at once what has become of a place.
         let task = match store {
             Store::Memory(_) => None,
@@ -154,13 +161,7 @@ impl Lines {
         let by = charge.by.unwrap_or(by);
         let name: Name = (charge.limit.id, charge.key.clone(), by);
         let (place, spot) = Place::taken(until, charge, of_several);
-        let mut shard = self.desk.all.shard(&name);
-        let line = shard.entry(name.clone()).or_default();
-        let now = Instant::now();
-        line.forget_passed(now);
-        line.join(place, now);
-        self.desk.give_back(&name, line);
-        drop(shard);
+        self.desk.join(&name, place);
         Standing { name, spot }
     }
 
@@ -219,6 +220,19 @@ impl Drop for Lines {
 }
 
 impl Desk {
+    /// Puts a place into its line, which begins with it if there is none.
+    fn join(&self, name: &Name, place: Place) {
+        let mut shard = self.all.shard(name);
+        let line = shard.entry(name.clone()).or_default();
+        let now = Instant::now();
+        line.forget_passed(now);
+        line.join(place, now);
+        self.give_back(name, line);
+        if line.is_empty() {
+            shard.remove(name);
+        }
+    }
+
     /// Has something done to a line, if there is such a line.
     fn with<T>(&self, name: &Name, work: impl FnOnce(&mut Line) -> T) -> Option<T> {
         let mut shard = self.all.shard(name);

@@ -5,6 +5,7 @@ use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use super::{MemoryStore, Store};
 use crate::limit::Scope;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What has become of a charge that was to go back.
@@ -37,6 +38,20 @@ impl GivenSoon {
 }
 
 impl Store {
+    /// Has `heir` take over the places in queues of requests that leave before they hear of them, with how long it is
+    /// until these have passed. In memory nobody can leave so early.
+    pub fn bequeath(&self, heir: impl Fn(Charge, Duration) + 'static) {
+        if let Self::Redis { shared, .. } = self {
+            shared.bequeath(Box::new(move |charge, at| {
+                let (ends, _) = charge.ticket.mark.order();
+                heir(
+                    charge,
+                    Duration::from_micros(ends.saturating_sub(at.micros())),
+                );
+            }));
+        }
+    }
+
     /// Gives a charge back to whoever took it, as far as nobody counts on it, and tells what has become of it.
     pub fn give_back(&self, charge: &Charge, by: DecidedBy) -> Given {
         let Charge { limit, key, .. } = charge;

@@ -34,7 +34,7 @@ use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
 use cluster::{Cluster, Route};
-use leavers::Leavers;
+use leavers::{Heir, Leavers};
 use node::{Node, Shared};
 use std::fmt;
 use std::rc::Rc;
@@ -137,6 +137,16 @@ impl RedisStore {
     /// Like [`RedisStore::refund`], by a clock of the caller's.
     pub fn refund_at<'a>(&self, now: Timestamp, refunds: impl IntoIterator<Item = Refund<'a>>) {
         self.return_all(Some(now), refunds);
+    }
+
+    /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of
+    /// the decision. The first one stays.
+    pub(super) fn bequeath(&self, heir: Heir) {
+        let leavers = match &self.way {
+            Way::One(node) => &node.shared.leavers,
+            Way::Many(cluster) => cluster.leavers(),
+        };
+        let _ = leavers.heir.set(heir);
     }
 
     /// Gives one charge back, soon. Returns how to be told the script's byte; nothing where nobody serves the counter.

@@ -25,8 +25,8 @@ pub(super) struct Place {
     /// When its turn is.
     until: Instant,
     pub(super) charge: Charge,
-    /// Whose it is has places in other queues too and waits for the last of them, so that nobody can tell from `until`
-    /// when the turn of this one is: it moves nowhere, and nobody moves up into what it leaves.
+    /// Whose it is has places in other queues too and waits for the last of them, so that `until` is not the turn of this
+    /// one but later: it moves nowhere, and nobody moves up into what it leaves.
     of_several: bool,
     taken: Option<Arc<Spot>>,
     /// The store has not taken it back: somebody whom this gateway does not know stands behind it.
@@ -72,6 +72,17 @@ impl Place {
             kept: false,
         };
         (place, spot)
+    }
+
+    /// A place whose request has left before it could stand anywhere; it has passed at `until`.
+    pub(super) fn left(until: Instant, charge: Charge) -> Self {
+        Self {
+            until,
+            charge,
+            of_several: true,
+            taken: None,
+            kept: false,
+        }
     }
 
     /// Can somebody still move up into it?

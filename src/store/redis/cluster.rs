@@ -206,6 +206,11 @@ impl Cluster {
         self.nodes.is_up()
     }
 
+    /// Those who have left while they were asked about.
+    pub(super) fn leavers(&self) -> &Leavers {
+        &self.nodes.leavers
+    }
+
     /// Waits until nothing is under way any more.
     pub(super) async fn settled(&self) {
         let nodes = &self.nodes;
