@@ -4,14 +4,14 @@
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 
+mod server;
+
 use redis::aio::MultiplexedConnection;
-use std::net::{Ipv4Addr, TcpListener};
+use server::{Server, cpu};
 use std::num::{NonZeroU32, NonZeroU64};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 use tollgate::clock::Clock;
 use tollgate::key::{IdField, KeyTemplate, Missing, RepeatId};
 use tollgate::limit::clock_window::ClockWindow;
@@ -25,7 +25,7 @@ use tollgate::limit::sliding_window::SlidingWindow;
 use tollgate::limit::token_bucket::TokenBucket;
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Check, MemoryStore, Place, RedisTarget, Settings};
+use tollgate::store::{Check, MemoryStore};
 
 const SECOND: u64 = 1_000_000;
 /// Rounds of which the median is told.
@@ -327,12 +327,6 @@ fn others() -> [Arc<Limit>; 6] {
     ]
 }
 
-/// This thread's time on a processor, in microseconds.
-fn cpu() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1000.0
-}
-
 /// Calls of scripts so far, and the microseconds they took.
 async fn script_calls(side: &mut MultiplexedConnection) -> (u64, u64) {
     let text: String = redis::cmd("INFO")
@@ -346,65 +340,4 @@ async fn script_calls(side: &mut MultiplexedConnection) -> (u64, u64) {
         rest.split(',').next()?.parse().ok()
     };
     (number("calls=").unwrap_or(0), number("usec=").unwrap_or(0))
-}
-
-/// A server of the measurement's own; `REDIS_SERVER` names another program. Dropping it kills it.
-struct Server {
-    port: u16,
-    child: Child,
-}
-
-impl Server {
-    async fn start() -> Self {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let child = Command::new(program)
-            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
-            .args(["--port", &port.to_string()])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        let server = Self { port, child };
-        let begun = Instant::now();
-        while server.try_connect().await.is_err() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(10),
-                "it does not answer"
-            );
-            sleep(Duration::from_millis(5)).await;
-        }
-        server
-    }
-
-    async fn try_connect(&self) -> redis::RedisResult<MultiplexedConnection> {
-        let client = redis::Client::open(("127.0.0.1", self.port))?;
-        client.get_multiplexed_async_connection().await
-    }
-
-    async fn connection(&self) -> MultiplexedConnection {
-        self.try_connect().await.unwrap()
-    }
-
-    /// A store of this server's, connected.
-    async fn store(&self) -> RedisStore {
-        let target = RedisTarget::new(Place::tcp("127.0.0.1", self.port));
-        let settings = Settings {
-            timeout: Duration::from_secs(5),
-            ..Settings::default()
-        };
-        let store = RedisStore::new(&target, &settings);
-        while !store.is_up() {
-            sleep(Duration::from_millis(1)).await;
-        }
-        store
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -60,10 +60,13 @@ fn readiness(phase: Phase, store: Option<SharedStore>) -> Answer {
     match phase {
         Phase::Ready => text(
             StatusCode::OK,
-            match store.map(SharedStore::is_up) {
+            match store {
                 None => "ready\n",
-                Some(true) => "ready\nstore: up\n",
-                Some(false) => "ready\nstore: away, limits do as their on_down says\n",
+                Some(store) if store.is_up() => "ready\nstore: up\n",
+                Some(store) if store.is_partly_up() => {
+                    "ready\nstore: partly away, limits counted there do as their on_down says\n"
+                }
+                Some(_) => "ready\nstore: away, limits do as their on_down says\n",
             },
         ),
         Phase::Starting => text(
@@ -86,6 +89,7 @@ fn store(shared: Option<SharedStore>) -> Answer {
             "up": shared.is_up(),
             "workers": shared.workers,
             "reaching": shared.reaching,
+            "partly": shared.partly,
             "gateways": shared.gateways,
         }),
     })

@@ -5,8 +5,9 @@ mod spread;
 
 use crate::config::diff::diff;
 use crate::config::render::Colour;
-use crate::config::{self, Compiled, Report, describe};
-use crate::limit::{Mode, Scope};
+use crate::config::{self, Compiled, Report, describe, leases};
+use crate::limit::{Limit, Mode, Scope};
+use crate::snapshot::Service;
 use crate::store::{OnDown, Source};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -216,9 +217,17 @@ fn meaning(compiled: &Compiled) -> String {
             text,
             "  {:width$}  {}",
             limit.name,
-            describe::limit(limit),
+            describe::limit(limit, compiled.asks_redis()),
             width = width.unwrap_or(0)
         );
+        if let Some(leased) = leased(compiled, limit) {
+            let _ = writeln!(
+                text,
+                "  {:width$}  {leased}",
+                "",
+                width = width.unwrap_or(0)
+            );
+        }
         for tier in describe::tiers(limit) {
             let _ = writeln!(text, "  {:width$}  {tier}", "", width = width.unwrap_or(0));
         }
@@ -239,6 +248,24 @@ fn meaning(compiled: &Compiled) -> String {
     text
 }
 
+/// Whether permits are taken ahead, where, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`.
+fn leased(compiled: &Compiled, limit: &Limit) -> Option<String> {
+    let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
+    let services = compiled.snapshot.services.iter();
+    let has = services.filter(|service| service.limits.iter().any(|one| one.id == limit.id));
+    let (alone, beside): (Vec<&Service>, Vec<&Service>) =
+        has.partition(|service| leases::may_stand_alone(limit, &service.limits));
+    let where_else = match (alone.is_empty(), beside.is_empty()) {
+        (true, _) => return None,
+        (false, true) => String::new(),
+        (false, false) => {
+            let names: Vec<&str> = alone.iter().map(|service| &*service.name).collect();
+            format!(", on route {} only", names.join(", "))
+        }
+    };
+    Some(format!("leased while it is busy{where_else}: {terms}"))
+}
+
 /// What a count of each gateway's own means where there are several.
 fn scope_note(compiled: &Compiled) -> Option<&'static str> {
     let mut limits = compiled.outline.limits.iter();
@@ -251,7 +278,8 @@ fn scope_note(compiled: &Compiled) -> Option<&'static str> {
 /// What a shared count means while it cannot be reached.
 fn store_note(compiled: &Compiled) -> Option<&'static str> {
     let store = &compiled.boot.store;
-    let limited = !compiled.outline.limits.is_empty();
+    let mut limits = compiled.outline.limits.iter();
+    let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
     match (&store.source, store.on_down) {
         (Source::Redis(_), OnDown::Local) if limited => Some(
             "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a limit is smaller than N",
@@ -281,7 +309,8 @@ fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value
             json!({
                 "name": &*limit.name,
                 "mode": limit.mode.as_str(),
-                "means": describe::limit(limit),
+                "means": describe::limit(limit, compiled.asks_redis()),
+                "leased": leased(compiled, limit),
                 "tiers": tiers.collect::<Vec<_>>(),
             })
         });

@@ -2,7 +2,7 @@
 
 use super::boot::Boot;
 use super::diff::{Fact, Outline, RouteOutline};
-use super::document::{self, Document, Upstream};
+use super::document::{self, Counted, Document, Upstream};
 use super::groups::Groups;
 use super::jwt::Jwt;
 use super::source::At;
@@ -13,6 +13,7 @@ use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
 use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
+use crate::store::Source;
 use crate::upstream;
 use http::HeaderValue;
 use std::collections::HashMap;
@@ -81,7 +82,8 @@ pub(super) fn compile(
             .get()
             .map_or(caps.per_peer, |most| *most as usize),
     };
-    let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect());
+    let trust = Trust::new(server.trust.entries().iter().map(|at| at.value).collect())
+        .reading(server.trust_field.get().copied());
     let fields = document.response.headers.or(FieldStyle::Both);
     let jitter = document.response.jitter.or(0);
     let routes = rules
@@ -129,6 +131,10 @@ pub(super) fn compile(
         services.push(unrouted);
         services.len() - 1
     });
+    let shared = match report.source.is_without_store() {
+        true => document.counted != Counted::Here,
+        false => matches!(boot.store.source, Source::Redis(_)),
+    };
     Compiled {
         boot,
         snapshot: Snapshot {
@@ -148,6 +154,7 @@ pub(super) fn compile(
         source: report.source,
         files: report.files,
         places: places(document),
+        shared,
         outline: Arc::new(outline),
     }
 }

@@ -8,9 +8,10 @@ use crate::limit::rate::Rate;
 use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Rule, Scope, Unit};
 use std::borrow::Cow;
 
-/// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`.
+/// `at most 20 at once, then 100 a minute, per x-api-key; 401 without one`. What it does without Redis only where one is
+/// asked.
 #[must_use]
-pub fn limit(limit: &Limit) -> String {
+pub fn limit(limit: &Limit, asks_redis: bool) -> String {
     if limit.mode == Mode::Candidate {
         let amount = amount(limit);
         return format!("candidate: {amount}; counted beside it and reported, never refuses");
@@ -31,7 +32,10 @@ pub fn limit(limit: &Limit) -> String {
     if limit.scope == Scope::Gateway {
         text.push_str("; each gateway by itself");
     }
-    if let Some(on_down) = limit.on_down {
+    let away = limit
+        .on_down
+        .filter(|_| asks_redis && limit.scope == Scope::Cluster);
+    if let Some(on_down) = away {
         text.push_str(match on_down {
             OnDown::Local => "; counted by each gateway while Redis is away",
             OnDown::Open => "; not at all while Redis is away",
@@ -374,7 +378,7 @@ mod tests {
         );
         let compiled = parse("gateway.toml", &text)
             .map_err(|report| report.human(super::super::render::Colour::Off));
-        super::limit(&compiled.unwrap().outline.limits[0])
+        super::limit(&compiled.unwrap().outline.limits[0], true)
     }
 
     #[test]

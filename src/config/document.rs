@@ -123,6 +123,33 @@ pub(super) struct Document {
     pub(super) variables: Variables,
     /// Nothing at all is written.
     pub(super) empty: bool,
+    /// Where counters are.
+    pub(super) counted: Counted,
+}
+
+/// Where counters are, as far as the file says so without its variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Counted {
+    /// In the process.
+    #[default]
+    Here,
+    /// In a Redis.
+    There,
+    /// Where a variable says.
+    Somewhere,
+}
+
+impl Counted {
+    fn of(root: &DeTable<'_>) -> Self {
+        let store = root
+            .get("store")
+            .and_then(|store| store.get_ref().get("url"));
+        match store.map(|url| url.get_ref().as_str()) {
+            Some(Some(url)) if url.contains("${") => Self::Somewhere,
+            Some(Some(url)) if !url.starts_with("memory:") => Self::There,
+            _ => Self::Here,
+        }
+    }
 }
 
 impl Document {
@@ -191,6 +218,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     };
     let strays = include::merge(source, &mut root, &mut document, found);
     set::apply(source, &set_values, &mut root, found);
+    document.counted = Counted::of(&root);
     if source.is_without_store() {
         root.remove("store");
     }

@@ -19,6 +19,7 @@ pub mod files;
 pub mod fuzzed;
 mod groups;
 pub mod jwt;
+pub mod leases;
 mod limits;
 pub mod pages;
 mod quick;
@@ -74,6 +75,8 @@ pub struct Compiled {
     pub outline: Arc<Outline>,
     /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
     places: HashMap<(&'static str, String), usize>,
+    /// May counters be in a Redis?
+    shared: bool,
 }
 
 impl Compiled {
@@ -81,6 +84,12 @@ impl Compiled {
     #[must_use]
     pub fn report(&self) -> Report {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
+    }
+
+    /// Are counters in a Redis? Known of a file for a replay as well, unless a variable says it.
+    #[must_use]
+    pub fn asks_redis(&self) -> bool {
+        self.shared
     }
 
     /// Where the `limits`, `upstreams` or `routes` of this name is defined: `gateway.toml:12`.

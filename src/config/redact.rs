@@ -49,10 +49,11 @@ fn values(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut seen = 0;
     for (equals, _) in text.match_indices('=') {
-        if equals >= seen
-            && is_secret(word_before(&text[seen..equals]))
-            && let Some(value) = value_after(text, equals + 1)
-        {
+        if equals >= seen && is_secret(word_before(&text[seen..equals])) {
+            let Some(value) = value_after(text, equals + 1) else {
+                found.extend(strings_in_table(text, equals + 1));
+                continue;
+            };
             seen = value.end.max(seen);
             found.push(value);
         }
@@ -139,6 +140,11 @@ fn credentials(text: &str) -> Vec<Range<usize>> {
             .unwrap_or(rest.len());
         if let Some(at) = rest[..end].rfind('@') {
             found.push(start..start + at);
+        } else if let Some(alone) = rest[..end].strip_prefix(':')
+            && !alone.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            // A password and nothing else: no host begins so, and a port has digits only.
+            found.push(start + 1..start + end);
         }
         seen = start + end;
     }
@@ -189,6 +195,31 @@ pub(super) fn is_secret(word: &str) -> bool {
     let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
     SECRET.iter().any(|secret| word.ends_with(secret))
         || near() && strsim::osa_distance(&word, "password") <= 2
+}
+
+/// The texts of a table on this line that stands where a secret's value does; those of `file` and `env` are none.
+fn strings_in_table(text: &str, start: usize) -> Vec<Range<usize>> {
+    let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
+    let inside = line.trim_start_matches([' ', '\t']);
+    if !inside.starts_with('{') {
+        return Vec::new();
+    }
+    // Only to its bracket: what else is on the line has words of its own.
+    let end = start + line.find('}').unwrap_or(line.len());
+    let (mut found, mut at) = (Vec::new(), start);
+    while let Some(equals) = text[at..end].find('=') {
+        let equals = at + equals;
+        let word = word_before(&text[start..equals]);
+        let Some(value) = value_after(text, equals + 1) else {
+            break;
+        };
+        let value = value.start..value.end.min(end);
+        at = value.end.max(equals + 1);
+        if !["file", "env"].contains(&word) {
+            found.push(value);
+        }
+    }
+    found
 }
 
 /// The inside of a string, or else the rest of the line; nothing where a table begins.
@@ -244,6 +275,16 @@ mod tests {
                 "password = { env = \"NAME\" }",
                 "password = { env = \"NAME\" }",
             ),
+            (
+                "password = { value = \"pw\", env = \"E\" }",
+                "password = { value = \"**\", env = \"E\" }",
+            ),
+            (
+                "{ token={fiel='pw'}, x = 1 }",
+                "{ token={fiel='**'}, x = 1 }",
+            ),
+            ("password = { value = pw", "password = { value = **"),
+            ("url = \"redis://:pw\"", "url = \"redis://:**\""),
             ("password = \"\"\"a\nb\"\"\"", "password = \"\"\"*\n*\"\"\""),
             (
                 "set = { authorization = \"Bearer x\", a = \"b\" }",

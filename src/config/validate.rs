@@ -3,6 +3,7 @@
 mod groups;
 mod lints;
 mod names;
+mod redis;
 mod rewriting;
 mod routes;
 mod store;
@@ -45,7 +46,7 @@ pub(super) fn check(
     }
     server(document, found);
     store::store(document, found);
-    let compiled = document
+    let compiled: Vec<Arc<Limit>> = document
         .limits
         .iter()
         .map(|limit| limits::together(limit, &document.store.together))
@@ -67,6 +68,7 @@ pub(super) fn check(
     names::parameters(document, found);
     rewriting::check(document, found);
     lints::note(document, found);
+    redis::note(document, &compiled, found);
     let (rules, table) = routes::arrange(document, found);
     Checked {
         limits: compiled,

@@ -8,7 +8,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Networks whose word on `Forwarded` and `X-Forwarded-For` is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trust(Vec<IpNet>);
+pub struct Trust {
+    networks: Vec<IpNet>,
+    /// The one that they write; either where that is not known.
+    field: Option<Field>,
+}
 
 /// Hops that are walked at most; a longer chain ends at the last one walked.
 const MOST_HOPS: usize = 32;
@@ -35,8 +39,8 @@ pub enum Why {
     Unsaid,
     /// The walk over this field ended with it.
     Said(Field),
-    /// It is that of a trusted peer, whose two fields disagree.
-    Disagree,
+    /// The two fields name different strangers; it is the one of this field.
+    Disagree(Field),
 }
 
 /// An entry of a field, as a walk comes by it.
@@ -65,21 +69,32 @@ impl Trust {
     /// Believes peers in `networks`.
     #[must_use]
     pub fn new(networks: Vec<IpNet>) -> Self {
-        Self(networks)
+        Self {
+            networks,
+            field: None,
+        }
+    }
+
+    /// Reads this field alone, where one is given.
+    #[must_use]
+    pub fn reading(self, field: Option<Field>) -> Self {
+        Self { field, ..self }
     }
 
     /// Is this peer's word believed?
     #[must_use]
     pub fn believes(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
-        self.0.iter().any(|network| network.contains(&peer))
+        self.networks.iter().any(|network| network.contains(&peer))
     }
 
     /// Walks from the peer towards the client and stops at the first address that is not trusted.
     ///
     /// An entry that cannot be read ends the walk at the hop that vouched for it; the left end, which anyone can write,
     /// is reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
-    /// other on as a stranger sent it: where both are there and disagree, neither is believed.
+    /// other on as a stranger sent it. Which one is said by [`reading`](Self::reading); unsaid, both are walked, one that
+    /// ends within the trusted networks yields to one that leads out of them, and `X-Forwarded-For`, which nearly every
+    /// proxy writes, has the last word.
     #[must_use]
     pub fn client(&self, peer: IpAddr, fields: &HeaderMap) -> IpAddr {
         self.find(peer, fields, |_| {}).0
@@ -99,36 +114,68 @@ impl Trust {
 
     fn find(&self, peer: IpAddr, fields: &HeaderMap, seen: impl Fn(Hop)) -> (IpAddr, Why) {
         let peer = peer.to_canonical();
-        if self.0.is_empty() {
+        if self.networks.is_empty() {
             return (peer, Why::NobodyTrusted);
         }
         if !self.believes(peer) {
             return (peer, Why::Stranger);
         }
-        let listed = || {
-            let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
-            let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-            let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
-            self.walk(peer, Field::XForwardedFor, addresses, &seen)
-        };
-        let forwarded = || {
-            let lines = fields.get_all(header::FORWARDED).into_iter().rev();
-            let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
-            self.walk(peer, Field::Forwarded, addresses, &seen)
-        };
-        let has = |name: &HeaderName| fields.contains_key(name);
-        match (has(&header::FORWARDED), has(&X_FORWARDED_FOR)) {
+        let listed = || self.listed(peer, fields, &seen);
+        let forwarded = || self.forwarded(peer, fields, &seen);
+        match self.told(fields) {
             (false, false) => (peer, Why::Unsaid),
-            (false, true) => (listed(), Why::Said(Field::XForwardedFor)),
-            (true, false) => (forwarded(), Why::Said(Field::Forwarded)),
-            (true, true) => {
-                let client = listed();
-                if client == forwarded() {
-                    (client, Why::Said(Field::XForwardedFor))
-                } else {
-                    (peer, Why::Disagree)
-                }
-            }
+            (true, false) => (listed(), Why::Said(Field::XForwardedFor)),
+            (false, true) => (forwarded(), Why::Said(Field::Forwarded)),
+            (true, true) => self.weigh(listed(), forwarded()),
+        }
+    }
+
+    /// Of a trusted peer's fields the one that is believed alone; nothing where either is, or both say the same.
+    #[must_use]
+    pub fn leading(&self, peer: IpAddr, fields: &HeaderMap) -> Option<Field> {
+        if self.field.is_some() || self.told(fields) != (true, true) {
+            return self.field;
+        }
+        let peer = peer.to_canonical();
+        let listed = self.listed(peer, fields, &|_| {});
+        let forwarded = self.forwarded(peer, fields, &|_| {});
+        match self.weigh(listed, forwarded).1 {
+            Why::Said(field) | Why::Disagree(field) if listed != forwarded => Some(field),
+            _ => None,
+        }
+    }
+
+    /// Which of the fields that are read are there: `X-Forwarded-For`, `Forwarded`.
+    fn told(&self, fields: &HeaderMap) -> (bool, bool) {
+        let has = |name: HeaderName, field| {
+            self.field.is_none_or(|only| only == field) && fields.contains_key(name)
+        };
+        (
+            has(X_FORWARDED_FOR, Field::XForwardedFor),
+            has(header::FORWARDED, Field::Forwarded),
+        )
+    }
+
+    fn listed(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> IpAddr {
+        let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
+        let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
+        self.walk(peer, Field::XForwardedFor, addresses, seen)
+    }
+
+    fn forwarded(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> IpAddr {
+        let lines = fields.get_all(header::FORWARDED).into_iter().rev();
+        let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
+        self.walk(peer, Field::Forwarded, addresses, seen)
+    }
+
+    /// What two walks together say.
+    fn weigh(&self, listed: IpAddr, forwarded: IpAddr) -> (IpAddr, Why) {
+        let leads_out = |address| !self.believes(address);
+        match (leads_out(listed), leads_out(forwarded)) {
+            (true, true) if listed != forwarded => (listed, Why::Disagree(Field::XForwardedFor)),
+            (false, true) => (forwarded, Why::Said(Field::Forwarded)),
+            _ => (listed, Why::Said(Field::XForwardedFor)),
         }
     }
 
@@ -162,7 +209,8 @@ impl Trust {
 /// An address with or without port, brackets and zone.
 #[must_use]
 pub fn read_address(text: &str) -> Option<IpAddr> {
-    let text = text.trim();
+    // What HTTP calls blank (RFC 9110, section 5.6.3): no other is a proxy's.
+    let text = text.trim_matches([' ', '\t']);
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());
     }
@@ -249,6 +297,53 @@ mod tests {
         assert_eq!(walk("for=_hidden, for=10.0.0.9"), "10.0.0.9");
     }
 
+    /// The client that these two fields name to a gateway that trusts 10.0.0.0/8.
+    fn of_both(only: Option<Field>, listed: &str, forwarded: &str) -> String {
+        let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]).reading(only);
+        let mut fields = HeaderMap::new();
+        fields.append("x-forwarded-for", listed.parse().unwrap());
+        fields.append("forwarded", forwarded.parse().unwrap());
+        trust
+            .client("10.0.0.1".parse().unwrap(), &fields)
+            .to_string()
+    }
+
+    #[test]
+    fn a_field_that_no_proxy_has_written_moves_nobody() {
+        let own = "203.0.113.9";
+        for forged in ["for=6.6.6.6", "for=10.0.0.7", "for=unknown", "x", ""] {
+            assert_eq!(of_both(None, own, forged), own, "{forged}");
+            let only = Some(Field::XForwardedFor);
+            assert_eq!(of_both(only, own, forged), own, "{forged}");
+        }
+        for forged in ["6.6.6.6", "10.0.0.7", "nonsense", ""] {
+            let only = Some(Field::Forwarded);
+            assert_eq!(of_both(only, forged, "for=203.0.113.9"), own, "{forged}");
+        }
+    }
+
+    #[test]
+    fn of_two_walks_one_that_leads_out_counts() {
+        // The outer proxy writes one of the fields, the inner one both.
+        assert_eq!(
+            of_both(None, "203.0.113.9, 10.0.0.2", "for=10.0.0.2"),
+            "203.0.113.9"
+        );
+        assert_eq!(
+            of_both(None, "10.0.0.2", "for=203.0.113.9, for=10.0.0.2"),
+            "203.0.113.9"
+        );
+        assert_eq!(of_both(None, "10.0.0.2", "for=10.0.0.3"), "10.0.0.2");
+    }
+
+    #[test]
+    fn an_element_with_two_nodes_has_none() {
+        let walk = |line: &str| client(&["10.0.0.0/8"], "10.0.0.1", "forwarded", &[line]);
+        assert_eq!(walk("for=6.6.6.6;for=7.7.7.7"), "10.0.0.1");
+        let blank = "\u{a0}6.6.6.6";
+        assert_eq!(read_address(blank), None);
+    }
+
     #[test]
     fn a_walk_is_explained_as_it_is_gone() {
         let trust = Trust::new(vec!["10.0.0.0/8".parse().unwrap()]);
@@ -276,7 +371,7 @@ mod tests {
         let other = ("forwarded", "for=7.7.7.7");
         assert_eq!(
             explain("10.0.0.1", &[listed, other]),
-            ("10.0.0.1".into(), Why::Disagree, 3)
+            ("203.0.113.9".into(), Why::Disagree(Field::XForwardedFor), 3)
         );
         let alone = explain("10.0.0.1", &[("forwarded", "for=7.7.7.7, for=unknown")]);
         assert_eq!(alone, ("10.0.0.1".into(), Why::Said(Field::Forwarded), 1));

@@ -42,20 +42,37 @@ fn is_escaped(text: &[u8], at: usize) -> bool {
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address behind the first `for` of an element.
+/// The address behind the `for` of an element; nothing where it has several (RFC 7239, section 4: a parameter occurs once).
 fn node(element: &[u8]) -> Option<IpAddr> {
-    let mut first = None;
+    let mut named = None;
     for parameter in from_the_right(element, b';') {
         let parameter = parameter?;
         let Some(equals) = parameter.iter().position(|byte| *byte == b'=') else {
             continue;
         };
         let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
-        if name.trim_ascii().eq_ignore_ascii_case(b"for") {
-            first = Some(value.trim_ascii());
+        if name.trim_ascii().eq_ignore_ascii_case(b"for")
+            && named.replace(value.trim_ascii()).is_some()
+        {
+            return None;
         }
     }
-    read_address(&plain(str::from_utf8(first?).ok()?)?)
+    read_address(&plain(str::from_utf8(named?).ok()?)?)
+}
+
+/// What the last element says under a name (RFC 7239, section 5): the word of the hop that wrote it.
+#[must_use]
+pub fn last<'a>(line: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
+    let element = from_the_right(line, b',').next()??;
+    let mut parameters = from_the_right(element, b';').map_while(|parameter| parameter);
+    let value = parameters.find_map(|parameter| {
+        let equals = parameter.iter().position(|byte| *byte == b'=')?;
+        let is_it = parameter[..equals]
+            .trim_ascii()
+            .eq_ignore_ascii_case(name.as_bytes());
+        is_it.then(|| parameter[equals + 1..].trim_ascii())
+    })?;
+    plain(str::from_utf8(value).ok()?)
 }
 
 /// What a token or a quoted string means.

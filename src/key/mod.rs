@@ -173,16 +173,24 @@ impl Mask {
 /// by their name.
 #[must_use]
 pub fn is_secret(name: &str) -> bool {
-    const MARKS: [&str; 8] = [
+    const MARKS: [&str; 13] = [
         "auth",
         "cookie",
         "key",
         "token",
         "secret",
-        "session",
-        "password",
+        "sess",
+        "passw",
+        "pwd",
         "signature",
+        "bearer",
+        "credential",
+        "jwt",
+        "assertion",
     ];
+    /// Too short to be looked for inside of others.
+    const WORDS: [&str; 5] = ["sid", "sig", "otp", "pin", "pass"];
     let name = name.to_ascii_lowercase();
-    MARKS.iter().any(|mark| name.contains(mark))
+    let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    MARKS.iter().any(|mark| name.contains(mark)) || words.any(|word| WORDS.contains(&word))
 }

@@ -3,7 +3,7 @@
 use super::Identity;
 use http::{HeaderMap, HeaderName, header};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
@@ -210,7 +210,7 @@ impl Identity for Token<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, str>> {
         match find(self.claims()?, name)? {
             Value::String(text) if !text.is_empty() => Some(Cow::Borrowed(text)),
-            Value::Number(number) => Some(Cow::Owned(number.to_string())),
+            Value::Number(number) => spelled(number).map(Cow::Owned),
             _ => None,
         }
     }
@@ -221,7 +221,7 @@ impl Identity for Token<'_> {
                 for entry in entries {
                     match entry {
                         Value::String(text) => each(text),
-                        Value::Number(number) => each(&number.to_string()),
+                        Value::Number(number) => spelled(number).iter().for_each(|text| each(text)),
                         _ => {}
                     }
                 }
@@ -233,6 +233,14 @@ impl Identity for Token<'_> {
             _ => {}
         }
     }
+}
+
+/// A number as it is written; nothing for one so large that others have become the same when it was read.
+fn spelled(number: &Number) -> Option<String> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = number.is_u64() || number.is_i64();
+    let small = || number.as_f64().is_some_and(|value| value.abs() < EXACT);
+    (whole || small()).then(|| number.to_string())
 }
 
 /// Claims that are words with blanks between them (RFC 8693, section 4.2; the second is what some issuers call it).

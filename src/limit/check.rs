@@ -18,8 +18,22 @@ impl Limit {
     }
 
     /// Would `cost`, or where that is allowed some of it, be admitted at `now`? As [`Rule::check`].
+    #[inline]
     #[must_use]
     pub fn check(
+        &self,
+        state: Option<&State>,
+        now: Timestamp,
+        cost: Cost,
+    ) -> (Measured, Option<Change>) {
+        // Most are neither: what the rule says is then handed on as it is, and not copied.
+        if self.partial || self.trails {
+            return self.check_beyond(state, now, cost);
+        }
+        self.rule.check(state, now, cost)
+    }
+
+    fn check_beyond(
         &self,
         state: Option<&State>,
         now: Timestamp,

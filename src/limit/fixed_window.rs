@@ -35,6 +35,7 @@ impl FixedWindow {
     }
 
     /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[inline]
     #[must_use]
     pub fn check(
         &self,

@@ -181,6 +181,15 @@ impl Terms {
         (if lasting == 0 { 0 } else { permits }, lasting)
     }
 
+    /// How long permits last at most, in microseconds.
+    #[must_use]
+    pub fn longest(&self) -> u64 {
+        match self.asks.rule.interval() {
+            Some(_) => LONGEST,
+            None => self.hold,
+        }
+    }
+
     /// Can permits that were not used go back?
     #[must_use]
     pub fn give_back(&self) -> bool {

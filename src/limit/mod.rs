@@ -360,6 +360,7 @@ impl Rule {
 
     /// Would `cost` be admitted at `now`? The change is to be stored when every limit of the request admits; a change
     /// beside a refusal mends an impossible state and is stored at once.
+    #[inline]
     #[must_use]
     pub fn check(
         &self,

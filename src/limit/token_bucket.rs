@@ -36,6 +36,7 @@ impl TokenBucket {
     }
 
     /// Would `cost` be admitted at `now`, and what would then be stored?
+    #[inline]
     #[must_use]
     pub fn check(
         &self,

@@ -25,7 +25,7 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// What a page of another origin may read, where the upstream lets it read anything at all.
-const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, X-Request-Id";
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, retry-after-ms, Server-Timing, X-Request-Id";
 
 /// The `RateLimit-Policy` of these limits: known when the file is.
 #[must_use]

@@ -3,10 +3,10 @@
 //! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
-use super::request::Target;
+use super::request::{Target, is_host};
 use crate::key::address::Spelled;
-use crate::key::client_ip::read_address;
-use crate::key::forwarded::nodes;
+use crate::key::client_ip::{Field, Trust, read_address};
+use crate::key::forwarded::{last, nodes};
 use crate::listen::Introduced;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
@@ -28,10 +28,12 @@ const MOST_PASSES: usize = 10;
 pub struct Origin<'a> {
     /// The far end of the connection.
     pub peer: IpAddr,
-    /// The client, as [`Trust::client`](crate::key::client_ip::Trust::client) finds it.
+    /// The client, as [`Trust::client`] finds it.
     pub client: IpAddr,
-    /// Is the peer's word believed ([`Trust::believes`](crate::key::client_ip::Trust::believes))?
+    /// Is the peer's word believed ([`Trust::believes`])?
     pub trusted: bool,
+    /// The field of a trusted peer that is believed alone ([`Trust::leading`]): the other one is a stranger's.
+    pub leading: Option<Field>,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme of the connection the request came on.
@@ -55,27 +57,36 @@ impl Line {
 /// Writes `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto`, `-Host` and `X-Real-IP`.
 ///
 /// From a stranger, everything of the family goes first: all of `X-Forwarded-*`, and the fields by which some
-/// frameworks take another path than the one that was matched. From a trusted peer, `Proto` and `Host` stay as they are;
-/// where only one of the two chains is there, the other is made from it (RFC 7239 section 7.4), so that the next reader
-/// finds them in agreement. Two chains of which neither was believed are replaced like a stranger's.
+/// frameworks take another path than the one that was matched. From a trusted peer, `Proto` and `Host` stay as they are,
+/// or are what its element of `Forwarded` says; where only one of the two chains is there, or one alone is believed, the
+/// other is made from it (RFC 7239 section 7.4), so that the next reader finds them in agreement. Two chains of which
+/// neither was believed are replaced like a stranger's.
 ///
 /// To be called after the hop-by-hop fields are stripped and the client has been found.
 ///
 /// A stranger's connection says the same again and again: `introduced` keeps it, to be asked for with the same peer only.
 pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
     if origin.trusted {
-        extend_chains(fields, origin);
+        match origin.leading {
+            Some(Field::XForwardedFor) => drop(fields.remove(header::FORWARDED)),
+            Some(Field::Forwarded) => drop(fields.remove(X_FORWARDED_FOR)),
+            None => {}
+        }
         if !fields.contains_key(X_FORWARDED_PROTO) {
-            set_scheme(fields, origin);
+            set_scheme(fields, origin, told_scheme(fields));
         }
         if !fields.contains_key(X_FORWARDED_HOST) {
-            set_host(fields, origin);
+            match told_host(fields) {
+                Some(host) => drop(fields.insert(X_FORWARDED_HOST, host)),
+                None => set_host(fields, origin),
+            }
         }
+        extend_chains(fields, origin);
         set(fields, X_REAL_IP, |line| line.address(origin.client));
     } else {
         forget(fields);
         introduce(fields, origin, introduced);
-        set_scheme(fields, origin);
+        set_scheme(fields, origin, None);
         set_host(fields, origin);
     }
 }
@@ -98,14 +109,40 @@ fn forget(fields: &mut HeaderMap) {
     }
 }
 
-/// Did a trusted peer get the request by `https`? What it says last in `X-Forwarded-Proto` is its own word; without the
-/// field it is the scheme of the target.
+/// Did this peer, if it is trusted, get the request by `https`? What it says last in `X-Forwarded-Proto` is its own word,
+/// else what its element of `Forwarded` says; without either it is the scheme of the target.
 #[must_use]
-pub fn is_https(fields: &HeaderMap, target: &Target) -> bool {
-    match entries(fields, &X_FORWARDED_PROTO).last() {
-        Some(word) => word.trim_ascii().eq_ignore_ascii_case(b"https"),
-        None => target.scheme() == "https",
+pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target) -> bool {
+    if !trust.believes(peer) {
+        return false;
     }
+    if let Some(word) = entries(fields, &X_FORWARDED_PROTO).last() {
+        return word.trim_ascii().eq_ignore_ascii_case(b"https");
+    }
+    let told = match trust.leading(peer, fields) {
+        Some(Field::XForwardedFor) => None,
+        _ => told_scheme(fields),
+    };
+    told.unwrap_or_else(|| target.scheme()) == "https"
+}
+
+/// What the last hop says in `Forwarded` of how the request came to it.
+fn told_scheme(fields: &HeaderMap) -> Option<&'static str> {
+    let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
+    let word = last(line.as_bytes(), "proto")?;
+    let schemes = ["http", "https"].into_iter();
+    schemes
+        .into_iter()
+        .find(|scheme| word.eq_ignore_ascii_case(scheme))
+}
+
+/// What it says there of the host that was asked for.
+fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
+    let line = fields.get_all(header::FORWARDED).into_iter().next_back()?;
+    let host = last(line.as_bytes(), "host")?;
+    is_host(host.as_bytes())
+        .then(|| HeaderValue::from_str(&host).ok())
+        .flatten()
 }
 
 /// Both chains, beginning with the peer, and the peer as the client it is.
@@ -196,9 +233,9 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
     }
 }
 
-fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>) {
+fn set_scheme(fields: &mut HeaderMap, origin: &Origin<'_>, told: Option<&'static str>) {
     const HTTP: HeaderValue = HeaderValue::from_static("http");
-    let scheme = match origin.scheme {
+    let scheme = match told.unwrap_or(origin.scheme) {
         "http" => HTTP,
         other => HeaderValue::from_static(other),
     };

@@ -68,6 +68,6 @@ impl route::Asked for Coming<'_> {
     }
 
     fn is_https(&self) -> bool {
-        self.trust.believes(self.peer) && forwarded::is_https(&self.parts.headers, self.target)
+        forwarded::is_https(self.trust, self.peer, &self.parts.headers, self.target)
     }
 }

@@ -70,11 +70,16 @@ pub fn head(
         hop::mark_websocket(fields);
     }
     let address = peer.address.ip();
-    let trusted = exchange.local.snapshot.trust.believes(address);
+    let trust = &exchange.local.snapshot.trust;
+    let trusted = trust.believes(address);
     let origin = Origin {
         peer: address,
         client: exchange.client,
         trusted,
+        leading: match trusted {
+            true => trust.leading(address, fields),
+            false => None,
+        },
         host: target.authority(),
         scheme: if trusted { target.scheme() } else { "http" },
     };

@@ -389,7 +389,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 /// `host[:digits]`. Stricter than RFC 3986 section 3.2.2: a name has letters, digits and `-._~` only, since escapes and
 /// delimiters are in no host's name and have fooled many a rule.
-fn is_host(text: &[u8]) -> bool {
+pub(super) fn is_host(text: &[u8]) -> bool {
     if text.len() > LONGEST_HOST {
         return false;
     }

@@ -6,16 +6,14 @@ use std::borrow::Cow;
 
 /// `203.0.113.9 - - [20/Nov/2026:17:48:50 +0000] "GET /x HTTP/1.1" 200 212 "-" "curl/8.7"`
 pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
-    let (client, rest) = line.split_once(' ').ok_or(Fault::Unknown)?;
-    let (_, rest) = rest.split_once('[').ok_or(Fault::Unknown)?;
-    let (time, rest) = rest.split_once(']').ok_or(Fault::Unknown)?;
+    let (client, rest) = split(line, b' ').ok_or(Fault::Unknown)?;
+    let (_, rest) = split(rest, b'[').ok_or(Fault::Unknown)?;
+    let (time, rest) = split(rest, b']').ok_or(Fault::Unknown)?;
     let mut rest = rest;
     let request = quoted(&mut rest).ok_or(Fault::Unknown)?;
-    let mut words = request.split(' ');
-    let (Some(method), Some(target)) = (words.next(), words.next()) else {
-        return Err(Fault::NoRequest);
-    };
-    if method.is_empty() || target.is_empty() || words.count() > 1 {
+    let (method, words) = split(request, b' ').ok_or(Fault::NoRequest)?;
+    let (target, protocol) = split(words, b' ').unwrap_or((words, ""));
+    if method.is_empty() || target.is_empty() || protocol.contains(' ') {
         return Err(Fault::NoRequest);
     }
     let status = rest.split_ascii_whitespace().next();
@@ -25,7 +23,10 @@ pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
     Ok(Request {
         client: match client {
             "-" => None,
-            client => Some(address::any(client)?),
+            client => Some(match address::v4(client.as_bytes()) {
+                Some(address) => address,
+                None => address::any(client)?,
+            }),
         },
         method: bytes(plain(method)),
         target: bytes(plain(target)),
@@ -36,15 +37,21 @@ pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
     })
 }
 
+/// What stands before the first `mark`, which is ASCII, and behind it.
+fn split(text: &str, mark: u8) -> Option<(&str, &str)> {
+    let at = memchr::memchr(mark, text.as_bytes())?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
 /// The inside of the next quotes; a quote behind a backslash is part of it.
 fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
-    let (_, behind) = rest.split_once('"')?;
-    let mut escaped = false;
-    let end = behind.bytes().position(|byte| {
-        let ends = byte == b'"' && !escaped;
-        escaped = byte == b'\\' && !escaped;
-        ends
-    })?;
+    let (_, behind) = split(rest, b'"')?;
+    let bytes = behind.as_bytes();
+    let mut end = memchr::memchr2(b'"', b'\\', bytes)?;
+    while bytes[end] == b'\\' {
+        let next = end + 2;
+        end = next + memchr::memchr2(b'"', b'\\', bytes.get(next..)?)?;
+    }
     *rest = &behind[end + 1..];
     Some(&behind[..end])
 }
@@ -58,7 +65,7 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 
 /// Without the escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
 fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains('\\') {
+    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());

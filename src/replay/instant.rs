@@ -17,24 +17,37 @@ pub(super) fn read(text: &[u8]) -> Option<Timestamp> {
 pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
     let mut value: u64 = 0;
     let mut left = places as usize;
-    let mut bytes = text.iter();
-    let mut digits = 0;
-    for byte in &mut bytes {
+    let mut rest = text;
+    while let Some((eight, behind)) = rest.split_first_chunk().and_then(eight_digits) {
+        value = value.wrapping_mul(100_000_000).wrapping_add(eight);
+        rest = behind;
+    }
+    let mut behind = None;
+    while let Some((byte, more)) = rest.split_first() {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            if *byte == b'.' {
-                break;
-            }
-            return None;
+            behind = (*byte == b'.').then_some(more);
+            behind?;
+            break;
         }
-        digits += 1;
+        rest = more;
         value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
+    let digits = text.len() - rest.len();
     // More digits than any instant has, and no overflow to look out for at each.
     if digits == 0 || digits > 19 - left || text.ends_with(b".") {
         return None;
     }
-    for byte in bytes {
+    // Most instants are told to the microsecond.
+    let behind = behind.unwrap_or_default();
+    if let Ok(six) = <&[u8; 6]>::try_from(behind)
+        && left == 6
+    {
+        let [a, b, c, d, e, f] = *six;
+        let (six, _) = eight_digits((&[b'0', b'0', a, b, c, d, e, f], &[]))?;
+        return Some(value * 1_000_000 + six);
+    }
+    for byte in behind {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return None;
@@ -45,6 +58,21 @@ pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
         }
     }
     Some(value * [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].get(left)?)
+}
+
+/// The number that eight digits are, if they are digits, and what is behind them.
+#[inline]
+fn eight_digits<'a>((eight, behind): (&[u8; 8], &'a [u8])) -> Option<(u64, &'a [u8])> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let digits = u64::from_le_bytes(*eight) ^ (ONES * 0x30);
+    let others = (digits.wrapping_add(ONES * 0x76) | digits) & (ONES * 0x80);
+    if others != 0 {
+        return None;
+    }
+    // Pairs, fours, all of them: the first digit is the lowest byte.
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some(((fours * 10_000 + (fours >> 32)) & 0xffff_ffff, behind))
 }
 
 fn within(micros: u64) -> Option<Timestamp> {
@@ -201,6 +229,13 @@ mod tests {
             "1,5",
             " 1",
             "1.x",
+            "12345678x",
+            "1234567890:123456",
+            "1.12345x",
+            "1.12345/",
+            "1.:12345",
+            "1.\u{b1}1234",
+            "12345678\u{b1}234567",
             "99999999999999999999",
         ] {
             assert_eq!(micros(text), None, "{text}");

@@ -91,6 +91,10 @@ pub(super) fn entries<'a>(
     over(list, end)
 }
 
+/// Eight bytes at once: a one in each, and the high bit of each.
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
 // Places are handed from step to step: they stay in registers.
 
 /// The next byte that is no blank.
@@ -119,27 +123,65 @@ fn over(text: &[u8], at: usize) -> Result<(), Fault> {
     }
 }
 
+/// What comes next in an object.
+enum Next<'a> {
+    /// A member of this name, and where its value begins.
+    Member(Text<'a>, usize),
+    /// Its end, and what is behind it.
+    End(usize),
+}
+
+/// The next of an object's members: of the first, `at` is its brace, else the end of the value before.
+#[inline]
+fn next(text: &[u8], at: usize, is_first: bool) -> Result<Next<'_>, Fault> {
+    let at = match is_first {
+        true => behind(text, at, b'{')?,
+        false => at,
+    };
+    let at = blank(text, at);
+    let at = match text.get(at) {
+        Some(b'}') => return Ok(Next::End(at + 1)),
+        Some(b',') if !is_first => at + 1,
+        Some(_) if is_first => at,
+        _ => return Err(Fault::NotJson),
+    };
+    let (name, end) = string(text, behind(text, at, b'"')?)?;
+    let start = blank(text, behind(text, end, b':')?);
+    Ok(Next::Member(name, start))
+}
+
+/// The next member of the object that the whole of `text` is: its name, and where its value begins. `at` is where the
+/// value before has ended, 0 before the first. Nothing at the end.
+pub(super) fn member(text: &[u8], at: usize) -> Result<Option<(Text<'_>, usize)>, Fault> {
+    match next(text, at, at == 0)? {
+        Next::Member(name, start) => Ok(Some((name, start))),
+        Next::End(end) => over(text, end).map(|()| None),
+    }
+}
+
+/// The value of such a member and where it ends.
+#[inline(always)]
+pub(super) fn value_at(text: &[u8], at: usize) -> Result<(Value<'_>, usize), Fault> {
+    value(text, at, 1)
+}
+
 /// An object, from its brace on; where it ends.
 #[inline]
 fn walk<'a>(
     text: &'a [u8],
-    at: usize,
+    mut at: usize,
     depth: usize,
     each: &mut impl FnMut(Text<'a>, Value<'a>) -> Result<(), Fault>,
 ) -> Result<usize, Fault> {
-    let mut at = blank(text, behind(text, at, b'{')?);
-    if text.get(at) == Some(&b'}') {
-        return Ok(at + 1);
-    }
+    let mut is_first = true;
     loop {
-        let (name, end) = string(text, behind(text, at, b'"')?)?;
-        let (value, end) = value(text, behind(text, end, b':')?, depth + 1)?;
-        each(name, value)?;
-        at = blank(text, end);
-        match text.get(at) {
-            Some(b',') => at += 1,
-            Some(b'}') => return Ok(at + 1),
-            _ => return Err(Fault::NotJson),
+        match next(text, at, is_first)? {
+            Next::Member(name, start) => {
+                let (value, end) = value(text, start, depth + 1)?;
+                each(name, value)?;
+                (at, is_first) = (end, false);
+            }
+            Next::End(end) => return Ok(end),
         }
     }
 }
@@ -206,6 +248,15 @@ fn number(text: &[u8], start: usize) -> Result<usize, Fault> {
 #[inline]
 fn digits(text: &[u8], start: usize) -> Result<usize, Fault> {
     let mut at = start;
+    while let Some(eight) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        let digits = u64::from_le_bytes(*eight) ^ (ONES * 0x30);
+        // The high bit of each byte that is none; a carry only marks bytes behind the first that is.
+        let others = (digits.wrapping_add(ONES * 0x76) | digits) & HIGH;
+        at += others.trailing_zeros() as usize / 8;
+        if others != 0 {
+            break;
+        }
+    }
     while text.get(at).is_some_and(u8::is_ascii_digit) {
         at += 1;
     }
@@ -279,11 +330,10 @@ fn escape(text: &[u8], at: usize) -> Result<usize, Fault> {
 /// The first byte from `at` on that is a quote, a backslash or a control character, and whether any before it, or near it,
 /// is not ASCII, or was before.
 #[inline]
-fn plain(text: &[u8], mut at: usize, mut wide: bool) -> (usize, bool) {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    while let Some(Ok(eight)) = text.get(at..at + 8).map(<[u8; 8]>::try_from) {
-        let word = u64::from_le_bytes(eight);
+fn plain(text: &[u8], at: usize, mut wide: bool) -> (usize, bool) {
+    let mut rest = text.get(at..).unwrap_or_default();
+    while let Some((eight, behind)) = rest.split_first_chunk() {
+        let word = u64::from_le_bytes(*eight);
         wide |= word & HIGH != 0;
         // The usual trick: the high bit of each byte that is zero, or below 0x20; a borrow only marks bytes behind
         // the first that is.
@@ -292,16 +342,15 @@ fn plain(text: &[u8], mut at: usize, mut wide: bool) -> (usize, bool) {
             | (slash.wrapping_sub(ONES) & !slash)
             | (word.wrapping_sub(ONES * 0x20) & !word);
         if stops & HIGH != 0 {
-            return (at + (stops & HIGH).trailing_zeros() as usize / 8, wide);
+            let within = (stops & HIGH).trailing_zeros() as usize / 8;
+            return (text.len() - rest.len() + within, wide);
         }
-        at += 8;
+        rest = behind;
     }
     let stop = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
-    while let Some(byte) = text.get(at).filter(|byte| !stop(byte)) {
-        wide |= !byte.is_ascii();
-        at += 1;
-    }
-    (at, wide)
+    let end = rest.iter().position(stop).unwrap_or(rest.len());
+    wide |= !rest[..end].is_ascii();
+    (text.len() - rest.len() + end, wide)
 }
 
 fn unescape(raw: &str) -> Result<String, Fault> {

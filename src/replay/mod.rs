@@ -4,6 +4,7 @@
 //! ```text
 //! input      lines of a file, of standard input, of gzip
 //! line       a line → a request     (json, combined, instant, address: how it is written)
+//! habits     what lines have in common, and need not be read anew
 //! side       a request → its answer (one for the file, one for the file as --set changes it)
 //! ways       routes that were found a moment ago
 //! slots      what requests under way hold, until the trace says they ended
@@ -23,6 +24,7 @@ mod combined;
 mod counters;
 mod course;
 mod decisions;
+mod habits;
 mod held;
 mod input;
 mod instant;
@@ -48,6 +50,7 @@ use crate::snapshot::Snapshot;
 use crate::store::{RedisTarget, StoreError};
 use clients::{Clients, SIDES};
 use counters::{Counters, Server};
+use habits::Habits;
 use line::Request;
 use report::{Hardest, Odd};
 use side::{Head, Outcome, Side};
@@ -70,6 +73,7 @@ pub struct Replay {
     sides: Vec<Side>,
     server: Option<Rc<Server>>,
     head: Head,
+    habits: Habits,
     /// The estimates need every bit of a hash to be a good one.
     hasher: foldhash::quality::FixedState,
     clients: Clients,
@@ -134,6 +138,7 @@ impl Replay {
             sides,
             server,
             head: Head::default(),
+            habits: Habits::default(),
             // The same trace gives the same summary, estimates included.
             hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
@@ -171,14 +176,7 @@ impl Replay {
             if line.is_ok_and(|line| line.trim_ascii().is_empty()) {
                 continue;
             }
-            let mut request = Request::at(Timestamp::default());
-            let read = line
-                .and_then(|line| request.read(line))
-                .and_then(|()| self.head.read(&request));
-            match read {
-                Ok(()) => self.request(number, &request, &mut decisions)?,
-                Err(fault) => self.unreadable.add(number, fault),
-            }
+            self.line(number, line, &mut decisions)?;
             if number.is_multiple_of(LOOK) {
                 watch(lines, self.requests);
             }
@@ -201,6 +199,23 @@ impl Replay {
     /// When Redis did not do it.
     pub fn clear(&self) -> Result<u64, StoreError> {
         self.sides.iter().map(|side| side.counters().clear()).sum()
+    }
+
+    fn line(
+        &mut self,
+        number: u64,
+        line: Result<&[u8], Fault>,
+        decisions: &mut Option<&mut dyn Write>,
+    ) -> Result<(), Failure> {
+        let mut request = Request::at(Timestamp::default());
+        let read = line
+            .and_then(|line| request.read(line, &mut self.habits))
+            .and_then(|()| self.head.read(&request));
+        match read {
+            Ok(()) => return self.request(number, &request, decisions),
+            Err(fault) => self.unreadable.add(number, fault),
+        }
+        Ok(())
     }
 
     /// One line's request, or all that it stands for.

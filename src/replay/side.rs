@@ -282,8 +282,8 @@ impl Side {
     }
 
     fn find(&mut self, request: &Request<'_>, head: &Head) -> Leads {
-        let (raw, _) = request.path();
-        let host = host(request, head);
+        let (raw, named) = request.path();
+        let host = host(request, head, named);
         let table = &self.snapshot.table;
         let asked = Logged { request, head };
         self.ways.find(table, &head.method, host, raw, &asked)
@@ -335,27 +335,30 @@ fn given_later(request: &Request<'_>, limit: &str) -> Option<Cost> {
 
 /// Where a request goes, as its line tells it; read as text when a limit asks.
 #[derive(Debug)]
-struct Told<'a> {
-    request: &'a Request<'a>,
+struct Told<'a, 'r> {
+    request: &'a Request<'r>,
     head: &'a Head,
     service: &'a Service,
 }
 
-impl Told<'_> {
+impl Told<'_, '_> {
     fn destination(&self) -> Destination<'_> {
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
+        let (path, named) = self.request.path();
         Destination {
-            authority: text(host(self.request, self.head)),
-            path: text(self.request.path().0),
+            authority: text(host(self.request, self.head, named)),
+            path: text(path),
             query: self.query(),
             pattern: &self.service.path,
         }
     }
 }
 
-impl Location for Told<'_> {
+impl Location for Told<'_, '_> {
     fn host(&self) -> Cow<'_, str> {
-        host_key(str::from_utf8(host(self.request, self.head)).unwrap_or_default())
+        let (_, named) = self.request.path();
+        let host = host(self.request, self.head, named);
+        host_key(str::from_utf8(host).unwrap_or_default())
     }
 
     fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
@@ -374,12 +377,12 @@ impl Location for Told<'_> {
 }
 
 /// A request as conditions of routes look at it. Nobody vouches for a scheme but the target in the line.
-struct Logged<'a> {
-    request: &'a Request<'a>,
+struct Logged<'a, 'r> {
+    request: &'a Request<'r>,
     head: &'a Head,
 }
 
-impl Asked for Logged<'_> {
+impl Asked for Logged<'_, '_> {
     fn fields(&self) -> &HeaderMap {
         &self.head.fields
     }
@@ -393,12 +396,12 @@ impl Asked for Logged<'_> {
     }
 }
 
-/// The host that a request is for, as the line tells it.
-fn host<'a>(request: &'a Request<'_>, head: &'a Head) -> &'a [u8] {
-    let named = || Some(head.fields.get(http::header::HOST)?.as_bytes());
-    match request.path().1 {
+/// The host that a request is for, as the line tells it; the one that its target names goes first.
+fn host<'a>(request: &'a Request<'_>, head: &'a Head, named: Option<&'a [u8]>) -> &'a [u8] {
+    let field = || Some(head.fields.get(http::header::HOST)?.as_bytes());
+    match named {
         Some(host) => host,
-        None if request.host.is_empty() => named().unwrap_or_default(),
+        None if request.host.is_empty() => field().unwrap_or_default(),
         None => &request.host,
     }
 }

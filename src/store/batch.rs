@@ -322,7 +322,8 @@ impl Decided {
     /// Has somebody decided each of its limits?
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.unknown == Unknown::Nothing
+        let nobody = |by: &DecidedBy| matches!(by, DecidedBy::Open | DecidedBy::Closed);
+        self.unknown == Unknown::Nothing && !self.others.iter().any(|(_, by)| nobody(by))
     }
 
     /// Has anybody decided `check`?

@@ -5,6 +5,7 @@
 //! admitted, but for what other gateways give back ([`MOST`] at the longest).
 //! What a refused request's other limits would have said is not known, and not said.
 
+mod again;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +19,15 @@ use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
 use crate::limit::{Limit, LimitId, Rule, State};
+pub(super) use again::Turn;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use smallvec::SmallVec;
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Refusals that one worker remembers.
 const ROOM: usize = 16_384;
@@ -53,6 +57,8 @@ struct Refusal {
     asked: u64,
     told: Instant,
     until: Instant,
+    /// It has ended, and somebody asks anew.
+    again: Option<Rc<Notify>>,
 }
 
 /// What is known of a request that will be refused.
@@ -139,11 +145,11 @@ impl Known {
         let refusal = found.get();
         let elapsed = now.saturating_duration_since(refusal.told);
         let at = refusal.at.plus(micros(elapsed));
-        let holds = now < refusal.until
-            && Arc::ptr_eq(&refusal.limit, check.limit)
-            && self.news.holds(hash, refusal.asked)
-            // What takes less may be admitted, and then there is less than was said.
-            && (check.cost >= refusal.cost || check.cost == Cost::ZERO);
+        let holds = refusal.is_about(check) && self.news.holds(hash, refusal.asked);
+        if holds && now >= refusal.until {
+            // Whoever asks next tells those who come meanwhile.
+            return None;
+        }
         if holds {
             // What repeats an earlier request may go free.
             return match check.repeats() {
@@ -169,10 +175,7 @@ impl Known {
             let Some(wait) = lasting(check, measured) else {
                 continue;
             };
-            let most = match may_pass(check.limit) {
-                true => MOST_APART,
-                false => MOST,
-            };
+            let most = most(may_pass(check.limit));
             // A request that may be granted less is refused what one unit is.
             let cost = match check.limit.partial {
                 true => check.cost.min(Cost::ONE),
@@ -190,6 +193,7 @@ impl Known {
                 // From before it was asked: nobody is refused for longer than asking would, and told from when it was
                 // answered, so that nobody is told a shorter wait.
                 until: asked + wait.min(most),
+                again: None,
             });
         }
     }
@@ -235,6 +239,13 @@ impl Known {
 impl Refusal {
     fn is_of(&self, hash: u64, check: &Check<'_>) -> bool {
         self.hash == hash && self.limit.id == check.limit.id && *self.key == *check.key
+    }
+
+    /// Does it say something of that check, while it holds? What takes less may be admitted, and then there is less than
+    /// was said.
+    fn is_about(&self, check: &Check<'_>) -> bool {
+        Arc::ptr_eq(&self.limit, check.limit)
+            && (check.cost >= self.cost || check.cost == Cost::ZERO)
     }
 
     /// What a request of `cost` would be told at `at`, if it would be refused and that can be told from here.
@@ -290,6 +301,14 @@ fn lasting(check: &Check<'_>, measured: &Measured) -> Option<Duration> {
         Wait::Micros(0) => None,
         Wait::Micros(wait) => Some(Duration::from_micros(wait)),
         Wait::Never => Some(MOST),
+    }
+}
+
+/// For how long a refusal is taken at its word.
+fn most(may_pass: bool) -> Duration {
+    match may_pass {
+        true => MOST_APART,
+        false => MOST,
     }
 }
 

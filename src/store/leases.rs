@@ -19,6 +19,7 @@ use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Terms};
 use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
+pub use demand::{BUSY as LEASED_FROM, SLOT as LEASED_WITHIN};
 use hashbrown::HashTable;
 use held::{Held, Last};
 use smallvec::SmallVec;

@@ -128,9 +128,15 @@ impl MemoryStore {
                 change: None,
             })
             .collect();
-        loop {
-            match self.attempt(checks, (&mut steps, &records), (now, refused)) {
-                Ok(half) => return half,
+        let mut measured = Measurements::new();
+        let at = loop {
+            match self.attempt(
+                checks,
+                (&mut steps, &records),
+                (now, refused),
+                &mut measured,
+            ) {
+                Ok(at) => break at,
                 // No room for a new key: it counts on its limit's overflow key, which may live in another shard,
                 // so all locks are let go and the decision starts again. At most once for each check.
                 Err(index) => {
@@ -138,15 +144,19 @@ impl MemoryStore {
                     steps[index].place = self.place(checks[index].limit, OVERFLOW);
                 }
             }
-        }
+        };
+        Half::whole(at, measured)
     }
 
+    /// Puts into `measured` what each check comes to, and says when that was; else which check has no room.
     fn attempt(
         &self,
         checks: &[Check<'_>],
         (steps, records): (&mut Steps<'_>, &[Option<Place<'_>>]),
         (now, refused): (Option<Timestamp>, bool),
-    ) -> Result<Half, usize> {
+        measured: &mut Measurements,
+    ) -> Result<Timestamp, usize> {
+        measured.clear();
         let mut guards = self.lock(
             steps
                 .iter()
@@ -161,7 +171,6 @@ impl MemoryStore {
             let table = table(&mut guards, place.shard);
             step.found = table.find_bucket_index(place.hash, |entry| place.is(entry));
         }
-        let mut measured = Measurements::new();
         let mut remembered: Vec<(usize, Place<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
@@ -200,8 +209,8 @@ impl MemoryStore {
             measured.push(outcome);
             step.change = change;
         }
-        let charges = Charges::of(checks, &measured, refused);
-        self.write(steps, &measured, &charges, &mut guards);
+        let charges = Charges::of(checks, measured, refused);
+        self.write(steps, measured, &charges, &mut guards);
         for (index, place, record) in remembered {
             if !charges.has(index) {
                 continue;
@@ -215,8 +224,7 @@ impl MemoryStore {
             }
             self.put(table, place, record.change());
         }
-        drop(guards);
-        Ok(Half::whole(now, measured))
+        Ok(now)
     }
 
     /// Stores what a decision changes.
@@ -329,7 +337,9 @@ impl MemoryStore {
 
     fn lock<'p>(&self, places: impl IntoIterator<Item = &'p Place<'p>>) -> Guards<'_> {
         if let [shard] = &*self.shards {
-            return SmallVec::from_iter([(0, lock(shard))]);
+            let mut guards = Guards::new();
+            guards.push((0, lock(shard)));
+            return guards;
         }
         let mut order: SmallVec<[usize; INLINE_LIMITS]> =
             places.into_iter().map(|place| place.shard).collect();

@@ -27,6 +27,7 @@ pub use decided_by::DecidedBy;
 pub use error::StoreError;
 pub use fleet::Fleet;
 pub use given::{Given, GivenSoon};
+pub use leases::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
 pub use near::Near;
 pub use news::News;
@@ -40,7 +41,7 @@ use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
 use away::StandIn;
-use known::Recalled;
+use known::{Recalled, Turn};
 use redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,14 +85,26 @@ impl Store {
             Self::Redis { local, .. } if halves::are_mixed(checks) => {
                 halves::decide(self, local, checks).await
             }
-            Self::Redis { .. } => {
+            Self::Redis { shared, .. } => {
                 if let Some((decided, by)) = self.lease(checks).await {
                     return Ok((Some(decided), by));
                 }
                 if let Some(recalled) = self.recall(checks) {
                     return Ok((Some(recalled.decided(checks)), DecidedBy::Remembered));
                 }
+                let turn = self.turn(checks);
+                if let Turn::Wait(others) = &turn {
+                    others.wait().await;
+                    if let Some(recalled) = self.recall(checks) {
+                        return Ok((Some(recalled.decided(checks)), DecidedBy::Remembered));
+                    }
+                }
                 let (half, by) = self.decide_shared(checks, false).await?;
+                if let (Turn::First(asking), [check], DecidedBy::Redis) = (&turn, checks, by)
+                    && let Some(half) = &half
+                {
+                    asking.admitted(check, half, (Instant::now(), shared.may_pass(check.limit)));
+                }
                 let decided = half.map(|half| Decided::of_half(checks, half));
                 Ok((decided, by))
             }
@@ -156,6 +169,16 @@ impl Store {
                 None
             }
             Self::Memory(_) => None,
+        }
+    }
+
+    /// Whether a request of which nothing is known asks at once.
+    fn turn(&self, checks: &[Check<'_>]) -> Turn {
+        match self {
+            Self::Redis { shared, near, .. } if shared.is_up() => {
+                near.known.turn(checks, (Instant::now(), near.patience()))
+            }
+            _ => Turn::Ask,
         }
     }
 
@@ -274,7 +297,7 @@ impl Store {
             ..
         } = self
         {
-            metrics.set_up(shared.is_up());
+            metrics.set_reach(shared.reached());
             metrics.set_gateways(fleet.gateways().get());
             near.known.sweep();
             near.leases.sweep();

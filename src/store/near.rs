@@ -5,7 +5,7 @@ use super::leases::Leases;
 use super::news::News;
 use super::redis::RedisStore;
 use crate::limit::Limit;
-use crate::telemetry::metrics::StoreMetrics;
+use crate::telemetry::metrics::{Reach, StoreMetrics};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,20 @@ impl Near {
 
     /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
+        metrics.set_reach(shared.reached());
+        shared.stats().show(metrics);
         let (news, metrics) = (self.news.clone(), metrics.clone());
-        shared.stats().when_changed(move |up| {
-            metrics.set_up(up);
-            if !up {
+        shared.stats().when_changed(move |reach| {
+            metrics.set_reach(reach);
+            if reach != Reach::All {
                 news.lost();
             }
         });
+    }
+
+    /// How long a request waits for the answer of another at most, before it asks for itself.
+    pub(super) fn patience(&self) -> Duration {
+        self.timeout / 10
     }
 
     /// The counter has been reset.

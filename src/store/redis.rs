@@ -11,6 +11,7 @@ mod health;
 mod layout;
 mod leavers;
 mod library;
+mod login;
 mod node;
 mod pool;
 mod probe;
@@ -25,7 +26,7 @@ mod tests;
 pub use beat::Sign;
 pub use cluster::slot_of;
 pub use probe::{Found, Probed, probe};
-pub use stats::{Counter, SIZES, Stats};
+pub use stats::{Counter, Stats};
 
 use super::batch::{Check, Decided, Half, Refund};
 use super::error::StoreError;
@@ -33,6 +34,7 @@ use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
+use crate::telemetry::metrics::Reach;
 use cluster::{Cluster, Route};
 use leavers::{Heir, Leavers};
 use node::{Node, Shared};
@@ -296,6 +298,15 @@ impl RedisStore {
         match &self.way {
             Way::One(node) => node.shared.health.is_up(),
             Way::Many(cluster) => cluster.is_up(),
+        }
+    }
+
+    /// How much of Redis is asked at present?
+    #[must_use]
+    pub fn reached(&self) -> Reach {
+        match &self.way {
+            Way::One(node) => node.shared.reach(),
+            Way::Many(cluster) => cluster.reach(),
         }
     }
 

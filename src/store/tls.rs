@@ -269,7 +269,7 @@ fn told(error: &rustls::Error) -> String {
             }
             other => format!("the server ended the handshake ({other:?})"),
         },
-        rustls::Error::InvalidMessage(_) => "the server does not speak TLS on this port".into(),
+        rustls::Error::InvalidMessage(_) => "the server does not speak TLS on this port: write `redis` in place of `rediss` in the address, or another port".into(),
         other => other.to_string(),
     }
 }

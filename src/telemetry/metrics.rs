@@ -19,10 +19,11 @@ mod text;
 mod worker;
 
 pub use label::{
-    DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Source, Told,
+    DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Redirect, Source,
+    Told,
 };
 pub use process::max_open_files;
-pub use store::{SharedStore, StoreMetrics};
+pub use store::{Reach, SharedStore, StoreMetrics};
 pub use text::TextFormat;
 pub use worker::{
     Connected, Held, InFlight, LimitMetrics, RouteMetrics, UpstreamMetrics, WorkerMetrics,
@@ -95,9 +96,11 @@ impl Metrics {
     pub fn shared_store(&self) -> Option<SharedStore> {
         let stores = lock(&self.stores);
         let gateways = stores.iter().map(|store| store.gateways()).max()?;
+        let many = |reach| stores.iter().filter(|store| store.reach() == reach).count();
         Some(SharedStore {
             workers: stores.len(),
-            reaching: stores.iter().filter(|store| store.is_up()).count(),
+            reaching: many(Reach::All),
+            partly: many(Reach::Part),
             gateways: gateways.max(1),
         })
     }

@@ -1,6 +1,6 @@
 //! The admin listener: metrics that count what happened, health, and nothing of the data port.
 
-use crate::support::{File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request};
+use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, Wire, eventually, get, request};
 use std::collections::BTreeMap;
 
 /// Every sample by its name with labels.
@@ -273,4 +273,43 @@ async fn every_metric_is_in_the_documentation() {
         known += 1;
     }
     assert!(known > 20, "{text}");
+}
+
+/// How many decisions go together: one by one where one asks at a time, several where many do.
+#[tokio::test]
+async fn sizes_of_calls_to_the_store_are_told() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let file = File::to(&upstream, &["calls"])
+        .server("workers = 1")
+        .redis(&redis, "timeout = \"2s\"")
+        .limit("calls", "by = \"ip\"\nrate = \"100000/h\"\nlease = \"off\"");
+    let gateway = Gateway::start(&file).await;
+    let told = async || {
+        let seen = samples(&gateway.metrics().await);
+        let of = |suffix: &str| seen[&format!("tollgate_store_decisions_per_call_{suffix}")];
+        let asked = sum(&seen, "tollgate_store_operations_total", &["decide", "ok"]);
+        (of("bucket{le=\"1.0\"}"), of("count"), of("sum"), asked)
+    };
+    for _ in 0..5 {
+        gateway.get("/").await.expect(200);
+    }
+    assert_eq!(told().await, (5.0, 5.0, 5.0, 5.0));
+    // What cannot be answered gathers.
+    redis.freeze();
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let mut wire = gateway.connect().await;
+        asking.spawn(async move { wire.ask(get("/")).await });
+    }
+    eventually(PATIENCE, "all are asked", async || {
+        samples(&gateway.metrics().await)["tollgate_http_requests_in_flight"] == 12.0
+    })
+    .await;
+    redis.thaw();
+    for answer in asking.join_all().await {
+        answer.expect(200);
+    }
+    let (alone, calls, decisions, asked) = told().await;
+    assert_eq!((decisions, asked), (17.0, 17.0));
+    assert!(calls < 17.0 && alone < calls, "{alone} of {calls} alone");
 }

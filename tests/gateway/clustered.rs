@@ -13,6 +13,8 @@ fn quota() -> usize {
 }
 
 const CLIENTS: usize = 24;
+/// Where everyone is counted together, by CLUSTER KEYSLOT.
+const SLOT: usize = 1_320;
 /// Charges of one client that a master may have answered and not told its replica, over all kills: those of some
 /// milliseconds each.
 const LOST: usize = 10;
@@ -177,4 +179,78 @@ async fn calls_of_admitted_and_refused_requests() {
         let most = if status == 200 { 2.05 } else { 3.05 };
         assert!(each <= most, "{what}: {each}");
     }
+}
+
+/// What a node that does not serve a slot says is counted, and the request decided where it points.
+#[tokio::test]
+async fn redirects_are_counted() {
+    let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
+    let gateway = Gateway::start(&file(&upstream, &cluster, "closed")).await;
+    let patience = Duration::from_secs(20);
+    eventually(patience, "all is there", async || up(&gateway).await == 1.0).await;
+    let redirects = async |kind: &str| {
+        let row = format!("tollgate_store_redirects_total{{kind=\"{kind}\"}} ");
+        let metrics = gateway.metrics().await;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&row));
+        value.expect("it is told").parse::<u64>().unwrap()
+    };
+    assert_eq!((redirects("ask").await, redirects("moved").await), (0, 0));
+    // Nothing has been counted of everyone, so that its counter is new.
+    cluster.send(SLOT, 0, 1).await;
+    let ask = async || gateway.get_with("/", &[("x-client", "one")]).await;
+    ask().await.expect(200);
+    assert!(redirects("ask").await > 0);
+    let mut at = 0;
+    eventually(patience, "a move that was not known", async || {
+        cluster.arrive(SLOT, at, 1 - at).await;
+        at = 1 - at;
+        ask().await.expect(200);
+        let moved = redirects("moved").await > 0;
+        cluster.send(SLOT, at, 1 - at).await;
+        moved
+    })
+    .await;
+}
+
+/// A slot that nobody serves is a part of the store that is away, whatever the masters say of themselves.
+#[tokio::test]
+async fn slots_that_nobody_serves_are_a_part_that_is_away() {
+    let (upstream, cluster) = (Upstream::echo().await, Cluster::start().await);
+    let gateway = Gateway::start(&file(&upstream, &cluster, "open")).await;
+    let stands = async || gateway.admin_get("/readyz").await.text();
+    let is = async |word: &str| stands().await.ends_with(&format!("\nstore: {word}\n"));
+    let patience = Duration::from_secs(20);
+    eventually(patience, "all is there", async || is("up").await).await;
+    cluster.unassign(SLOT).await;
+    let away = "partly away, limits counted there do as their on_down says";
+    let asked = async || {
+        let answer = gateway.get_with("/", &[("x-client", "one")]).await;
+        let told = gateway.admin_get("/v1/store").await.json();
+        answer.status == 200 && told["partly"] == told["workers"]
+    };
+    eventually(patience, "every worker knows it", asked).await;
+    assert!(is(away).await && up(&gateway).await == 0.0);
+    let told = gateway.admin_get("/v1/store").await.json();
+    assert_eq!((&told["up"], &told["reaching"]), (&false.into(), &0.into()));
+    // The rest is counted.
+    let answer = gateway.get_with("/", &[("x-client", "one")]).await;
+    let policy = answer.fields.get("ratelimit").unwrap();
+    assert!(
+        policy.contains("per-client") && !policy.contains("total"),
+        "{policy}"
+    );
+    let started = Gateway::start(&file(&upstream, &cluster, "open")).await;
+    for gateway in [&gateway, &started] {
+        let gap = |line: &str| {
+            line.contains("WARN a part of redis+cluster://")
+                && line.contains("1 of 16384 slots are served by nobody")
+        };
+        gateway.said.line(0, "what is away", gap).await;
+    }
+    assert!(!gateway.said.text().contains("again"));
+    cluster.assign(SLOT, 0).await;
+    eventually(patience, "all is there again", async || is("up").await).await;
+    let back = |line: &str| line.contains("every slot of redis+cluster://");
+    gateway.said.line(0, "that it is back", back).await;
+    assert_eq!(up(&gateway).await, 1.0);
 }

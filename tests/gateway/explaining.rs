@@ -1,6 +1,7 @@
 //! What `tollgate explain` says of a request, held against what the gateway then does with it.
 
 mod groups;
+mod leases;
 
 use crate::support::{File, Finished, Gateway, Upstream, tollgate};
 use serde_json::Value;

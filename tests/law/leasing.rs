@@ -9,6 +9,7 @@ use crate::support::{Redis, long};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use tollgate::clock;
 use tollgate::limit::rate::Rate;
 use tollgate::limit::{Leasing, Limit, Rule};
 use tollgate::store::{Check, Store};
@@ -22,6 +23,8 @@ struct Load {
     tasks: u64,
     /// Between a task's requests, at most.
     pause: Duration,
+    /// Instead: how far apart they come, at random instants.
+    every: Duration,
     time: Duration,
 }
 
@@ -91,14 +94,18 @@ async fn ask(
     let mut random = fastrand::Rng::with_seed(seed);
     let mut outcome = Outcome::default();
     // All connect first.
-    tokio::time::sleep_until((begun + Duration::from_millis(100)).into()).await;
+    let mut next = begun + Duration::from_millis(100);
+    tokio::time::sleep_until(next.into()).await;
     while begun.elapsed() < load.time + Duration::from_millis(100) {
         let (decided, _) = store.decide(&[Check::new(&limit, KEY)]).await.unwrap();
         outcome.requests += 1;
         if admitted(&decided.unwrap()) {
             outcome.admitted.push(begun.elapsed());
         }
-        if !load.pause.is_zero() {
+        if !load.every.is_zero() {
+            next += load.every.mul_f64(-random.f64().max(f64::EPSILON).ln());
+            tokio::time::sleep_until(next.into()).await;
+        } else if !load.pause.is_zero() {
             tokio::time::sleep(load.pause.mul_f64(random.f64())).await;
         } else if outcome.requests.is_multiple_of(16) {
             tokio::task::yield_now().await;
@@ -152,6 +159,7 @@ fn trial(server: &Redis, seed: u64) {
         gateways: random.u64(2..=3),
         tasks: random.u64(4..=24),
         pause: Duration::from_micros(random.choice([0, 500, 2000]).unwrap()),
+        every: Duration::ZERO,
         time,
     };
     let limit = leased(rule.clone(), Leasing::Auto, &format!("trial-{seed}"));
@@ -210,6 +218,7 @@ async fn a_hot_key_takes_a_tenth_of_the_calls() {
         gateways: 2,
         tasks: 16,
         pause: Duration::ZERO,
+        every: Duration::ZERO,
         time: Duration::from_millis(if long() { 3000 } else { 600 }),
     };
     let rules = [
@@ -235,5 +244,63 @@ async fn a_hot_key_takes_a_tenth_of_the_calls() {
         // asks less often, which spares more.
         let times = if name == "full" && !long() { 4.0 } else { 10.0 };
         assert!(with * times <= without, "{name}: {with} of {without}");
+    }
+}
+
+/// What is admitted of a demand that is so many times the rate, without leases and with them. Where a busy machine did not
+/// ask as often the second time, the first counts for as much less.
+fn used(server: &Redis, (name, rule): (&str, &(Rate, Rule)), demand: f64) -> (f64, f64) {
+    let (gateways, tasks) = (3, 8);
+    let per_second = f64::from(rule.0.count.get()) * 1e6 / rule.0.period.get() as f64;
+    let load = Load {
+        gateways,
+        tasks,
+        pause: Duration::ZERO,
+        every: Duration::from_secs_f64((gateways * tasks) as f64 / (per_second * demand)),
+        time: Duration::from_millis(if long() { 4000 } else { 1500 }),
+    };
+    let [without, with] = [Leasing::Off, Leasing::Auto].map(|leasing| {
+        let limit = leased(rule.clone(), leasing, &format!("{name}-{demand}-{leasing}"));
+        // Parts of sliding windows begin with the second: both see as many.
+        let past = clock::wall().micros() % SECOND;
+        thread::sleep(Duration::from_micros(SECOND + SECOND / 2 - past));
+        press(server, &limit, load)
+    });
+    let (off, auto) = (without.admitted.len(), with.admitted.len());
+    println!(
+        "{name} at {demand}: {off} of {} with {} calls without leases, {auto} of {} with {} calls with them: {:.3}",
+        without.requests,
+        without.calls,
+        with.requests,
+        with.calls,
+        auto as f64 / off as f64
+    );
+    let asked = (with.requests as f64 / without.requests as f64).min(1.0);
+    (off as f64 * asked, auto as f64)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_used_of_a_limit_is_what_always_asking_uses() {
+    let server = Redis::start().await;
+    let rules = [
+        ("bucket", token_bucket(3000, SECOND, 3000)),
+        ("small", token_bucket(3000, SECOND, 1000)),
+        ("meter", leaky_bucket((3000, SECOND), 3000, 0, 0)),
+        ("fixed", fixed_window(3000, SECOND)),
+        ("clock", clock_window(3000, SECOND, 0)),
+        ("sliding", sliding_window(3000, SECOND, 1, false)),
+        ("parts", sliding_window(3000, SECOND, 5, false)),
+        ("strict", sliding_window(3000, SECOND, 5, true)),
+    ];
+    // The long form is a table of all; where it is least is near the limit, and where parts trickle.
+    let (rules, demands): (&[_], &[f64]) = match long() {
+        true => (&rules, &[0.5, 0.9, 1.0, 1.2, 3.0, 10.0]),
+        false => (&rules[5..7], &[1.0]),
+    };
+    for (name, rule) in rules {
+        for demand in demands {
+            let (off, auto) = used(&server, (name, rule), *demand);
+            assert!(auto >= off * 0.95, "{name} at {demand}: {auto} of {off}");
+        }
     }
 }

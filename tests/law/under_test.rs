@@ -21,7 +21,10 @@ use tollgate::store::{
 #[derive(Debug)]
 pub(super) enum UnderTest {
     Memory(MemoryStore),
-    Redis { store: RedisStore, server: Redis },
+    Redis {
+        store: RedisStore,
+        server: Box<Redis>,
+    },
 }
 
 impl UnderTest {
@@ -34,7 +37,10 @@ impl UnderTest {
     pub(super) async fn redis() -> Self {
         let server = Redis::start().await;
         let store = connect(&server).await;
-        Self::Redis { store, server }
+        Self::Redis {
+            store,
+            server: Box::new(server),
+        }
     }
 
     /// What the store says to a request at `at`.

@@ -129,6 +129,48 @@ impl Cluster {
         self.nodes[number].come().await;
     }
 
+    /// Waits until every node says that nobody serves this slot.
+    pub(crate) async fn unassign(&self, slot: usize) {
+        let slot = slot.to_string();
+        self.all("nobody serves the slot", async |node| {
+            let info: String = node.command(&["CLUSTER", "INFO"]).await;
+            let left = info.contains(&format!("cluster_slots_assigned:{}\r", SLOTS - 1));
+            if !left {
+                node.command::<String>(&["CLUSTER", "DELSLOTS", &slot])
+                    .await;
+            }
+            left
+        })
+        .await;
+    }
+
+    /// Has a slot be on its way from one node to another: what is new in it is there already.
+    pub(crate) async fn send(&self, slot: usize, from: usize, to: usize) {
+        self.set_slot(to, slot, "IMPORTING", from).await;
+        self.set_slot(from, slot, "MIGRATING", to).await;
+    }
+
+    /// Has it arrived, without what was in it.
+    pub(crate) async fn arrive(&self, slot: usize, from: usize, to: usize) {
+        // While it holds something a node keeps its slot.
+        self.nodes[from].command::<String>(&["FLUSHALL"]).await;
+        self.set_slot(to, slot, "NODE", to).await;
+        self.set_slot(from, slot, "NODE", to).await;
+    }
+
+    async fn set_slot(&self, number: usize, slot: usize, how: &str, other: usize) {
+        let other: String = self.nodes[other].command(&["CLUSTER", "MYID"]).await;
+        let slot = slot.to_string();
+        let words = ["CLUSTER", "SETSLOT", &slot, how, &other];
+        self.nodes[number].command::<String>(&words).await;
+    }
+
+    /// Gives it to a master.
+    pub(crate) async fn assign(&self, slot: usize, number: usize) {
+        let words = ["CLUSTER", "ADDSLOTS", &slot.to_string()];
+        self.nodes[number].command::<String>(&words).await;
+    }
+
     /// Calls of scripts so far, by all that live.
     pub(crate) async fn script_calls(&self) -> u64 {
         let mut calls = 0;

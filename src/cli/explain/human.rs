@@ -114,10 +114,12 @@ fn walked(walk: &Walk, peer: IpAddr) -> String {
             spelled(field),
             hops(field)
         ),
-        Why::Disagree => format!(
-            "{client}: the peer's own, since X-Forwarded-For ({}) and Forwarded ({}) disagree",
+        Why::Disagree(field) => format!(
+            "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is believed; \
+             say in [server] trust_field which of them your proxies write",
             hops(Field::XForwardedFor),
-            hops(Field::Forwarded)
+            hops(Field::Forwarded),
+            spelled(field)
         ),
     }
 }
@@ -210,6 +212,9 @@ fn limit(held: &Held, title: &str, out: &mut String) {
             });
             line(out, "", &format!("  counts {cost}{why}, {key}"));
             line(out, "", &format!("  {}", held.outlook(fresh)));
+            if let Some(leased) = &held.leased {
+                line(out, "", &format!("  {leased}"));
+            }
             if let Some(left) = &held.left {
                 line(out, "", &format!("  {}", now(left)));
             }

@@ -36,7 +36,7 @@ fn client(walk: &Walk, peer: &str) -> Value {
         Why::Stranger => ("peer_not_trusted", None),
         Why::Unsaid => ("trusted_peer_names_nobody", None),
         Why::Said(field) => ("walked", Some(spelled(field))),
-        Why::Disagree => ("fields_disagree", None),
+        Why::Disagree(field) => ("fields_disagree", Some(spelled(field))),
     };
     let hops = walk.hops.iter().map(|hop| {
         let address = hop.address.map(|address| address.to_string());
@@ -116,6 +116,7 @@ fn limit(held: &Held) -> Value {
             limit["cost"] = (*cost).into();
             limit["misquoted"] = misquoted.map(|one| one.as_str()).into();
             limit["outlook"] = held.outlook(fresh).into();
+            limit["leased"] = held.leased.as_deref().into();
             if let Some(left) = &held.left {
                 limit["now"] = now(left);
             }

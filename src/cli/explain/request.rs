@@ -3,7 +3,7 @@
 use super::live::Left;
 use super::near::{self, Near};
 use crate::clock;
-use crate::config::{Compiled, describe};
+use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
 use crate::key::token::{NoToken, Token};
 use crate::key::{Caller, Found, Misquoted, Standing};
@@ -79,6 +79,8 @@ pub(super) struct Held {
     /// The group whose tier holds, and what that means; the limit is the tier then.
     pub(super) tier: Option<(Arc<str>, String)>,
     pub(super) key: Key,
+    /// Whether its permits are taken ahead, where a Redis is asked.
+    pub(super) leased: Option<String>,
     /// What the running gateway says of it, if it was asked.
     pub(super) left: Option<Left>,
 }
@@ -167,8 +169,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         head: near::Head {
             fields: &asked.fields,
             query: asked.uri.query(),
-            https: snapshot.trust.believes(asked.peer)
-                && forwarded::is_https(&asked.fields, &target),
+            https: forwarded::is_https(&snapshot.trust, asked.peer, &asked.fields, &target),
         },
     };
     let head = &looked_for.head;
@@ -209,6 +210,9 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     };
     let limits = service.limits.iter();
     way.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();
+    if compiled.asks_redis() {
+        lease(&mut way.limits);
+    }
     let answer = answer(service, &caller, &way.limits);
     way.token = token.why_not();
     Ok((way, answer))
@@ -232,7 +236,8 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
     let (mut standing, mut keys) = (Standing::default(), Vec::new());
     let mut held = Held {
         place: compiled.place("limits", &limit.name),
-        means: describe::limit(limit),
+        means: describe::limit(limit, compiled.asks_redis()),
+        leased: None,
         limit: Arc::clone(limit),
         tier: None,
         left: None,
@@ -292,6 +297,21 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         }
     }
     held
+}
+
+/// Says of each limit that counts whether its permits are taken ahead, beside the others that count.
+fn lease(limits: &mut [Held]) {
+    let is_counted = |held: &&Held| matches!(held.key, Key::Counted { .. });
+    let counted: Vec<Arc<Limit>> = limits
+        .iter()
+        .filter(is_counted)
+        .map(|held| Arc::clone(&held.limit))
+        .collect();
+    for held in limits {
+        if is_counted(&&*held) {
+            held.leased = leases::of_request(&held.limit, counted.len());
+        }
+    }
 }
 
 /// What a counter says that nobody has used.

@@ -3,6 +3,7 @@
 use super::super::value::{address, error_text, network, percent};
 use super::fields::{Fields, Zero};
 use super::{Given, List};
+use crate::key::client_ip::Field;
 use crate::snapshot::FieldStyle;
 use crate::telemetry::{AccessFormat, Level};
 use ipnet::IpNet;
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub(in crate::config) struct Server {
     pub(in crate::config) listen: List<SocketAddr>,
     pub(in crate::config) trust: List<IpNet>,
+    pub(in crate::config) trust_field: Given<Field>,
     pub(in crate::config) workers: Given<u32>,
     pub(in crate::config) drain: Given<Duration>,
     pub(in crate::config) first_byte: Given<Duration>,
@@ -65,6 +67,14 @@ pub(super) fn server(mut fields: Fields<'_>) -> Server {
     Server {
         listen: fields.texts("listen", address),
         trust: fields.texts("trust", network),
+        trust_field: fields.choice(
+            "trust_field",
+            &[
+                ("x-forwarded-for", Field::XForwardedFor),
+                ("forwarded", Field::Forwarded),
+            ],
+            &[],
+        ),
         workers: fields.whole("workers"),
         drain: fields.time("drain", Zero::Allowed),
         first_byte: fields.time("first_byte", Zero::Refused),

@@ -57,13 +57,18 @@ fn read(text: &str) -> Result<Source, Wrong> {
         ("rediss", kind) => (true, kind),
         _ => return Err(wrong("the scheme must be `redis` or `rediss`")),
     };
-    if rest.contains(['?', '#']) {
-        return Err(wrong("no parameters can stand in the address"));
-    }
     let (user, rest) = match rest.rsplit_once('@') {
+        Some((user, _)) if user.contains(['?', '#']) => {
+            return Err(encoded(
+                "a `?` or `#` in front of the `@` would end the address",
+            ));
+        }
         Some((user, rest)) => (Some(user), rest),
         None => (None, rest),
     };
+    if rest.contains(['?', '#']) {
+        return Err(wrong("no parameters can stand in the address"));
+    }
     let (place, database) = match kind {
         "" => single(rest)?,
         "sentinel" => sentinel(rest)?,
@@ -78,6 +83,14 @@ fn read(text: &str) -> Result<Source, Wrong> {
         password,
         ..RedisTarget::new(place)
     }))
+}
+
+/// A user or a password that means something else in an address.
+fn encoded(label: &str) -> Wrong {
+    wrong(label).help(
+        "write `%25` for a `%`, `%3F` for a `?`, `%23` for a `#`, or take the password out of the address and write \
+         `password = { file = \"/run/secrets/redis\" }` and `username` beside it",
+    )
 }
 
 fn without_scheme(text: &str) -> Wrong {
@@ -203,7 +216,7 @@ type Credentials = (Option<Arc<str>>, Option<Secret>);
 /// `user:password`, either of them empty if need be.
 fn credentials(text: &str) -> Result<Credentials, Wrong> {
     let (name, password) = text.split_once(':').unwrap_or((text, ""));
-    let read = |text| decode(text).ok_or_else(|| wrong("a `%` needs two hexadecimal digits"));
+    let read = |text| decode(text).ok_or_else(|| encoded("a `%` needs two hexadecimal digits"));
     let (name, password) = (read(name)?, read(password)?);
     let username = (!name.is_empty()).then(|| Arc::from(name));
     Ok((
@@ -304,6 +317,14 @@ mod tests {
             (alone.username, alone.password.unwrap().expose()),
             (None, "pw")
         );
+        // No other sign in front of the last `@` ends anything.
+        for (text, password) in [
+            ("redis://:a/b@cache", "a/b"),
+            ("redis://:a@b@cache", "a@b"),
+            ("redis+sentinel://:a:b@h/n", "a:b"),
+        ] {
+            assert_eq!(redis(text).password.unwrap().expose(), password);
+        }
     }
 
     #[test]

@@ -57,6 +57,14 @@ pub static SERVER: Table = Table {
             live: true,
         },
         Key {
+            name: "trust_field",
+            shape: Shape::Choice(&["x-forwarded-for", "forwarded"]),
+            default: Words("either"),
+            about: "The field in which those proxies say whom they forward for; the other is not read then. Without it both are, and where they name different clients `X-Forwarded-For` is believed: behind a proxy that writes `Forwarded` alone, and lets the other pass, it must be named.",
+            example: "\"forwarded\"",
+            live: true,
+        },
+        Key {
             name: "workers",
             shape: Shape::Whole {
                 least: 0,

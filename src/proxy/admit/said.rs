@@ -2,6 +2,7 @@
 
 use crate::key::{Caller, Misquoted, NoId, RepeatId};
 use crate::limit::Limit;
+use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
@@ -27,8 +28,13 @@ pub(super) fn cost(limit: &Limit, caller: &Caller<'_>) -> Cost {
 }
 
 /// What a repeat of the request is recognised by, where `limit` charges repeats once and the request has an id.
+#[inline]
 pub(super) fn repeat_id(limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
     let dedupe = limit.dedupe.as_ref()?;
+    id_of(dedupe, limit, cost, caller)
+}
+
+fn id_of(dedupe: &Dedupe, limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Option<RepeatId> {
     match dedupe.field.of(caller.fields) {
         Ok(id) => {
             let (id, path) = (id?, caller.location.path()?);

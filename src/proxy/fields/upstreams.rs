@@ -68,14 +68,19 @@ fn end_of_string(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// Has the upstream less left of its quota than we, with `left`, of ours? Then its fields stay, all of them.
+/// Has the upstream less left of its quota than we, with `left`, of ours? Then its fields stay, all of them. Where it does
+/// not say of how many, less is less.
 pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
+    // Some say `100, 100;w=60`: the quota that counts, then all of them with their windows.
     let number = |name: &HeaderName| -> Option<u64> {
         let text = fields.get(name)?.to_str().ok()?;
-        text.trim().parse().ok()
+        text.split([',', ';']).next()?.trim().parse().ok()
     };
-    let (Some(quota), Some(remaining)) = (number(&X_LIMIT), number(&X_REMAINING)) else {
+    let Some(remaining) = number(&X_REMAINING) else {
         return false;
+    };
+    let Some(quota) = number(&X_LIMIT) else {
+        return remaining < left;
     };
     let ours = u128::from(left) * u128::from(quota);
     u128::from(remaining) * u128::from(limit.rate.count.get()) < ours

@@ -25,6 +25,7 @@ fn announced(peer: &str, host: &str, lines: &[(&str, &str)]) -> HeaderMap {
         peer,
         client: trust.client(peer, &fields),
         trusted: trust.believes(peer),
+        leading: trust.leading(peer, &fields),
         host: Some(&host.parse().unwrap()),
         scheme: "http",
     };
@@ -99,6 +100,7 @@ fn a_request_without_host_announces_none() {
         peer,
         client: peer,
         trusted: false,
+        leading: None,
         host: None,
         scheme: "http",
     };
@@ -164,14 +166,7 @@ fn a_trusted_peer_without_a_chain_begins_one() {
 }
 
 #[test]
-fn chains_that_quarrel_are_replaced_and_chains_that_agree_extended() {
-    let quarrel = [
-        ("x-forwarded-for", "203.0.113.9"),
-        ("forwarded", "for=6.6.6.6"),
-    ];
-    let fields = announced("10.0.0.1", "a", &quarrel);
-    assert_eq!(fields["x-forwarded-for"], "10.0.0.1");
-    assert_eq!(fields["forwarded"], "for=10.0.0.1;host=a;proto=http");
+fn chains_that_agree_are_extended() {
     let agree = [
         ("x-forwarded-for", "203.0.113.9"),
         ("forwarded", "for=203.0.113.9"),
@@ -295,4 +290,36 @@ proptest! {
         // Noise in the chains themselves may break them, and nothing else.
         announced("10.0.0.1", "a", &[("forwarded", &noise), ("x-forwarded-for", &noise)]);
     }
+}
+
+#[test]
+fn what_a_trusted_hop_says_in_forwarded_alone_counts() {
+    let sent = [(
+        "forwarded",
+        "for=6.6.6.6;host=evil;proto=http, For=203.0.113.9;Proto=HTTPS;host=\"www.example.com:8443\"",
+    )];
+    let fields = announced("10.0.0.1", "inside", &sent);
+    assert_eq!(fields["x-forwarded-proto"], "https");
+    assert_eq!(fields["x-forwarded-host"], "www.example.com:8443");
+    assert_eq!(fields["x-real-ip"], "203.0.113.9");
+    let sent = [("forwarded", "for=203.0.113.9;proto=gopher;host=\"a b\"")];
+    let fields = announced("10.0.0.1", "inside", &sent);
+    assert_eq!(fields["x-forwarded-proto"], "http");
+    assert_eq!(fields["x-forwarded-host"], "inside");
+}
+
+#[test]
+fn a_chain_that_no_hop_has_written_goes() {
+    let sent = [
+        ("x-forwarded-for", "203.0.113.9"),
+        ("forwarded", "for=6.6.6.6;proto=https;host=evil"),
+    ];
+    let fields = announced("10.0.0.1", "inside", &sent);
+    assert_eq!(fields["x-forwarded-for"], "203.0.113.9, 10.0.0.1");
+    assert_eq!(
+        fields["forwarded"],
+        "for=203.0.113.9, for=10.0.0.1;host=inside;proto=http"
+    );
+    assert_eq!(fields["x-forwarded-proto"], "http");
+    assert_eq!(fields["x-forwarded-host"], "inside");
 }

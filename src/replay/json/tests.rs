@@ -136,6 +136,30 @@ proptest! {
 }
 
 #[test]
+fn a_number_ends_at_the_first_byte_that_is_no_digit() {
+    for digits in 0..20 {
+        for byte in 0..=u8::MAX {
+            for behind in 0..10 {
+                let mut text = vec![b'7'; digits];
+                text.push(byte);
+                text.resize(digits + 1 + behind, b'9');
+                let end = text.iter().position(|byte| !byte.is_ascii_digit());
+                let end = end.unwrap_or(text.len());
+                let found = super::digits(&text, 0);
+                assert_eq!(
+                    found,
+                    if end > 0 {
+                        Ok(end)
+                    } else {
+                        Err(Fault::NotJson)
+                    }
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_not_json_is_not_read() {
     for text in [
         "",

@@ -1,14 +1,17 @@
 //! What the access log's line says of the limits that the request was asked.
 
 use super::super::json::{self, Value};
-use super::{Request, number};
+use super::Request;
+use super::members::number;
 use std::borrow::Cow;
 
 impl<'a> Request<'a> {
     /// The key that the access log says `limit` counted it under.
     pub(in crate::replay) fn logged_key(&self, limit: &str) -> Option<Cow<'a, str>> {
-        match logged(self.keys, limit)? {
-            Value::Text(key) => key.read().ok(),
+        // The last of one name holds.
+        let mut keys = self.keys.iter().rev();
+        match keys.find(|(name, _)| name.is(limit))? {
+            (_, Value::Text(key)) => key.read().ok(),
             _ => None,
         }
     }

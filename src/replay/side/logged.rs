@@ -8,7 +8,13 @@ use crate::limit::Limit;
 const NOBODYS: &[u8] = b"%sha=00000000000000000000000000000000";
 
 /// Writes the key that the log says `limit` counted `request` under; false where it says none.
+#[inline]
 pub(super) fn write_logged(request: &Request<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
+    let may_say = !request.keys.is_empty() || limit.by.unknown.is_some();
+    may_say && write_said(request, limit, out)
+}
+
+fn write_said(request: &Request<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
     if !request.keys.is_empty()
         && let Some(key) = request.logged_key(&limit.name)
     {

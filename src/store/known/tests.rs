@@ -70,19 +70,22 @@ fn limits() -> Vec<Arc<Limit>> {
 struct World {
     begun: Instant,
     passed: u64,
-    known: Known,
+    known: Rc<Known>,
     store: MemoryStore,
     asked: u64,
+    /// Refusals known from who took the last there was.
+    last: u64,
 }
 
 impl World {
     fn new() -> Self {
         Self {
-            known: Known::new(News::default()),
+            known: Rc::new(Known::new(News::default())),
             begun: Instant::now() + Duration::from_millis(1),
             passed: 0,
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX),
             asked: 0,
+            last: 0,
         }
     }
 
@@ -105,9 +108,16 @@ impl World {
             return (decided, false);
         }
         self.asked += 1;
+        let turn = self.known.turn(checks, (self.now(), Duration::ZERO));
         let half = self.store.measure(checks, Some(self.at()), false);
         let now = (self.now(), self.now());
         self.known.remember(checks, &half, now, |_| false);
+        if let (again::Turn::First(asking), [check]) = (turn, checks) {
+            asking.admitted(check, &half, (self.now(), false));
+            drop(asking);
+            let is_admitted = half.measured[0].wait == Wait::Micros(0);
+            self.last += u64::from(is_admitted && self.recall(checks).is_some());
+        }
         (Decided::of(checks, half.at, half.measured), true)
     }
 }
@@ -128,12 +138,13 @@ fn admitted(decided: &Decided) -> bool {
 #[test]
 fn histories_with_memory_admit_what_always_asking_admits() {
     let limits = limits();
-    let (mut asked, mut spared) = (0, 0);
+    let (mut asked, mut spared, mut last) = (0, 0, 0);
     for seed in 0..80 {
         let mut random = fastrand::Rng::with_seed(seed);
         let always = MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX);
         let mut world = World::new();
         let dearest = random.u32(1..=9);
+        let most = random.usize(1..=3);
         for _ in 0..300 {
             world.passed += match random.u8(..10) {
                 0 => random.u64(..2 * SECOND),
@@ -141,7 +152,7 @@ fn histories_with_memory_admit_what_always_asking_admits() {
                 _ => 0,
             };
             let (deciding, aside) = limits.split_at(limits.len() - 2);
-            let (some, others) = (random.usize(1..=3), random.usize(..=2));
+            let (some, others) = (random.usize(1..=most), random.usize(..most));
             let mut chosen = random.choose_multiple(deciding, some);
             chosen.extend(random.choose_multiple(aside, others));
             let key: &[u8] = random.choice([b"one".as_slice(), b"two"]).unwrap();
@@ -165,8 +176,10 @@ fn histories_with_memory_admit_what_always_asking_admits() {
                 give_back(&world, &always, (&limits[0], key));
             }
         }
+        last += world.last;
     }
     assert!(spared > asked / 20, "{spared} of {asked}");
+    assert!(last > 20, "{last} of {asked}");
 }
 
 /// A recalled refusal beside the true one.
@@ -333,4 +346,29 @@ fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_i
         .retain(|refusal| refusal.told > world.now());
     world.known.sweep();
     assert!(world.known.refusals.borrow().capacity() < 100);
+}
+
+#[tokio::test]
+async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
+    let limits = limits();
+    let mut world = World::new();
+    let one = [check(&limits[0], b"one", 1)];
+    while admitted(&world.decide(&one).0) {}
+    // Its wait is over, and a little more.
+    world.passed += SECOND / 2;
+    let patience = Duration::from_mins(1);
+    let again::Turn::First(asking) = world.known.turn(&one, (world.now(), patience)) else {
+        panic!("nobody else asks");
+    };
+    let again::Turn::Wait(others) = world.known.turn(&one, (world.now(), patience)) else {
+        panic!("somebody else asks");
+    };
+    let two = [check(&limits[0], b"two", 1)];
+    let another = world.known.turn(&two, (world.now(), patience));
+    assert!(matches!(another, again::Turn::Ask));
+    let begun = Instant::now();
+    tokio::join!(others.wait(), async { drop(asking) });
+    assert!(begun.elapsed() < patience / 2);
+    let after = world.known.turn(&one, (world.now(), patience));
+    assert!(matches!(after, again::Turn::Ask));
 }

@@ -4,10 +4,10 @@
 use super::since;
 use std::time::Instant;
 
-/// How long is counted, in microseconds.
-pub(super) const SLOT: u64 = 50_000;
+/// How long is counted for that, in microseconds.
+pub const SLOT: u64 = 50_000;
 /// Requests in a slot that make a key a busy one.
-const BUSY: u64 = 16;
+pub const BUSY: u64 = 16;
 const CELLS: usize = 1024;
 
 /// Counts of the present slot and the one before.

@@ -24,6 +24,7 @@ use crate::store::batch::{Check, Half, Refund};
 use crate::store::error::StoreError;
 use crate::store::place::Address;
 use crate::store::settings::{RedisTarget, Settings};
+use crate::telemetry::metrics::Reach;
 use map::Map;
 pub(super) use map::Range;
 use several::Straggler;
@@ -78,6 +79,8 @@ pub(super) struct Nodes {
     why: RefCell<Option<StoreError>>,
     /// What the log says meanwhile.
     outage: Outage,
+    /// What it says while nobody serves some of the slots.
+    gap: Outage,
     /// The map is known, or cannot be.
     learned: Notify,
     /// The map is to be looked at again.
@@ -127,6 +130,7 @@ impl Cluster {
             knowledge: Cell::new(Knowledge::New),
             why: RefCell::default(),
             outage: Outage::new(target.to_string().into()),
+            gap: Outage::new(format!("a part of {target}").into()),
             learned: Notify::new(),
             stale: Notify::new(),
             stragglers: RefCell::default(),
@@ -211,6 +215,11 @@ impl Cluster {
         &self.nodes.leavers
     }
 
+    /// How much of it is asked?
+    pub(super) fn reach(&self) -> Reach {
+        self.nodes.reach()
+    }
+
     /// Waits until nothing is under way any more.
     pub(super) async fn settled(&self) {
         let nodes = &self.nodes;
@@ -269,6 +278,17 @@ impl Nodes {
         self.knowledge.get() == Knowledge::Known && self.map.borrow().masters().all(is_up)
     }
 
+    fn reach(&self) -> Reach {
+        let map = self.map.borrow();
+        if self.is_up() && map.unserved() == 0 {
+            return Reach::All;
+        }
+        match map.masters().any(|node| node.shared.health.is_up()) {
+            true => Reach::Part,
+            false => Reach::None,
+        }
+    }
+
     /// The node there, which may be new to us.
     fn at_address(&self, address: &Address) -> Node {
         self.map.borrow_mut().node(address, || self.make(address))
@@ -322,7 +342,7 @@ impl Member {
     /// The node has come, or gone.
     pub(super) fn changed(&self, up: bool) {
         if let Some(nodes) = self.nodes.upgrade() {
-            nodes.stats.set_up(nodes.is_up());
+            nodes.stats.set_reach(nodes.reach());
             if !up {
                 nodes.stale.notify_one();
             }

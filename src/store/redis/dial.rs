@@ -58,7 +58,7 @@ async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
     let encrypted = timeout(HANDSHAKE, shaking).await.map_err(|_| {
         // A Redis without TLS waits for the end of a line that never ends.
         let why =
-            format!("no answer to the handshake within {HANDSHAKE:?}: is it a port with TLS?");
+            format!("no answer to the handshake within {HANDSHAKE:?}: is it a port with TLS? If not, write `redis` in place of `rediss` in the address");
         io::Error::other(format!("TLS with {address}: {why}"))
     })?;
     let encrypted = encrypted.map_err(|error| match tls::explain(&error) {

@@ -18,6 +18,7 @@ use crate::limit::fixed_window::FixedWindow;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{Rule, wire};
 use crate::store::error::StoreError;
+use crate::telemetry::metrics::Reach;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -81,12 +82,7 @@ impl Outage {
 
 impl Drop for Outage {
     fn drop(&mut self) {
-        if self.ends() {
-            tracing::info!(
-                "{} is asked no more: others serve what it served",
-                self.name
-            );
-        }
+        self.ends();
     }
 }
 
@@ -123,6 +119,14 @@ impl Health {
 
     pub(super) fn is_down(&self) -> bool {
         self.state.get() == State::Down
+    }
+
+    /// It is asked no more, for the map does not name it.
+    pub(super) fn leaves(&self) {
+        if self.outage.ends() {
+            let name = &self.outage.name;
+            tracing::info!("{name} is asked no more: it serves no slot");
+        }
     }
 
     /// Counts the times the store came up: bad news from an earlier time does not concern this one.
@@ -169,10 +173,14 @@ impl Shared {
         let before = self.health.state.replace(State::Up);
         self.health.era.set(self.health.era() + 1);
         let name = &self.health.outage.name;
-        if before == State::Down && self.health.outage.ends() {
-            tracing::info!("{name} is back, limits are shared again");
-        } else {
-            tracing::debug!("connected to {name}");
+        match (before, &self.member) {
+            (State::Down, None) if self.health.outage.ends() => {
+                tracing::info!("{name} is back, limits are shared again");
+            }
+            (State::Down, Some(_)) if self.health.outage.ends() => {
+                tracing::info!("{name} is back, limits whose counters live there are shared again");
+            }
+            _ => tracing::debug!("connected to {name}"),
         }
         self.changed();
         self.wake();
@@ -181,8 +189,16 @@ impl Shared {
     /// Tells whoever looks at the whole.
     fn changed(&self) {
         match &self.member {
-            None => self.stats.set_up(self.health.is_up()),
+            None => self.stats.set_reach(self.reach()),
             Some(member) => member.changed(self.health.is_up()),
+        }
+    }
+
+    /// All of it, or nothing.
+    pub(super) fn reach(&self) -> Reach {
+        match self.health.is_up() {
+            true => Reach::All,
+            false => Reach::None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! two versions keep theirs beside each other.
 
 use super::script;
+use crate::store::error::StoreError;
 use bb8_redis::redis::{Arg, Cmd};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -58,6 +59,13 @@ pub(super) fn load() -> Cmd {
     command
 }
 
+/// Writes it where it is missing, and is refused where it is there.
+pub(super) fn remind() -> Cmd {
+    let mut command = Cmd::new();
+    command.arg("FUNCTION").arg("LOAD").arg(&LIBRARY.text);
+    command
+}
+
 /// A call of a script as the call of its function.
 pub(super) fn call(script: &Cmd) -> Cmd {
     let mut words = script.args_iter().map(|word| match word {
@@ -79,6 +87,11 @@ pub(super) fn call(script: &Cmd) -> Cmd {
 /// Is it that the library is not there any more?
 pub(super) fn is_missing(reason: &str) -> bool {
     reason.contains("Function not found")
+}
+
+/// Is it that the library was there already?
+pub(super) fn is_there(error: &StoreError) -> bool {
+    matches!(error, StoreError::Refused(reason) if reason.contains("already exists"))
 }
 
 /// Why a server that knows no functions refuses them.

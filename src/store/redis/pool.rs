@@ -5,18 +5,16 @@
 
 use super::dial::dial;
 use super::library;
+use super::login::{self, Whose};
 use super::reply;
-use super::script;
+use super::script::{self, Script};
 use super::sentinel::First;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
-use crate::store::tls;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
-use bb8_redis::redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value,
-};
+use bb8_redis::redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,8 +32,8 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Least time between a failure to connect and the next attempt.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
-/// Scripts may be forgotten again while they are loaded: somebody flushes them at every turn, or a master goes.
-const FORGOTTEN_AGAIN: usize = 3;
+/// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
+pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
 /// A connection with its scripts loaded. Dropping it closes it, whatever it waits for.
 #[derive(Debug)]
@@ -53,22 +51,50 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends a script call. A server that has forgotten its scripts ran nothing, so they are loaded again and the same
-    /// call is made again; no other error is ever answered by a second try.
+    /// Sends a script call. A server that has forgotten the script ran nothing, so it is told it again and the same call
+    /// made again, both in one write, so that hardly anybody can come between; no other error is ever answered by a second
+    /// try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
-        let command = function.as_ref().unwrap_or(command);
-        let mut answer = self.send(command).await;
-        for _ in 0..FORGOTTEN_AGAIN {
-            if !answer.as_ref().is_err_and(is_forgotten) {
-                break;
-            }
-            self.load().await?;
-            answer = self.send(command).await;
+        let shaped = function.as_ref().unwrap_or(command);
+        let mut answer = self.send(shaped).await;
+        let mut tries = 0;
+        while tries < FORGOTTEN_AGAIN && answer.as_ref().is_err_and(is_forgotten) {
+            answer = self.again(command, shaped).await;
+            tries += 1;
         }
         match answer? {
             Value::BulkString(bytes) => Ok(bytes),
             _ => Err(StoreError::Protocol("not a string")),
+        }
+    }
+
+    /// The call `shaped` of a script that the server has forgotten.
+    async fn again(&mut self, command: &Cmd, shaped: &Cmd) -> Result<Value, StoreError> {
+        let mut both = Pipeline::with_capacity(2);
+        if let Some(reminder) = self.reminder(command) {
+            both.add_command(reminder);
+        }
+        both.add_command(shaped.clone());
+        let mut answers = self.many(&both).await?.into_iter().rev();
+        let none = Err(StoreError::Protocol("not an answer to each call"));
+        let answer = answers.next().unwrap_or(none);
+        match answers.next() {
+            // It may not be told the script, and says why; or it has just been told by somebody else.
+            Some(Err(why))
+                if answer.as_ref().is_err_and(is_forgotten) && !library::is_there(&why) =>
+            {
+                Err(why)
+            }
+            _ => answer,
+        }
+    }
+
+    /// What tells a server that has forgotten it the script of a call.
+    pub(super) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
+        match self.functions {
+            true => Some(library::remind()),
+            false => Script::of(call).map(Script::load),
         }
     }
 
@@ -85,13 +111,15 @@ impl Connection {
         &mut self,
         commands: &Pipeline,
     ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-        let answers = self
-            .line
-            .send_packed_commands(commands, 0, commands.len())
-            .await
-            .map_err(told)?;
+        let answers = self.raw(commands).await.map_err(told)?;
         let each = |answer: Value| answer.extract_error().map_err(told);
         Ok(answers.into_iter().map(each).collect())
+    }
+
+    /// The same in the crate's terms.
+    pub(super) async fn raw(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let many = commands.len();
+        self.line.send_packed_commands(commands, 0, many).await
     }
 
     /// Never to be used again.
@@ -179,30 +207,31 @@ impl Manager {
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
         let target = self.target.latest();
         let mut connection = match &self.node {
-            Some(node) => self.connect(&target, Some(node)).await?,
+            Some(node) => self.connect((&target, Some(node)), Whose::Redis).await?,
             None => self.follow(&target).await?,
         };
-        connection.load().await?;
-        Ok(connection)
+        match connection.load().await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(connection
+                .explain(error, (&target, self.node.as_ref()))
+                .await),
+        }
     }
 
     /// To this node of `target`, or to the one Redis that its place names; nothing but the login is said.
     pub(super) async fn connect(
         &self,
-        target: &RedisTarget,
-        node: Option<&Address>,
+        (target, node): (&RedisTarget, Option<&Address>),
+        whose: Whose,
     ) -> Result<Connection, StoreError> {
         let age = self.signals.age.load(Ordering::Relaxed);
         let stream = dial(target, node).await?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) = MultiplexedConnection::new_with_config(&login(target), stream, config)
-            .await
-            .map_err(|error| {
-                // That a certificate is not liked may be said after the handshake only.
-                let why = tls::explain(&error).unwrap_or_else(|| error.to_string());
-                StoreError::Unreachable(why.into())
-            })?;
+        let (line, driver) =
+            MultiplexedConnection::new_with_config(&login::first(), stream, config)
+                .await
+                .map_err(|error| login::broken(&error, target))?;
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({
             let (dead, signals) = (dead.clone(), self.signals.clone());
@@ -212,7 +241,7 @@ impl Manager {
                 signals.lost.notify_one();
             }
         });
-        Ok(Connection {
+        let mut connection = Connection {
             line,
             dead,
             driver: driver.abort_handle(),
@@ -220,7 +249,11 @@ impl Manager {
             functions: target.functions,
             age,
             master: None,
-        })
+        };
+        match connection.greet(target, whose).await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(connection.explain(error, (target, node)).await),
+        }
     }
 }
 
@@ -325,20 +358,6 @@ impl Connections {
             }
         }
     }
-}
-
-/// What is said first on a connection.
-fn login(target: &RedisTarget) -> RedisConnectionInfo {
-    let mut login = RedisConnectionInfo::default()
-        .set_db(target.database.into())
-        .set_lib_name("tollgate", env!("CARGO_PKG_VERSION"));
-    if let Some(name) = &target.username {
-        login = login.set_username(name);
-    }
-    if let Some(password) = &target.password {
-        login = login.set_password(password.expose());
-    }
-    login
 }
 
 /// The crate's error as one of ours.

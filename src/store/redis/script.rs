@@ -1,6 +1,6 @@
 //! The scripts of `lua/`, put together: their text, their digest, and the commands that load and call them.
 
-use bb8_redis::redis::{self, Cmd, cmd};
+use bb8_redis::redis::{self, Arg, Cmd, cmd};
 use std::sync::LazyLock;
 
 /// The text of some files of `lua/`, one behind the other.
@@ -64,6 +64,15 @@ impl Script {
     fn new(text: &'static str) -> Self {
         let digest = redis::Script::new(text).get_hash().to_owned();
         Self { text, digest }
+    }
+
+    /// The script that a call by `EVALSHA` names.
+    pub(super) fn of(call: &Cmd) -> Option<&'static Self> {
+        let Arg::Simple(digest) = call.args_iter().nth(1)? else {
+            return None;
+        };
+        let mut all = ALL.iter().map(|script| -> &'static Self { script });
+        all.find(|script| script.digest.as_bytes() == digest)
     }
 
     /// What a call by `EVALSHA` names it.

@@ -3,7 +3,8 @@
 //! One sentinel's word is enough to look; a master that has been replaced says `slave` as soon as it has heard of it. Until
 //! then it takes writes that are lost, for everybody who is cut off together with it: `min-replicas-to-write` is its remedy.
 
-use super::pool::{Connection, Manager};
+use super::login::{self, Whose, text};
+use super::pool::{Connection, Manager, first_word};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
@@ -25,7 +26,7 @@ impl Manager {
     /// A connection to the master of `target`, if its place is one that sentinels watch.
     pub(super) async fn follow(&self, target: &RedisTarget) -> Result<Connection, StoreError> {
         let Place::Sentinel { nodes, .. } = &target.place else {
-            return self.connect(target, None).await;
+            return self.connect((target, None), Whose::Redis).await;
         };
         let mut troubles = Vec::new();
         let start = self.first.0.load(Ordering::Relaxed);
@@ -62,8 +63,15 @@ impl Manager {
     ) -> Result<Connection, StoreError> {
         let master = timeout(EACH, self.ask(sentinel, target)).await;
         let master = master.unwrap_or(Err(StoreError::Timeout { after: EACH }))?;
-        let mut connection = self.connect(target, Some(&master)).await?;
-        let role = match connection.send(Cmd::new().arg("ROLE")).await? {
+        // Of what is wrong there the sentinel is not to blame.
+        let there = |error: StoreError| {
+            let why = format!("it names {master}, and {}", plain(&error));
+            StoreError::Unreachable(why.into())
+        };
+        let node = (target, Some(&master));
+        let mut connection = self.connect(node, Whose::Redis).await.map_err(there)?;
+        let role = connection.send(Cmd::new().arg("ROLE")).await;
+        let role = match role.map_err(|error| there(refused(error, Whose::Redis)))? {
             Value::Array(parts) => parts.first().and_then(text),
             _ => None,
         };
@@ -91,10 +99,24 @@ impl Manager {
             password: password.clone(),
             ..RedisTarget::new(Place::Tcp(sentinel.clone()))
         };
-        let mut connection = self.connect(&asker, None).await?;
+        let mut connection = self.connect((&asker, None), Whose::Sentinels).await?;
         let mut question = Cmd::new();
         question.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
-        match connection.send(question.arg(&**name)).await? {
+        let answer = connection.send(question.arg(&**name)).await;
+        let no_sentinel = |reason: &str| {
+            login::is_unknown_command(reason).then(|| {
+            let scheme = if target.tls.is_some() { "rediss" } else { "redis" };
+            let why = format!("it is no sentinel: write the addresses of the sentinels, or `{scheme}://{sentinel}` where it is the Redis itself");
+            StoreError::Refused(why.into())
+        })
+        };
+        let answer = answer.map_err(|error| match &error {
+            StoreError::Refused(reason) => {
+                no_sentinel(reason).unwrap_or_else(|| refused(error, Whose::Sentinels))
+            }
+            _ => error,
+        })?;
+        match answer {
             Value::Array(parts) => match parts.as_slice() {
                 [host, port] => address(host, port),
                 _ => None,
@@ -113,12 +135,13 @@ fn address(host: &Value, port: &Value) -> Option<Address> {
     Some(Address::new(&text(host)?, port))
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
+/// With what to do where a password is wanted.
+fn refused(error: StoreError, whose: Whose) -> StoreError {
+    let StoreError::Refused(reason) = &error else {
+        return error;
+    };
+    let why = login::no_password(first_word(reason), whose);
+    why.map_or(error, |why| StoreError::Refused(why.into()))
 }
 
 /// Without saying again that it is the store that cannot be reached.

@@ -1,8 +1,9 @@
 //! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
 
+use crate::telemetry::metrics::{Reach, Redirect, StoreMetrics};
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread counts up and others may read.
 #[derive(Debug, Default)]
@@ -22,21 +23,15 @@ impl Counter {
     }
 }
 
-/// How many sizes [`Stats::batches`] tells apart.
-pub const SIZES: usize = 7;
-
 /// Counters of one worker, since its start.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Is Redis asked at present?
-    pub up: AtomicBool,
     tell: OnceLock<Tell>,
+    metrics: OnceLock<StoreMetrics>,
     /// Script calls that decided something.
     pub calls: Counter,
     /// Decisions answered by Redis.
     pub decisions: Counter,
-    /// Calls by how many decisions they carried: 1, to 3, to 7, to 15, to 31, to 63, 64.
-    pub batches: [Counter; SIZES],
     /// Decisions that Redis answered with an error for that request alone.
     pub errors: Counter,
     /// Calls that failed as a whole, time-outs included.
@@ -58,28 +53,36 @@ pub struct Stats {
 impl Stats {
     pub(super) fn sent(&self, decisions: usize) {
         self.calls.add(1);
-        let size = decisions.checked_ilog2().unwrap_or(0) as usize;
-        if let Some(counter) = self.batches.get(size.min(SIZES - 1)) {
-            counter.add(1);
+        if let Some(metrics) = self.metrics.get() {
+            metrics.gathered(decisions);
         }
     }
 
-    pub(super) fn set_up(&self, up: bool) {
-        self.up.store(up, Ordering::Relaxed);
+    pub(super) fn redirected(&self, to: Redirect) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.redirected(to);
+        }
+    }
+
+    /// Has this count from now on what only metrics show.
+    pub(in crate::store) fn show(&self, metrics: &StoreMetrics) {
+        let _ = self.metrics.set(metrics.clone());
+    }
+
+    pub(super) fn set_reach(&self, reach: Reach) {
         if let Some(tell) = self.tell.get() {
-            (tell.0)(up);
+            (tell.0)(reach);
         }
     }
 
-    /// Has this told from now on whether Redis is asked, at each change and at once.
-    pub fn when_changed(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
-        tell(self.up.load(Ordering::Relaxed));
+    /// Has this told from now on how much of Redis is asked, at each change.
+    pub(in crate::store) fn when_changed(&self, tell: impl Fn(Reach) + Send + Sync + 'static) {
         let _ = self.tell.set(Tell(Box::new(tell)));
     }
 }
 
 /// Who is told of a change.
-struct Tell(Box<dyn Fn(bool) + Send + Sync>);
+struct Tell(Box<dyn Fn(Reach) + Send + Sync>);
 
 impl fmt::Debug for Tell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,3 +22,4 @@ mod tls;
 mod trouble;
 mod twins;
 mod watched;
+mod words;

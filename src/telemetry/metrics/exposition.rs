@@ -1,13 +1,14 @@
 //! Every metric by name, with its help: the cells of all workers summed and handed to the encoder.
 
 use super::cell::{Cell, Overhead, Reading, RoundTrip, Waiting};
-use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms};
+use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms, sizes};
 use super::label::{
     CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, Permits,
-    Told, pairs,
+    Redirect, Told, pairs,
 };
 use super::shard::{Shard, copy};
-use super::{Metrics, process};
+use super::store::Gathered;
+use super::{Metrics, Reach, process};
 use prometheus_client::collector::Collector;
 use prometheus_client::registry::Unit;
 use std::collections::BTreeMap;
@@ -221,8 +222,21 @@ impl Metrics {
         });
         let help = "Time of a call to the store, which may carry several decisions.";
         histograms::<RoundTrip, _>(e, "tollgate_store_operation", help, rows)?;
-        let up = stores.iter().all(|store| store.is_up());
-        let help = "1 when every worker reaches the store; the memory store is always reached.";
+        let mut gathered = Gathered::new();
+        for store in &stores {
+            gathered.merge(store);
+        }
+        let help =
+            "Decisions that went in one call to the store, of a cluster in one call to a slot.";
+        sizes(e, "tollgate_store_decisions_per_call", help, &gathered)?;
+        let rows = Redirect::ALL.iter().map(|to| {
+            let count = stores.iter().map(|store| store.redirects(*to)).sum();
+            ([("kind", to.as_str())], count)
+        });
+        let help = "Calls that a node of a cluster did not run, since another serves the slot.";
+        counters(e, "tollgate_store_redirects", help, rows)?;
+        let up = stores.iter().all(|store| store.reach() == Reach::All);
+        let help = "1 when every worker reaches the store, of a cluster every slot; the memory store is always reached.";
         gauge(e, "tollgate_store_up", help, None, i64::from(up))?;
         let gateways = self.shared_store().map(|store| store.gateways);
         let help = "Gateways that count together, this one included, as last heard from the store.";

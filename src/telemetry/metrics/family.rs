@@ -1,6 +1,7 @@
 //! A family of samples at a time, in the encoder's terms.
 
 use super::cell::{Bounds, Reading};
+use super::store::Gathered;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder,
     NoLabelSet,
@@ -78,6 +79,18 @@ pub(super) fn histogram<B: Bounds>(
     let kind = MetricType::Histogram;
     let family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
     write::<B>(family, times)
+}
+
+/// How many went together, without labels.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "far fewer than 2^53 are ever decided"
+)]
+pub(super) fn sizes(encoder: &mut Encoder<'_>, name: &str, help: &str, all: &Gathered) -> Result {
+    let kind = MetricType::Histogram;
+    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+    let calls = all.calls.iter().map(|(_, calls)| calls).sum();
+    family.encode_histogram::<NoLabelSet>(all.decisions as f64, calls, &all.calls, None)
 }
 
 /// Times for each set of labels. The encoder adds `_seconds` to the name.

@@ -97,6 +97,15 @@ pub enum Permits {
     Returned,
 }
 
+/// What a node of a cluster answered instead of an answer; nothing was run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirect {
+    /// The slot has another home.
+    Moved,
+    /// The slot is on its way to another home.
+    Ask,
+}
+
 /// What was asked of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
@@ -208,6 +217,7 @@ label!(DecidedBy {
     Closed = "closed",
 });
 label!(Permits { Taken = "taken", Returned = "returned" });
+label!(Redirect { Moved = "moved", Ask = "ask" });
 label!(Operation { Decide = "decide", Release = "release" });
 label!(Outcome { Ok = "ok", Timeout = "timeout", Error = "error", Down = "down" });
 label!(Failure {

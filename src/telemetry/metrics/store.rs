@@ -1,7 +1,7 @@
 //! What is counted about the store: round trips, whether it is there, and who answered when it was not.
 
 use super::cell::{Cell, Histogram, Reading, RoundTrip, Total};
-use super::label::{DecidedBy, Label, Operation, Outcome, Permits};
+use super::label::{DecidedBy, Label, Operation, Outcome, Permits, Redirect};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,22 +9,42 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct StoreMetrics(Arc<StoreCells>);
 
+/// How much of a store a worker reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Nothing of it.
+    #[default]
+    None,
+    /// Some of a cluster: a master is away, or nobody serves some of the slots.
+    Part,
+    /// All of it.
+    All,
+}
+
 /// How the store that all gateways share stands, as this process sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedStore {
     /// Workers, each with a way of its own to it.
     pub workers: usize,
-    /// How many of them reach it.
+    /// How many of them reach all of it.
     pub reaching: usize,
+    /// How many of them reach some of it: it is a cluster, and some of it is away.
+    pub partly: usize,
     /// Gateways that count together, this one included, as last heard.
     pub gateways: u64,
 }
 
 impl SharedStore {
-    /// Do all workers reach it?
+    /// Do all workers reach all of it?
     #[must_use]
     pub fn is_up(self) -> bool {
         self.reaching == self.workers
+    }
+
+    /// Is some of it reached, and some not?
+    #[must_use]
+    pub fn is_partly_up(self) -> bool {
+        !self.is_up() && self.reaching + self.partly > 0
     }
 }
 
@@ -34,11 +54,54 @@ pub(super) struct StoreCells {
     calls: [[Histogram<RoundTrip, Total>; Outcome::ALL.len()]; Operation::ALL.len()],
     fallbacks: [Total; DecidedBy::ALL.len()],
     permits: [Total; Permits::ALL.len()],
-    up: Total,
+    redirects: [Total; Redirect::ALL.len()],
+    gathered: Sizes,
+    reach: Total,
     gateways: Total,
 }
 
+/// Up to how many decisions in a call are counted together.
+const ENDS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Calls by how many decisions they carried.
+#[derive(Debug, Default)]
+struct Sizes {
+    calls: [Total; ENDS.len() + 1],
+    decisions: Total,
+}
+
+/// The calls of several workers by how many decisions they carried.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// Under the most that each carried.
+    pub(super) calls: [(f64, u64); ENDS.len() + 1],
+    pub(super) decisions: u64,
+}
+
+impl Gathered {
+    /// Of no worker yet.
+    pub(super) fn new() -> Self {
+        let end = |at| ENDS.get(at).map_or(f64::INFINITY, |end| f64::from(*end));
+        Self {
+            calls: std::array::from_fn(|at| (end(at), 0)),
+            decisions: 0,
+        }
+    }
+
+    /// Takes one worker's in.
+    pub(super) fn merge(&mut self, cells: &StoreCells) {
+        for ((_, mine), theirs) in self.calls.iter_mut().zip(&cells.gathered.calls) {
+            *mine += theirs.get();
+        }
+        self.decisions += cells.gathered.decisions.get();
+    }
+}
+
 impl StoreCells {
+    pub(super) fn redirects(&self, kind: Redirect) -> u64 {
+        self.redirects[kind.position()].get()
+    }
+
     pub(super) fn calls(&self, operation: Operation, outcome: Outcome) -> Reading {
         self.calls[operation.position()][outcome.position()].read()
     }
@@ -51,8 +114,12 @@ impl StoreCells {
         self.permits[of.position()].get()
     }
 
-    pub(super) fn is_up(&self) -> bool {
-        self.up.get() != 0
+    pub(super) fn reach(&self) -> Reach {
+        match self.reach.get() {
+            0 => Reach::None,
+            1 => Reach::Part,
+            _ => Reach::All,
+        }
     }
 
     pub(super) fn gateways(&self) -> u64 {
@@ -70,14 +137,27 @@ impl StoreMetrics {
         self.0.calls[operation.position()][outcome.position()].observe(time);
     }
 
-    /// Whether this worker reaches the store. It does not until it says so.
-    pub fn set_up(&self, up: bool) {
-        self.0.up.set(u64::from(up));
+    /// How much of the store this worker reaches. Nothing until it says so.
+    pub fn set_reach(&self, reach: Reach) {
+        self.0.reach.set(reach as u64);
     }
 
     /// How many gateways count together, as this worker has heard.
     pub fn set_gateways(&self, gateways: u32) {
         self.0.gateways.set(gateways.into());
+    }
+
+    /// A call with so many decisions was sent.
+    pub fn gathered(&self, decisions: usize) {
+        let many = u64::try_from(decisions).unwrap_or(u64::MAX);
+        let end = ENDS.iter().filter(|end| many > u64::from(**end)).count();
+        self.0.gathered.calls[end].add(1);
+        self.0.gathered.decisions.add(many);
+    }
+
+    /// A node of a cluster did not run a call, and said who would.
+    pub fn redirected(&self, to: Redirect) {
+        self.0.redirects[to.position()].add(1);
     }
 
     /// So many permits were taken at once, or went back.

@@ -78,7 +78,7 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         worker.overhead(Duration::from_micros(60));
         drop(worker.connected());
         let store = metrics.store();
-        store.set_up(true);
+        store.set_reach(Reach::All);
         store.called(Operation::Decide, Outcome::Ok, Duration::from_micros(150));
         store.called(Operation::Decide, Outcome::Down, Duration::ZERO);
         store.fallback(DecidedBy::Local);
@@ -173,10 +173,10 @@ fn the_store_is_up_when_every_worker_says_so() {
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 1.0);
     let (one, two) = (metrics.store(), metrics.store());
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 0.0);
-    one.set_up(true);
-    two.set_up(true);
+    one.set_reach(Reach::All);
+    two.set_reach(Reach::All);
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 1.0);
-    two.set_up(false);
+    two.set_reach(Reach::Part);
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 0.0);
 }
 

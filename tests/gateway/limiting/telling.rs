@@ -54,6 +54,8 @@ async fn pages_of_another_origin_may_read_the_fields() {
         "ratelimit",
         "ratelimit-policy",
         "retry-after",
+        "retry-after-ms",
+        "server-timing",
         "x-ratelimit-remaining",
         "x-request-id",
     ] {

@@ -2,6 +2,7 @@
 
 use super::super::pool::{CONNECT_WITHIN, Manager, Signals};
 use super::map::{self, Range};
+use super::slot::SLOTS;
 use super::{Knowledge, Nodes};
 use crate::store::error::StoreError;
 use crate::store::place::Address;
@@ -22,21 +23,26 @@ const LEAST: Duration = Duration::from_millis(20);
 /// Asks, and asks again, until the worker ends.
 pub(super) async fn keep(nodes: Rc<Nodes>) {
     loop {
+        let mut unserved = false;
         match nodes.learn().await {
             Ok(ranges) => {
-                if nodes.outage.ends() {
-                    tracing::info!("{} is back, limits are shared again", nodes.target);
-                }
+                let was = nodes.reach();
                 nodes.adopt(&ranges);
-                nodes.stats.set_up(nodes.is_up());
+                unserved = nodes.tell() > 0;
+                if nodes.reach() != was {
+                    nodes.stats.set_reach(nodes.reach());
+                }
             }
             Err(error) => nodes.unknown(&error),
         }
-        sleep(LEAST).await;
+        let while_away = Duration::from_millis(fastrand::u64(PAUSE));
+        // Every request of an unserved slot would have it asked anew.
+        sleep(if unserved { while_away } else { LEAST }).await;
         let pause = match (nodes.is_up(), nodes.map.borrow().has_idle()) {
-            (true, false) => NOW_AND_THEN,
+            (false, _) => while_away,
+            (true, _) if unserved => SOON,
             (true, true) => SOON,
-            (false, _) => Duration::from_millis(fastrand::u64(PAUSE)),
+            (true, false) => NOW_AND_THEN,
         };
         let _ = timeout(pause, nodes.stale.notified()).await;
     }
@@ -70,6 +76,24 @@ impl Nodes {
         let signals = Arc::<Signals>::default();
         let manager = Manager::new(self.target.clone(), Some(address.clone()), signals);
         map::slots(&mut manager.open().await?, address).await
+    }
+
+    /// Says what has come or gone by the map that was just taken over, and how many slots it names nobody for.
+    fn tell(&self) -> usize {
+        let (target, unserved) = (&self.target, self.map.borrow().unserved());
+        let is_back = self.outage.ends();
+        match unserved {
+            0 if self.gap.ends() => {
+                tracing::info!("every slot of {target} is served, limits are shared again");
+            }
+            0 if is_back => tracing::info!("{target} is back, limits are shared again"),
+            1.. if self.gap.begins() => tracing::warn!(
+                "a part of {target} is away, limits whose counters live there do as their on_down says: \
+                 {unserved} of {SLOTS} slots are served by nobody"
+            ),
+            _ => {}
+        }
+        unserved
     }
 
     /// Nobody can be asked. What was known stays: each of its nodes says for itself whether it is there.

@@ -4,12 +4,13 @@
 
 use super::super::gather::{Asked, Returned};
 use super::super::node::Shared;
-use super::super::pool::{Connection, is_forgotten};
+use super::super::pool::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::super::question;
 use super::super::reply::Wrong;
 use super::redirect::{self, Instead};
 use super::{Member, Nodes, Route};
 use crate::store::error::StoreError;
+use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -154,6 +155,11 @@ impl Shared {
         ) else {
             return Some((group, answer));
         };
+        match instead {
+            Instead::Moved(..) => self.stats.redirected(Redirect::Moved),
+            Instead::Ask(_) => self.stats.redirected(Redirect::Ask),
+            Instead::TryAgain | Instead::Unserved | Instead::Crossed => {}
+        }
         let many = group.len();
         for mut one in group.into_iter().rev() {
             let route = one.route();
@@ -174,10 +180,16 @@ impl Shared {
                     route.asking = true;
                     send_on(one, &nodes.at_address(address).shared);
                 }
-                // Of several one may be new and another not. Alone each is in one of the two places, or will be.
+                // Of several one may be new and another not. Alone each is in one of the two places, or will be, and its home
+                // knows in which. Where a slot arrives one that has not come yet would begin anew: before version 7 a home
+                // sends several there of which it still has some.
                 Instead::TryAgain if many > 1 => {
                     route.alone = true;
-                    send_on(one, self);
+                    route.asking = false;
+                    match nodes.at(route.slot) {
+                        Ok((home, _)) => send_on(one, &home.shared),
+                        Err(why) => one.fails(self, why),
+                    }
                 }
                 Instead::TryAgain => send_later(one, nodes.clone()),
                 Instead::Unserved => {
@@ -243,23 +255,27 @@ fn by_slot<W: Waits>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
     groups
 }
 
-/// All calls in one write. A server that has forgotten its scripts ran nothing: they are loaded, and what it did not
-/// know is sent once more.
+/// All calls in one write. A server that has forgotten its scripts ran nothing: it is told them again in front of what it
+/// did not know, in one write.
 async fn calls<W>(
     connection: &mut Connection,
     groups: &[(Route, Vec<W>)],
     build: impl Fn(&Vec<W>) -> Cmd,
 ) -> Result<Vec<Answer>, StoreError> {
     let all: Vec<usize> = (0..groups.len()).collect();
-    let mut answers = write(connection, groups, &all, &build).await?;
+    let mut answers = write(connection, groups, (&all, false), &build).await?;
     let unknown = |answer: &Answer| answer.as_ref().is_err_and(is_forgotten);
-    let again: Vec<usize> = all
-        .into_iter()
-        .filter(|index| answers.get(*index).is_some_and(unknown))
-        .collect();
-    if !again.is_empty() {
-        connection.load().await?;
-        let more = write(connection, groups, &again, &build).await?;
+    for _ in 0..FORGOTTEN_AGAIN {
+        let again = all.iter().copied();
+        let again: Vec<usize> = again
+            .filter(|index| answers.get(*index).is_some_and(unknown))
+            .collect();
+        if again.is_empty() {
+            break;
+        }
+        // What has been answered is answered, whatever becomes of the rest.
+        let more = write(connection, groups, (&again, true), &build).await;
+        let more = more.unwrap_or_else(|error| vec![Err(error); again.len()]);
         for (index, answer) in again.into_iter().zip(more) {
             answers[index] = answer;
         }
@@ -270,18 +286,28 @@ async fn calls<W>(
 async fn write<W>(
     connection: &mut Connection,
     groups: &[(Route, Vec<W>)],
-    which: &[usize],
+    (which, remind): (&[usize], bool),
     build: &impl Fn(&Vec<W>) -> Cmd,
 ) -> Result<Vec<Answer>, StoreError> {
     let mut commands = Pipeline::with_capacity(which.len());
-    // ASKING has an answer of its own in front of its call's.
+    // What stands in front of a call has an answer of its own.
     let mut is_call = Vec::with_capacity(which.len());
+    let mut reminded: Vec<Vec<u8>> = Vec::new();
     for (route, group) in which.iter().filter_map(|index| groups.get(*index)) {
+        let call = build(group);
+        if let Some(reminder) = connection.reminder(&call).filter(|_| remind) {
+            let packed = reminder.get_packed_command();
+            if !reminded.contains(&packed) {
+                reminded.push(packed);
+                commands.add_command(reminder);
+                is_call.push(false);
+            }
+        }
         if route.asking {
             commands.add_command(cmd("ASKING"));
             is_call.push(false);
         }
-        commands.add_command(connection.shaped(build(group)));
+        commands.add_command(connection.shaped(call));
         is_call.push(true);
     }
     let answers = connection.many(&commands).await?;

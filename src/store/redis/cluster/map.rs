@@ -123,14 +123,20 @@ impl Map {
         for home in std::mem::take(&mut self.homes) {
             let goes = home.serves == 0 && home.needed.elapsed() >= KEPT;
             positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
-            if !goes {
-                kept.push(home);
+            match goes {
+                true => home.node.shared.health.leaves(),
+                false => kept.push(home),
             }
         }
         self.homes = kept;
         for at in &mut self.slots {
             *at = positions.get(usize::from(*at)).copied().unwrap_or(NOBODY);
         }
+    }
+
+    /// How many slots nobody serves.
+    pub(super) fn unserved(&self) -> usize {
+        self.slots.iter().filter(|at| **at == NOBODY).count()
     }
 
     /// Is any node there that serves nothing?
@@ -173,7 +179,18 @@ pub(in super::super) async fn slots(
 ) -> Result<Vec<Range>, StoreError> {
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");
-    let ranges = read(connection.send(&command).await?, asked)?;
+    let answer = connection
+        .send(&command)
+        .await
+        .map_err(|error| match &error {
+            StoreError::Refused(reason) if reason.contains("cluster support disabled") => {
+                let why =
+                    format!("{asked} is no node of a cluster: leave `+cluster` out of the address ({reason})");
+                StoreError::Refused(why.into())
+            }
+            _ => error,
+        })?;
+    let ranges = read(answer, asked)?;
     match ranges.is_empty() {
         true => Err(StoreError::Refused(
             "it serves no slot, and knows of nobody who does".into(),

@@ -158,7 +158,8 @@ async fn sentinels_that_are_away_are_passed_over() {
 #[tokio::test(flavor = "local")]
 async fn what_a_sentinel_names_must_be_a_master() {
     let master = Server::start();
-    let replica = Server::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port)]);
+    let of = master.port.to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &of]);
     let sentinel = Sentinel::start(master.port, "sentinel down-after-milliseconds cache 60000");
     master
         .client()

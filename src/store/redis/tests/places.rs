@@ -119,7 +119,10 @@ async fn a_library_is_written_once_and_again_when_it_is_gone() {
 
 #[tokio::test(flavor = "local")]
 async fn functions_are_not_asked_of_a_server_that_has_none() {
-    let server = Server::start_with(&["--rename-command", "FUNCTION", ""]);
+    let mut server = Server::start();
+    if super::support::knows_functions(&mut server.client()) {
+        server = Server::start_with(&["--rename-command", "FUNCTION", ""]);
+    }
     let target = RedisTarget {
         functions: true,
         ..server.target()
@@ -177,9 +180,10 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
         assert_eq!(store.beat(7, Sign::There, PATIENCE).await, Ok(1));
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
-        // What the driver says of itself is nobody's need, and Redis 7.0 does not know it.
+        // What the driver says of itself is nobody's need, and Redis 7.0 does not know it; 6.2 logs the command alone.
         let mut denied = denied(client.say("ACL LOG"));
-        denied.retain(|entry| !entry.contains("client|setinfo"));
+        denied
+            .retain(|entry| !entry.contains("client|setinfo") && !entry.contains(r#"'"client"'"#));
         assert!(denied.is_empty(), "{denied:?}");
     }
 

@@ -1,7 +1,9 @@
 //! The scripts as texts: what a server makes of them, whatever protocol the answer comes by.
 
 use super::editions::editions;
-use super::support::{Server, limit, token_bucket};
+use super::support::{
+    Client, Server, fixed_window, knows_functions, limit, token_bucket, until_up,
+};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
@@ -9,8 +11,12 @@ use crate::limit::wire;
 use crate::store::batch::Check;
 use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
-use crate::store::redis::script;
+use crate::store::redis::{RedisStore, script};
+use crate::store::{RedisTarget, Settings};
 use bb8_redis::redis::{self, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
@@ -86,4 +92,57 @@ fn bf1_a_refusal_is_as_much_of_an_answer_as_an_admission() {
     let (second, third) = told.split_at(5);
     assert_eq!(second, third);
     assert_ne!(told[1], told[2], "a refusal is told from an admission");
+}
+
+/// Somebody flushes at every turn. What was answered that it is not known was not run, so that nothing is lost and nothing
+/// counted twice.
+#[tokio::test(flavor = "local")]
+async fn what_is_forgotten_at_every_turn_is_told_again() {
+    const ASKED: u64 = 300;
+    let server = Server::start();
+    let has_functions = knows_functions(&mut server.client());
+    let (over, port) = (Arc::new(AtomicBool::new(false)), server.port);
+    let flushing = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let (mut client, mut flushes) = (Client::at(port), 0_u32);
+            while !over.load(Ordering::Relaxed) {
+                client.say("SCRIPT FLUSH");
+                if has_functions {
+                    client.say("FUNCTION FLUSH");
+                }
+                flushes += 1;
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            flushes
+        }
+    });
+    for functions in [false, true] {
+        if functions && !has_functions {
+            continue;
+        }
+        let target = RedisTarget {
+            functions,
+            ..server.target()
+        };
+        let settings = Settings {
+            timeout: Duration::from_secs(2),
+            ..server.settings()
+        };
+        let store = RedisStore::new(&target, &settings);
+        until_up(&store, Duration::from_secs(20)).await;
+        let falls = store.stats().falls.get();
+        let all = limit(
+            &format!("all-{functions}"),
+            fixed_window(100_000, 3_600_000_000),
+        );
+        for asked in 1..=ASKED {
+            let decided = store.decide(&[Check::new(&all, b"a")]).await;
+            let left = decided.map(|decided| decided.decision.verdicts[0].remaining);
+            assert_eq!(left, Ok(100_000 - asked), "functions: {functions}");
+        }
+        assert_eq!(store.stats().falls.get(), falls);
+    }
+    over.store(true, Ordering::Relaxed);
+    assert!(flushing.join().unwrap() > 5);
 }

@@ -1,6 +1,6 @@
 //! What others do to a server: a script that does not end, a start that takes its time, a changed password.
 
-use super::support::{Client, Server, limit, token_bucket, until_up};
+use super::support::{Client, Server, knows_functions, limit, token_bucket, until_up};
 use crate::limit::Limit;
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
@@ -53,6 +53,9 @@ async fn a_server_that_is_still_loading_is_away_until_it_has_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display().to_string();
     let server = Server::start_with(&["--dir", &at]);
+    if !knows_functions(&mut server.client()) {
+        return println!("before version 7 nobody is answered while so little is loaded");
+    }
     server.client().raw(&[
         b"EVAL",
         b"for i = 1, 3000 do redis.call('SET', 'other:' .. i, i) end",
@@ -110,12 +113,15 @@ async fn a_rotated_password_is_presented_by_the_next_connection() {
     let give_up = Instant::now() + BACK_WITHIN;
     let said = loop {
         match store.reach().await {
-            Err(StoreError::Unreachable(said)) => break said,
+            Err(StoreError::Refused(said)) => break said,
             other => assert!(Instant::now() < give_up, "{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
-    assert!(said.contains("authentication failed"), "{said}");
+    assert!(
+        said.contains("does not take the user or the password (WRONGPASS)"),
+        "{said}"
+    );
     running.rotate(&settings("second"));
     until_up(&store, BACK_WITHIN).await;
     assert_eq!(decide(&store, &limit).await, Ok(()));

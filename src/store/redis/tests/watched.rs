@@ -71,8 +71,9 @@ impl Sentinel {
 impl Watched {
     pub(super) fn start() -> Self {
         let master = Server::start();
-        let of = format!("127.0.0.1 {}", master.port);
-        let replica = Server::start_with(&["--replicaof", &of, "--repl-diskless-sync-delay", "0"]);
+        let of = master.port.to_string();
+        let more = ["--repl-diskless-sync-delay", "0"];
+        let replica = Server::start_with(&[&["--replicaof", "127.0.0.1", &of], &more[..]].concat());
         let give_up = Instant::now() + FAILOVER;
         while !replica
             .client()

@@ -131,7 +131,7 @@ fn sg4_a_minute_is_sixty_seconds_wherever_it_is_told() {
         panic!("it is a log");
     };
     assert_eq!(log.window, 60 * SECOND);
-    let told = config::describe::limit(limit);
+    let told = config::describe::limit(limit, true);
     assert!(told.contains("in any minute"), "{told}");
 }
 

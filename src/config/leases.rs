@@ -1,0 +1,122 @@
+//! Where limits give leases, and what that means in numbers: for `check`, for `explain`, and for what is written in vain.
+
+use super::value::show_span;
+use crate::key::Missing;
+use crate::limit::{Leasing, Limit, Mode, Preflights, Scope};
+use crate::store::{LEASED_FROM, LEASED_WITHIN};
+use std::sync::Arc;
+
+/// On which terms a key that is busy is leased: `a worker takes up to 50 permits at once ...`; nothing
+/// where a limit gives no leases.
+#[must_use]
+pub fn terms(limit: &Limit) -> Option<String> {
+    let terms = limit.leases()?;
+    let rest = if terms.give_back() {
+        "go back"
+    } else {
+        "are lost"
+    };
+    let mut text = format!(
+        "a worker takes up to {} permits at once of a key that is asked for {LEASED_FROM} times in {}, and uses them within {}; the rest {rest}",
+        terms.most,
+        show_span(LEASED_WITHIN),
+        show_span(terms.longest()),
+    );
+    match terms.padding(0) {
+        0 => {}
+        beside => text.push_str(&format!(
+            "; nearly full, a call takes up to {beside} beside them that nobody uses"
+        )),
+    }
+    if terms.trickles() {
+        let pause = show_span(terms.pause);
+        text.push_str(&format!(
+            "; given less than it asks for, it refuses for {pause} before it asks again"
+        ));
+    }
+    Some(text)
+}
+
+/// Can a request that is held to `all` be held to `limit` alone? Only such a request is decided by permits.
+#[must_use]
+pub fn may_stand_alone(limit: &Limit, all: &[Arc<Limit>]) -> bool {
+    always_beside(limit, all).is_none()
+}
+
+/// A limit that every request has which `limit` counts.
+pub(super) fn always_beside<'a>(limit: &Limit, all: &'a [Arc<Limit>]) -> Option<&'a Arc<Limit>> {
+    let mut others = all.iter().filter(|other| other.id != limit.id);
+    others.find(|other| other.name == limit.name || !may_stand_aside(other, limit))
+}
+
+/// May a request be none of `other`'s business that is `limit`'s?
+fn may_stand_aside(other: &Limit, limit: &Limit) -> bool {
+    let skips = other.by.can_be_absent() && other.by.missing == Missing::Skip;
+    let free = |limit: &Limit| limit.answers.preflights == Preflights::Free;
+    skips || other.exempt.is_some() || (free(other) && !free(limit))
+}
+
+/// What is to be said of leases of a limit that counts a request, one of so many that do: on which terms, or why there are
+/// none. Nothing where nobody is asked anyhow.
+#[must_use]
+pub fn of_request(limit: &Limit, together: usize) -> Option<String> {
+    if limit.mode != Mode::Enforce || limit.scope == Scope::Gateway {
+        return None;
+    }
+    Some(match (limit.why_unleased(), terms(limit)) {
+        _ if limit.leasing == Leasing::Off => "never leased: lease = \"off\"".to_owned(),
+        (Some(why), _) => format!("never leased: {why}"),
+        _ if together > 1 => "not leased here: the request has other limits".to_owned(),
+        (None, Some(terms)) => format!("leased while it is busy: {terms}"),
+        (None, None) => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::parse;
+
+    /// The terms of a limit that is written so, by the file.
+    fn terms(lines: &str) -> Option<String> {
+        let text = format!(
+            "[limits.l]\nby = \"ip\"\n{lines}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
+        );
+        let compiled = parse("gateway.toml", &text).map_err(|report| report.json_lines());
+        super::terms(&compiled.unwrap().outline.limits[0])
+    }
+
+    /// Held against docs/sparing.md: 1 % of the quota, or of a bucket what comes back in 25 ms; 100 ms at most, a tenth of
+    /// a window; what comes back goes, of a bucket it is lost.
+    #[test]
+    fn terms_are_said_in_numbers() {
+        let of = |many: u32, lasts: &str, rest: &str| {
+            format!(
+                "a worker takes up to {many} permits at once of a key that is asked for 16 times in 50ms, and uses them within {lasts}; the rest {rest}"
+            )
+        };
+        for (lines, said) in [
+            (
+                "rate = \"2000/s\"\nburst = 4000",
+                of(50, "100ms", "are lost")
+                    + "; nearly full, a call takes up to 50 beside them that nobody uses; given less than it asks for, it refuses for 50ms before it asks again",
+            ),
+            (
+                "rate = \"50000/min\"\nalgorithm = \"fixed-window\"",
+                of(500, "100ms", "go back"),
+            ),
+            (
+                "rate = \"5000/200ms\"\nalgorithm = \"fixed-window\"\nlease = 7",
+                of(7, "20ms", "go back"),
+            ),
+        ] {
+            assert_eq!(terms(lines), Some(said), "{lines}");
+        }
+        for none in [
+            "rate = \"999/s\"",
+            "rate = \"2000/s\"\nlease = \"off\"",
+            "rate = \"2000/s\"\nscope = \"gateway\"",
+        ] {
+            assert_eq!(terms(none), None, "{none}");
+        }
+    }
+}

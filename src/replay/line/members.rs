@@ -1,0 +1,221 @@
+//! The members of a line of JSON: which of them a request is made of, and how each is read.
+
+use super::super::habits::Habits;
+use super::super::json::{self, Text, Value};
+use super::super::{address, instant};
+use super::{Fault, Request};
+
+/// More requests than one line can stand for.
+const MOST_REPEATED: u64 = 1_000_000_000;
+
+/// A member by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::replay) enum Member {
+    /// `ts`.
+    Ts,
+    /// `client`.
+    Client,
+    /// `method`.
+    Method,
+    /// `host`.
+    Host,
+    /// `path`.
+    Path,
+    /// `user_agent`.
+    UserAgent,
+    /// `headers`.
+    Headers,
+    /// `keys`.
+    Keys,
+    /// `costs`.
+    Costs,
+    /// `groups`.
+    Groups,
+    /// `status`.
+    Status,
+    /// `reason`.
+    Reason,
+    /// `limit`.
+    Limit,
+    /// `upstream`.
+    Upstream,
+    /// `delay_ms`.
+    DelayMs,
+    /// `cost`.
+    Cost,
+    /// `duration_ms`.
+    DurationMs,
+    /// `repeated`.
+    Repeated,
+    /// Any other: it is passed over.
+    Other,
+}
+
+impl Member {
+    fn named(name: Text<'_>) -> Result<Self, Fault> {
+        let spelled;
+        let name = match name.plain() {
+            Some(name) => name,
+            None => {
+                spelled = name.bytes()?;
+                &spelled
+            }
+        };
+        Ok(match name {
+            b"ts" => Self::Ts,
+            b"client" => Self::Client,
+            b"method" => Self::Method,
+            b"host" => Self::Host,
+            b"path" => Self::Path,
+            b"user_agent" => Self::UserAgent,
+            b"headers" => Self::Headers,
+            b"keys" => Self::Keys,
+            b"costs" => Self::Costs,
+            b"groups" => Self::Groups,
+            b"status" => Self::Status,
+            b"reason" => Self::Reason,
+            b"limit" => Self::Limit,
+            b"upstream" => Self::Upstream,
+            b"delay_ms" => Self::DelayMs,
+            b"cost" => Self::Cost,
+            b"duration_ms" => Self::DurationMs,
+            b"repeated" => Self::Repeated,
+            _ => Self::Other,
+        })
+    }
+}
+
+/// Reads a line that begins as an object does.
+pub(super) fn read<'a>(
+    request: &mut Request<'a>,
+    line: &'a [u8],
+    habits: &mut Habits,
+) -> Result<(), Fault> {
+    let (mut at, mut timed) = (0, false);
+    for index in 0.. {
+        let known = habits.next(index, &line[at..]);
+        let (value, end, member) = match known {
+            Some((member, start)) => {
+                let (value, end) = json::value_at(line, at + start)?;
+                (value, end, member)
+            }
+            None => {
+                let Some((name, start)) = json::member(line, at)? else {
+                    break;
+                };
+                let (value, end) = json::value_at(line, start)?;
+                let member = Member::named(name)?;
+                habits.learn(index, &line[at..start], member);
+                (value, end, member)
+            }
+        };
+        at = end;
+        match member {
+            Member::Other => {}
+            Member::Ts => {
+                let ts = match value {
+                    Value::Number(digits) => instant::read(digits),
+                    Value::Text(text) => instant::read(text.read()?.as_bytes()),
+                    _ => None,
+                };
+                request.ts = ts.ok_or(Fault::BadTime)?;
+                timed = true;
+            }
+            member if value != Value::Null => take(request, member, value)?,
+            _ => {}
+        }
+    }
+    if timed { Ok(()) } else { Err(Fault::NoTime) }
+}
+
+/// A text without escapes.
+fn word(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Text(text) => text.plain().unwrap_or_default(),
+        _ => b"",
+    }
+}
+
+/// Takes from `value` what `member` says of a request.
+fn take<'a>(request: &mut Request<'a>, member: Member, value: Value<'a>) -> Result<(), Fault> {
+    let text = |name: &'static str| match value {
+        Value::Text(text) => text.read(),
+        _ => Err(Fault::BadMember(name)),
+    };
+    let bytes = |name: &'static str| match value {
+        Value::Text(text) => text.bytes(),
+        _ => Err(Fault::BadMember(name)),
+    };
+    match member {
+        Member::Client => match value {
+            Value::Text(text) => {
+                let plain = text.plain().and_then(address::v4);
+                request.client = Some(match plain {
+                    Some(address) => address,
+                    None => address::any(&text.read()?)?,
+                });
+            }
+            _ => return Err(Fault::BadClient),
+        },
+        Member::Method => request.method = bytes("method")?,
+        Member::Host => request.host = bytes("host")?,
+        Member::Path => request.target = bytes("path")?,
+        Member::UserAgent => request.user_agent = Some(text("user_agent")?),
+        Member::Headers => match value {
+            Value::Object(raw) => request.headers = raw,
+            _ => return Err(Fault::BadMember("headers")),
+        },
+        Member::Keys => match value {
+            // Every limit looks for its own: they are read once for all of them.
+            Value::Object(raw) => {
+                request.keys.clear();
+                json::members(raw, |limit, key| {
+                    request.keys.push((limit, key));
+                    Ok(())
+                })?;
+            }
+            _ => return Err(Fault::BadMember("keys")),
+        },
+        Member::Costs => match value {
+            Value::Object(raw) => request.costs = raw,
+            _ => return Err(Fault::BadMember("costs")),
+        },
+        Member::Groups => {
+            if let Value::Object(raw) = value {
+                request.groups = raw;
+            }
+        }
+        // Other tools' logs may say these in words of their own.
+        Member::Status => request.status = number(value, 0, "status").unwrap_or(0),
+        Member::Reason => request.reason = word(value),
+        Member::Limit => request.limit = word(value),
+        Member::Upstream => request.reached = true,
+        Member::DelayMs => request.was_held = number::<u64>(value, 3, "delay_ms").unwrap_or(0) > 0,
+        Member::Cost => request.cost = Some(number(value, 0, "cost")?),
+        Member::DurationMs => request.duration = number(value, 3, "duration_ms")?,
+        Member::Repeated => {
+            let more: u64 = number(value, 0, "repeated")?;
+            if more >= MOST_REPEATED {
+                return Err(Fault::BadMember("repeated"));
+            }
+            request.times = 1 + more;
+        }
+        Member::Ts | Member::Other => {}
+    }
+    Ok(())
+}
+
+/// A number without sign; whole where it has no `places`.
+pub(super) fn number<T: TryFrom<u64>>(
+    value: Value<'_>,
+    places: u32,
+    name: &'static str,
+) -> Result<T, Fault> {
+    let Value::Number(digits) = value else {
+        return Err(Fault::BadMember(name));
+    };
+    let whole = places > 0 || !digits.contains(&b'.');
+    let number = instant::decimal(digits, places).filter(|_| whole);
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or(Fault::BadMember(name))
+}

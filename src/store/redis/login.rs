@@ -1,0 +1,221 @@
+//! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
+//! words that say what to do, and without the server's own where these may repeat a secret.
+
+use super::pool::{Connection, first_word};
+use crate::store::error::StoreError;
+use crate::store::place::{Address, Place};
+use crate::store::settings::RedisTarget;
+use crate::store::tls;
+use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
+
+/// With whose credentials somebody is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those of Redis.
+    Redis,
+    /// Those of the sentinels.
+    Sentinels,
+}
+
+impl Whose {
+    /// Who does not take them, and where they are written.
+    fn named(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Redis => ("Redis", "`[store]`"),
+            Self::Sentinels => ("the sentinel", "`sentinel` of `[store]`"),
+        }
+    }
+}
+
+/// How connections are called in `CLIENT LIST`, where the server knows names.
+const NAME: [(&str, &str); 2] = [
+    ("LIB-NAME", "tollgate"),
+    ("LIB-VER", env!("CARGO_PKG_VERSION")),
+];
+
+/// What the crate says first: a name, and nothing of a login, of which it would keep the answer to itself. It has to say
+/// something, or what ends a connection at once would be told of as a broken pipe.
+pub(super) fn first() -> RedisConnectionInfo {
+    let [(_, name), (_, version)] = NAME;
+    RedisConnectionInfo::default().set_lib_name(name, version)
+}
+
+impl Connection {
+    /// Logs in, in one write, where there is something to log in with.
+    pub(super) async fn greet(
+        &mut self,
+        target: &RedisTarget,
+        whose: Whose,
+    ) -> Result<(), StoreError> {
+        let (mut words, mut matter) = (Pipeline::new(), Vec::new());
+        if let Some(password) = &target.password {
+            let mut auth = cmd("AUTH");
+            if let Some(name) = &target.username {
+                auth.arg(&**name);
+            }
+            words.add_command(auth.arg(password.expose()).clone());
+            matter.push(Step::Login);
+        }
+        if target.database != 0 {
+            words.cmd("SELECT").arg(target.database);
+            matter.push(Step::Database);
+        }
+        if matter.is_empty() {
+            return Ok(());
+        }
+        if target.password.is_some() {
+            // What was said before the login had no effect. A user need not be allowed it.
+            for (what, value) in NAME {
+                words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
+            }
+        }
+        let answers = self.raw(&words).await;
+        let answers = answers.map_err(|error| broken(&error, target))?;
+        for (step, answer) in matter.into_iter().zip(answers) {
+            if let Err(error) = answer.extract_error() {
+                let (code, detail) = (
+                    error.code().unwrap_or_default(),
+                    error.detail().unwrap_or_default(),
+                );
+                let why = match step {
+                    Step::Login => refused_login(code, detail, whose),
+                    Step::Database => no_password(code, whose).unwrap_or_else(|| {
+                        format!("no database {}: {code} {detail}", target.database)
+                    }),
+                };
+                return Err(StoreError::Refused(why.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a command was refused on a connection that has just been made, in words that say what to do where it is known
+    /// what that is.
+    pub(super) async fn explain(
+        &mut self,
+        error: StoreError,
+        (target, node): (&RedisTarget, Option<&Address>),
+    ) -> StoreError {
+        let StoreError::Refused(reason) = &error else {
+            return error;
+        };
+        if let Some(why) = no_password(first_word(reason), Whose::Redis) {
+            return StoreError::Refused(why.into());
+        }
+        let place = (node, &target.place);
+        let ((Some(address), _) | (None, Place::Tcp(address))) = place else {
+            return error;
+        };
+        if !is_unknown_command(reason) {
+            return error;
+        }
+        let role = self.send(Cmd::new().arg("ROLE")).await;
+        let why = match &role {
+            Ok(Value::Array(parts)) => match &parts[..] {
+                [role, watched, ..] if text(role).as_deref() == Some("sentinel") => {
+                    is_sentinel(target, address, watched)
+                }
+                _ => return error,
+            },
+            // One with a password of its own: it says no more to strangers.
+            Err(StoreError::Refused(reason)) if first_word(reason) == "NOAUTH" => format!(
+                "{address} does not know what every Redis knows, and wants a password: where it is a sentinel, write `{}`",
+                by_sentinel(target, address, "NAME")
+            ),
+            _ => return error,
+        };
+        StoreError::Refused(why.into())
+    }
+}
+
+/// What an answer is to.
+enum Step {
+    Login,
+    Database,
+}
+
+/// Why the connection ended before anything was answered.
+pub(super) fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
+    // That a certificate is not liked may be said after the handshake only.
+    let why = tls::explain(error).unwrap_or_else(|| error.to_string());
+    let why = match (&target.tls, &target.place) {
+        (Some(_), _) | (None, Place::Unix(_)) => why,
+        (None, _) => format!(
+            "{why}, before it had answered anything: is it a port with TLS? Then write `rediss` in place of `redis` in the address"
+        ),
+    };
+    StoreError::Unreachable(why.into())
+}
+
+/// The server's words are told only where they are known: to an AUTH that it does not know it repeats the password.
+fn refused_login(code: &str, detail: &str, whose: Whose) -> String {
+    let (who, place) = whose.named();
+    if code == "WRONGPASS" {
+        return format!(
+            "{who} does not take the user or the password (WRONGPASS): look at `username` and `password` in {place}"
+        );
+    }
+    if detail.contains("without any password configured") {
+        return format!(
+            "{who} wants no password: leave `password` in {place} out, or write the user that it is of as `username` there"
+        );
+    }
+    if is_unknown_command(detail) {
+        return format!(
+            "{who} knows no AUTH, which has been renamed or taken away: nobody can log in there; give it back, or leave `password` in {place} out where none is needed"
+        );
+    }
+    if detail.contains("wrong number of arguments") {
+        return format!(
+            "{who} knows no users, which Redis has since 6.0: leave `username` in {place} out"
+        );
+    }
+    format!("{who} does not take the login ({code})")
+}
+
+/// It wants a password and was given none.
+pub(super) fn no_password(code: &str, whose: Whose) -> Option<String> {
+    let (who, place) = whose.named();
+    (code == "NOAUTH").then(|| {
+        format!("{who} wants a password, and none is given (NOAUTH): write `password` in {place}")
+    })
+}
+
+/// Does it not know such a command?
+pub(super) fn is_unknown_command(reason: &str) -> bool {
+    reason.to_ascii_lowercase().contains("unknown command")
+}
+
+/// Which address is meant where a sentinel's is written as a Redis'.
+fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> String {
+    let names = match watched {
+        Value::Array(names) => names.iter().filter_map(text).collect(),
+        _ => Vec::new(),
+    };
+    let name = names.first().map_or("NAME", String::as_str);
+    let all = match &names[..] {
+        [] => ", with the name of what it watches".to_owned(),
+        [_] => String::new(),
+        many => format!(", or another that it watches: {}", many[1..].join(", ")),
+    };
+    let meant = by_sentinel(target, address, name);
+    format!("{address} is a sentinel: write `{meant}`{all}")
+}
+
+fn by_sentinel(target: &RedisTarget, address: &Address, name: &str) -> String {
+    let scheme = if target.tls.is_some() {
+        "rediss"
+    } else {
+        "redis"
+    };
+    format!("{scheme}+sentinel://{address}/{name}")
+}
+
+/// A text as servers send it.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        _ => None,
+    }
+}

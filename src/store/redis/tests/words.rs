@@ -1,0 +1,193 @@
+//! What cannot be reached says what to write instead, and nothing of any secret.
+
+use super::certificates::{Authority, TlsServer, has_tls};
+use super::support::{Server, look};
+use super::watched::{Sentinel, by};
+use crate::store::{Address, Place, RedisTarget, Secret};
+use std::sync::Arc;
+
+fn at(port: u16) -> Address {
+    Address::new("127.0.0.1", port)
+}
+
+fn alone(port: u16) -> RedisTarget {
+    RedisTarget::new(Place::Tcp(at(port)))
+}
+
+fn with(target: RedisTarget, username: Option<&str>, password: &str) -> RedisTarget {
+    RedisTarget {
+        username: username.map(Arc::from),
+        password: Some(Secret::new(password)),
+        ..target
+    }
+}
+
+/// Asserts that `target` cannot be reached, and why.
+async fn refused(target: &RedisTarget, words: &[&str]) {
+    let said = look(target).await.unwrap_err().to_string();
+    for word in words {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!said.contains("s3cret"), "{said}");
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_password_is_said_to_be_whose_it_is() {
+    let master = Server::start_with(&["--requirepass", "s3cret-of-redis"]);
+    let sentinel = Sentinel::start(
+        master.port,
+        "sentinel auth-pass cache s3cret-of-redis\nrequirepass s3cret-of-sentinel",
+    );
+    let open = Sentinel::start(master.port, "sentinel auth-pass cache s3cret-of-redis");
+    let target = |sentinel: &Sentinel, theirs| by(&[sentinel.address()], "cache", theirs);
+    let own = Some("s3cret-of-sentinel");
+    let names = format!("it names 127.0.0.1:{}, and Redis ", master.port);
+    for (target, words) in [
+        (
+            with(target(&sentinel, own), None, "s3cret-wrong"),
+            [
+                &*names,
+                "(WRONGPASS): look at `username` and `password` in `[store]`",
+            ],
+        ),
+        (
+            target(&sentinel, own),
+            [
+                &*names,
+                "none is given (NOAUTH): write `password` in `[store]`",
+            ],
+        ),
+        (
+            with(target(&sentinel, Some("s3cret-x")), None, "s3cret-of-redis"),
+            [
+                "the sentinel does not take",
+                "look at `username` and `password` in `sentinel` of `[store]`",
+            ],
+        ),
+        (
+            with(target(&sentinel, None), None, "s3cret-of-redis"),
+            [
+                "the sentinel wants a password",
+                "write `password` in `sentinel` of `[store]`",
+            ],
+        ),
+        (
+            with(target(&open, Some("s3cret-x")), None, "s3cret-of-redis"),
+            [
+                "the sentinel wants no password",
+                "leave `password` in `sentinel` of `[store]` out",
+            ],
+        ),
+    ] {
+        refused(&target, &words).await;
+    }
+}
+
+/// A server that does not know AUTH repeats what it was sent.
+#[tokio::test(flavor = "local")]
+async fn a_login_that_is_not_taken_says_what_to_change() {
+    let (plain, renamed) = (
+        Server::start(),
+        Server::start_with(&["--rename-command", "AUTH", ""]),
+    );
+    for (target, word) in [
+        (
+            with(alone(plain.port), None, "s3cret"),
+            "Redis wants no password: leave `password` in `[store]` out",
+        ),
+        (
+            with(alone(plain.port), Some("nobody"), "s3cret"),
+            "look at `username` and `password` in `[store]`",
+        ),
+        (
+            with(alone(renamed.port), None, "s3cret"),
+            "Redis knows no AUTH, which has been renamed or taken away",
+        ),
+        (
+            RedisTarget {
+                database: 9999,
+                ..alone(plain.port)
+            },
+            "no database 9999: ERR",
+        ),
+    ] {
+        refused(&target, &[word]).await;
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn who_is_something_else_is_told_so() {
+    let master = Server::start();
+    let (open, closed) = (
+        Sentinel::start(master.port, ""),
+        Sentinel::start(master.port, "requirepass s3cret"),
+    );
+    let Place::Sentinel { nodes, .. } = by(&[open.address()], "cache", None).place else {
+        panic!("sentinels");
+    };
+    let meant = format!(
+        "{0} is a sentinel: write `redis+sentinel://{0}/cache`",
+        nodes[0]
+    );
+    let cluster = |address: Address| {
+        RedisTarget::new(Place::Cluster {
+            seeds: Arc::from([address]),
+        })
+    };
+    for target in [
+        RedisTarget::new(Place::Tcp(open.address())),
+        cluster(open.address()),
+        RedisTarget {
+            database: 3,
+            ..RedisTarget::new(Place::Tcp(open.address()))
+        },
+        RedisTarget {
+            functions: true,
+            ..RedisTarget::new(Place::Tcp(open.address()))
+        },
+    ] {
+        refused(&target, &[&meant]).await;
+    }
+    let hidden = RedisTarget::new(Place::Tcp(closed.address()));
+    refused(
+        &hidden,
+        &["where it is a sentinel, write `redis+sentinel://", "/NAME`"],
+    )
+    .await;
+    refused(
+        &cluster(at(master.port)),
+        &["is no node of a cluster: leave `+cluster` out of the address"],
+    )
+    .await;
+    let none = by(&[at(master.port)], "cache", None);
+    let instead = format!(
+        "`redis://127.0.0.1:{}` where it is the Redis itself",
+        master.port
+    );
+    refused(&none, &["it is no sentinel", &instead]).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn tls_is_asked_about_where_it_may_be_missing() {
+    let plain = Server::start();
+    let encrypted = RedisTarget {
+        tls: Some(crate::store::Tls::of_system()),
+        ..alone(plain.port)
+    };
+    // No handshake is begun where nobody is believed, as on a machine without a list of authorities.
+    if crate::store::Tls::of_system().client().is_ok() {
+        refused(&encrypted, &["write `redis` in place of `rediss`"]).await;
+    }
+    if !has_tls() {
+        return;
+    }
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "no");
+    for target in [alone(server.port), with(alone(server.port), None, "s3cret")] {
+        let words = [
+            "is it a port with TLS?",
+            "write `rediss` in place of `redis`",
+        ];
+        refused(&target, &words).await;
+    }
+}
