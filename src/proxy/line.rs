@@ -9,7 +9,7 @@
 
 mod standing;
 
-use crate::limit::LimitId;
+use crate::limit::{LimitId, Scope};
 use crate::store::{Charge, DecidedBy, Given, GivenSoon, Store};
 use standing::{Line, Place, Spot};
 use std::cell::{Cell, RefCell};
@@ -134,7 +134,7 @@ impl Lines {
         let heir = Rc::downgrade(&desk);
         store.bequeath(move |charge, ends| {
             if let Some(desk) = heir.upgrade() {
-                let name = (charge.limit.id, charge.key.clone(), DecidedBy::Redis);
+                let name = name(&charge, DecidedBy::Redis);
                 desk.join(&name, Place::left(Instant::now() + ends, charge));
             }
         });
@@ -158,8 +158,7 @@ impl Lines {
         (charge, by): (Charge, DecidedBy),
         of_several: bool,
     ) -> Standing {
-        let by = charge.by.unwrap_or(by);
-        let name: Name = (charge.limit.id, charge.key.clone(), by);
+        let name = name(&charge, by);
         let (place, spot) = Place::taken(until, charge, of_several);
         self.desk.join(&name, place);
         Standing { name, spot }
@@ -321,6 +320,15 @@ impl Drop for Group {
             line.is_returning = false;
         }
     }
+}
+
+/// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
+fn name(charge: &Charge, by: DecidedBy) -> Name {
+    let by = match charge.limit.scope {
+        Scope::Gateway => DecidedBy::Memory,
+        Scope::Cluster => charge.by.unwrap_or(by),
+    };
+    (charge.limit.id, charge.key.clone(), by)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

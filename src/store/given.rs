@@ -1,10 +1,13 @@
 //! Charges that are given back by somebody who wants to know whether they went.
 
-use super::batch::{Charge, Refund};
+use super::batch::{Charge, Check, Refund};
 use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use super::{MemoryStore, Store};
+use crate::clock::Timestamp;
 use crate::limit::Scope;
+use crate::limit::verdict::Measured;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -49,6 +52,22 @@ impl Store {
                     Duration::from_micros(ends.saturating_sub(at.micros())),
                 );
             }));
+        }
+    }
+
+    /// Hands a place over that cannot go back by itself now, if somebody takes it.
+    pub(super) fn leave_behind(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
+        let Self::Redis { shared, .. } = self else {
+            return;
+        };
+        if let Some((heir, ticket)) = shared.heir().zip(check.ticket(at, measured)) {
+            let charge = Charge {
+                limit: Arc::clone(check.limit),
+                key: Box::from(check.key),
+                ticket,
+                by: None,
+            };
+            heir(charge, at);
         }
     }
 

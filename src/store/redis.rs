@@ -144,11 +144,19 @@ impl RedisStore {
     /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of
     /// the decision. The first one stays.
     pub(super) fn bequeath(&self, heir: Heir) {
-        let leavers = match &self.way {
+        let _ = self.leavers().heir.set(heir);
+    }
+
+    /// Who does so.
+    pub(super) fn heir(&self) -> Option<&Heir> {
+        self.leavers().heir.get()
+    }
+
+    fn leavers(&self) -> &Leavers {
+        match &self.way {
             Way::One(node) => &node.shared.leavers,
             Way::Many(cluster) => cluster.leavers(),
-        };
-        let _ = leavers.heir.set(heir);
+        }
     }
 
     /// Gives one charge back, soon. Returns how to be told the script's byte; nothing where nobody serves the counter.

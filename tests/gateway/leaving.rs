@@ -246,3 +246,35 @@ async fn who_leaves_before_the_decision_leaves_no_place_behind() {
     fills(&gateway, 4).await;
     drop(client);
 }
+
+#[tokio::test]
+async fn a_place_of_the_gateways_own_comes_back_though_somebody_came_while_redis_was_asked() {
+    let (redis, upstream) = (Redis::start().await, Upstream::echo().await);
+    let queue = "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/20s\"\nqueue = 3\nmax_wait = \"2min\"\nscope = \"gateway\"";
+    let file = File::default()
+        .limit("queue", queue)
+        .limit("shared", "by = \"everyone\"\nrate = \"100/s\"")
+        .upstream("main", &[&upstream])
+        .route("both", "/both", "main", &["queue", "shared"])
+        .route("all", "/{*rest}", "main", &["queue"])
+        .redis(&redis, "timeout = \"2s\"\non_down = \"closed\"")
+        .server("workers = 2");
+    let gateway = Gateway::start(&file).await;
+    gateway.get("/").await.expect(200);
+    let client = gateway.h2().await;
+    redis.freeze();
+    let asking = client.clone();
+    let leaving = tokio::spawn(async move { asking.get("/both").await });
+    // Time itself is waited for: nothing tells that Redis is asked.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut behind = gateway.connect().await;
+    behind.send(get("/behind")).await;
+    gateway.holds(1).await;
+    leaving.abort();
+    gateway.line_where("path", "/both").await;
+    redis.thaw();
+    drop(behind);
+    gateway.holds(0).await;
+    fills(&gateway, 3).await;
+    drop(client);
+}

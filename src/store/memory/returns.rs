@@ -32,18 +32,25 @@ impl MemoryStore {
         self.correct_at(limit, key, ticket, self.clock.now());
     }
 
-    /// Takes back what `check` was charged at `at` for a request that another limit then refused.
-    pub(in crate::store) fn undo(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
+    /// Takes back what `check` was charged at `at` for a request that another limit then refused. Could that be?
+    pub(in crate::store) fn undo(
+        &self,
+        check: &Check<'_>,
+        at: Timestamp,
+        measured: Measured,
+    ) -> bool {
         let Check { limit, key, .. } = *check;
         let now = self.clock.now();
         if measured.repeat == Repeat::Free {
-            return self.undo_repeat(check, at);
+            self.undo_repeat(check, at);
+            return true;
         }
-        if let Some(ticket) = check.ticket(at, measured) {
+        let ticket = check.ticket(at, measured);
+        ticket.is_none_or(|ticket| {
             self.give_back((limit, key), ticket, |state| {
                 limit.rule.undo(state, (at, now), ticket)
-            });
-        }
+            })
+        })
     }
 
     /// The repeat at `at` has not gone free after all.
