@@ -176,6 +176,17 @@ pub enum Mark {
     Slot(u64),
 }
 
+impl Mark {
+    /// Where charges of one bucket stand towards each other; all alike where they stand in no queue.
+    #[must_use]
+    pub fn order(self) -> (u64, u32) {
+        match self {
+            Self::Bucket(was) | Self::Trailed(TrailMark { was, .. }) => (was.at, was.part),
+            Self::Window { .. } | Self::Instant(_) | Self::Slot(_) => (0, 0),
+        }
+    }
+}
+
 /// What follows from a refund.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refunded {

@@ -1,10 +1,11 @@
 //! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
 
-use super::line::{Lines, Spot};
+use super::error::ProxyError;
+use super::line::{AllLines, Lines, Standing};
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
-use crate::store::{Charge, DecidedBy, Store};
+use crate::store::{Charge, DecidedBy};
 use std::collections::HashMap;
 use std::mem;
 use std::net::IpAddr;
@@ -24,6 +25,8 @@ const FORWARDING: Duration = Duration::from_millis(500);
 pub struct Holds {
     total: AtomicUsize,
     peers: Mutex<HashMap<IpAddr, usize>>,
+    /// The lines that they stand in.
+    pub(super) lines: Arc<AllLines>,
 }
 
 /// One held request; dropping it makes room.
@@ -40,6 +43,15 @@ pub enum Cut {
     Draining,
     /// The client is gone.
     ClientGone,
+}
+
+impl From<Cut> for ProxyError {
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::ClientGone => Self::ClientGone,
+            Cut::Draining => Self::Draining,
+        }
+    }
 }
 
 impl Holds {
@@ -90,12 +102,8 @@ impl Drop for Held {
 /// Places in queues, given back when dropped: whoever leaves before being forwarded frees them.
 #[derive(Debug)]
 pub struct Places {
-    store: Store,
-    by: DecidedBy,
-    /// Where it stands, when it has one place only. With several it stands in no line: its wait is the longest of
-    /// theirs, and moving up in one would not shorten it.
-    spot: Option<(Rc<Lines>, Rc<Spot>)>,
-    places: Vec<Charge>,
+    lines: Rc<Lines>,
+    standing: Vec<Standing>,
     until: Instant,
     /// Its place in the gateway's own count of held requests.
     held: Option<Held>,
@@ -104,24 +112,13 @@ pub struct Places {
 impl Places {
     /// Holds `places`, due at `until`, until [`Places::used`].
     #[must_use]
-    pub fn new(
-        store: Store,
-        lines: &Rc<Lines>,
-        by: DecidedBy,
-        mut places: Vec<Charge>,
-        until: Instant,
-    ) -> Self {
-        let alone = if places.len() == 1 {
-            places.pop()
-        } else {
-            None
-        };
-        let spot = alone.map(|charge| (Rc::clone(lines), lines.join(until, charge, by)));
+    pub fn new(lines: &Rc<Lines>, by: DecidedBy, places: Vec<Charge>, until: Instant) -> Self {
+        let of_several = places.len() > 1;
+        let places = places.into_iter();
+        let standing = places.map(|charge| lines.join(until, (charge, by), of_several));
         Self {
-            store,
-            by,
-            spot,
-            places,
+            standing: standing.collect(),
+            lines: Rc::clone(lines),
             until,
             held: None,
         }
@@ -137,24 +134,28 @@ impl Places {
     /// The request goes on: nothing is given back for now. Returns the places that go back should it be given up before
     /// it is forwarded, as they are after others have left.
     pub fn used(mut self) -> Vec<Charge> {
-        let mut used = mem::take(&mut self.places);
-        used.retain(|place| place.limit.gives_back.cancels);
-        if let Some((lines, spot)) = self.spot.take() {
-            lines.used(&spot);
-            used.extend(spot.kept());
+        let standing = mem::take(&mut self.standing);
+        let used = standing.iter().filter_map(|one| self.lines.used(one));
+        used.filter(|place| place.limit.gives_back.cancels)
+            .collect()
+    }
+
+    /// Where it stands, when it has one place only. With several it stands still: its wait is the longest of theirs, and
+    /// moving up in one line would not shorten it.
+    fn alone(&self) -> Option<&Standing> {
+        match &*self.standing {
+            [alone] => Some(alone),
+            _ => None,
         }
-        used
     }
 
     fn until(&self) -> Instant {
-        self.spot
-            .as_ref()
-            .map_or(self.until, |(_, spot)| spot.until())
+        self.alone().map_or(self.until, Standing::until)
     }
 
     async fn moved(&self) {
-        match &self.spot {
-            Some((_, spot)) => spot.moved().await,
+        match self.alone() {
+            Some(standing) => standing.moved().await,
             None => std::future::pending().await,
         }
     }
@@ -162,11 +163,8 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        if let Some((lines, spot)) = self.spot.take() {
-            self.places.push(lines.leave(&spot));
-        }
-        for place in self.places.drain(..) {
-            self.store.refund(place, self.by);
+        for standing in self.standing.drain(..) {
+            self.lines.leave(&standing);
         }
     }
 }

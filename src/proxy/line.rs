@@ -1,115 +1,336 @@
-//! The held of one worker stand in line: when one leaves, those behind move up, and only the last place is given back.
+//! The held of a gateway stand in lines, all workers together: when one leaves, those behind move up, and only the last
+//! place is given back.
 //!
 //! A place in the middle cannot go back to the store: whoever came later was told a wait that counts on it. Inside one
-//! worker the waits can be told anew (notes: `algorithms`, section 3.7).
+//! gateway the waits can be told anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
+//! the last place of one may lie in front of another's: it is kept, and tried again every second until its turn.
+//!
+//! Workers share the lines under locks, which only those who are held touch: they wait anyway.
 
-use crate::limit::LimitId;
-use crate::store::{Charge, DecidedBy};
+mod standing;
+
+use crate::limit::{LimitId, Scope};
+use crate::store::{Charge, DecidedBy, Given, GivenSoon, Store};
+use standing::{Line, Place, Spot};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+/// Locks; so many busy lines hardly ever wait for each other.
+const SHARDS: usize = 16;
+/// Between two looks at what the store has kept.
+const AGAIN: Duration = Duration::from_millis(900);
+/// The longest that a worker which ends waits for places to come back.
+const LAST: Duration = Duration::from_secs(1);
 
 /// One line for each limit and key, and for each that counts.
 type Name = (LimitId, Box<[u8]>, DecidedBy);
 
-/// All lines of one worker.
-#[derive(Debug, Default)]
-pub struct Lines(RefCell<HashMap<Name, VecDeque<Rc<Spot>>>>);
+type Shard = HashMap<Name, Line>;
 
-/// A held request's spot in its line.
+/// All lines of a gateway.
 #[derive(Debug)]
-pub struct Spot {
+pub struct AllLines {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+    swept: Mutex<Option<Instant>>,
+}
+
+/// One worker's way to the lines.
+#[derive(Debug)]
+pub struct Lines {
+    desk: Rc<Desk>,
+    task: Option<AbortHandle>,
+}
+
+/// Where a worker gives places back.
+#[derive(Debug)]
+struct Desk {
+    all: Arc<AllLines>,
+    store: Store,
+    /// Waiting to be told what has become of them.
+    groups: RefCell<VecDeque<Group>>,
+    /// How many groups are not done with.
+    open: Cell<usize>,
+    work: Notify,
+    quiet: Notify,
+}
+
+/// Places of one line on their way back. Dropped without having been told, they are lost, and the line goes on.
+#[derive(Debug)]
+struct Group {
+    all: Arc<AllLines>,
     name: Name,
-    until: Cell<Instant>,
-    charge: RefCell<Charge>,
-    moved: Notify,
+    places: Vec<(Place, GivenSoon)>,
+    told: bool,
 }
 
-impl Lines {
-    /// Takes the spot that `charge` has paid for, due at `until`.
-    #[must_use]
-    pub fn join(&self, until: Instant, charge: Charge, by: DecidedBy) -> Rc<Spot> {
-        let name = (charge.limit.id, charge.key.clone(), by);
-        let spot = Rc::new(Spot {
-            name: name.clone(),
-            until: Cell::new(until),
-            charge: RefCell::new(charge),
-            moved: Notify::new(),
-        });
-        let mut lines = self.0.borrow_mut();
-        let line = lines.entry(name).or_default();
-        // Answers of a store may overtake each other.
-        let behind = line.iter().rposition(|other| other.until.get() <= until);
-        line.insert(behind.map_or(0, |at| at + 1), Rc::clone(&spot));
-        spot
-    }
-
-    /// The request goes on: its spot is used up.
-    pub fn used(&self, spot: &Rc<Spot>) {
-        self.remove(spot);
-    }
-
-    /// The request leaves: everyone behind takes the spot in front. Returns the charge that nobody needs any more.
-    #[must_use]
-    pub fn leave(&self, spot: &Rc<Spot>) -> Charge {
-        let behind = self.remove(spot);
-        let cost = spot.charge.borrow().ticket.cost;
-        if behind
-            .iter()
-            .any(|later| later.charge.borrow().ticket.cost != cost)
-        {
-            // Their places are of different lengths, since a reload: nobody moves, and the store decides.
-            return spot.charge.borrow().clone();
-        }
-        let mut until = spot.until.get();
-        for later in behind {
-            until = later.until.replace(until);
-            let (mut left, mut taken) = (spot.charge.borrow_mut(), later.charge.borrow_mut());
-            mem::swap(&mut *left, &mut *taken);
-            // The place is another's now; what is remembered of an id is whose id it is.
-            mem::swap(&mut left.ticket.record, &mut taken.ticket.record);
-            later.moved.notify_one();
-        }
-        spot.charge.borrow().clone()
-    }
-
-    /// Takes a spot out of its line; returns those behind it.
-    fn remove(&self, spot: &Rc<Spot>) -> Vec<Rc<Spot>> {
-        let mut lines = self.0.borrow_mut();
-        let Some(line) = lines.get_mut(&spot.name) else {
-            return Vec::new();
-        };
-        let Some(at) = line.iter().position(|other| Rc::ptr_eq(other, spot)) else {
-            return Vec::new();
-        };
-        line.remove(at);
-        let behind = line.iter().skip(at).cloned().collect();
-        if line.is_empty() {
-            lines.remove(&spot.name);
-        }
-        behind
-    }
+/// Where a held request stands.
+#[derive(Debug)]
+pub struct Standing {
+    name: Name,
+    spot: Arc<Spot>,
 }
 
-impl Spot {
+impl Standing {
     /// When its turn is, as things stand.
     #[must_use]
     pub fn until(&self) -> Instant {
-        self.until.get()
-    }
-
-    /// Its place, when the limit wants it back from who is given up.
-    #[must_use]
-    pub fn kept(&self) -> Option<Charge> {
-        let charge = self.charge.borrow();
-        charge.limit.gives_back.cancels.then(|| charge.clone())
+        self.spot.until()
     }
 
     /// Resolves when it has moved up.
     pub async fn moved(&self) {
-        self.moved.notified().await;
+        self.spot.moved().await;
     }
+}
+
+impl Default for AllLines {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::new(),
+            swept: Mutex::default(),
+        }
+    }
+}
+
+impl AllLines {
+    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+        let hash = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64);
+        lock(&self.shards[hash.unwrap_or_default()])
+    }
+
+    /// Is it time to look at what was kept? Once for all workers.
+    fn is_time(&self, now: Instant) -> bool {
+        let mut swept = lock(&self.swept);
+        let is_time = swept.is_none_or(|last| now.duration_since(last) >= AGAIN);
+        if is_time {
+            *swept = Some(now);
+        }
+        is_time
+    }
+}
+
+impl Lines {
+    /// A worker's way to `all`. To be called on its own thread.
+    #[must_use]
+    pub fn new(all: &Arc<AllLines>, store: &Store) -> Self {
+        let desk = Rc::new(Desk {
+            all: Arc::clone(all),
+            store: store.clone(),
+            groups: RefCell::default(),
+            open: Cell::new(0),
+            work: Notify::new(),
+            quiet: Notify::new(),
+        });
+        let heir = Rc::downgrade(&desk);
+        store.bequeath(move |charge, ends| {
+            if let Some(desk) = heir.upgrade() {
+                let name = name(&charge, DecidedBy::Redis);
+                desk.join(&name, Place::left(Instant::now() + ends, charge));
+            }
+        });
+        // Memory says at once what has become of a place.
+        let task = match store {
+            Store::Memory(_) => None,
+            Store::Redis { .. } => {
+                let served = Rc::clone(&desk).serve();
+                Some(tokio::task::spawn_local(served).abort_handle())
+            }
+        };
+        Self { desk, task }
+    }
+
+    /// Takes the spot that `charge`, decided `by` that, has paid for, due at `until`. Whoever has places in several
+    /// queues stands still in each: its turn is the last of theirs.
+    #[must_use]
+    pub fn join(
+        &self,
+        until: Instant,
+        (charge, by): (Charge, DecidedBy),
+        of_several: bool,
+    ) -> Standing {
+        let name = name(&charge, by);
+        let (place, spot) = Place::taken(until, charge, of_several);
+        self.desk.join(&name, place);
+        Standing { name, spot }
+    }
+
+    /// The request goes on: its place is used up. Returns it.
+    pub fn used(&self, standing: &Standing) -> Option<Charge> {
+        self.desk
+            .with(&standing.name, |line| line.used(&standing.spot))?
+    }
+
+    /// The request leaves: everyone behind takes the place in front, and the last one is given back.
+    pub fn leave(&self, standing: &Standing) {
+        self.desk.with(&standing.name, |line| {
+            line.leave(&standing.spot, Instant::now());
+            self.desk.give_back(&standing.name, line);
+        });
+    }
+
+    /// Tries again to give back what was kept, and forgets what has passed. To be called about once a second.
+    pub fn sweep(&self) {
+        let now = Instant::now();
+        if !self.desk.all.is_time(now) {
+            return;
+        }
+        for shard in &self.desk.all.shards {
+            let mut shard = lock(shard);
+            for (name, line) in shard.iter_mut() {
+                line.forget_passed(now);
+                line.retry(1);
+                self.desk.give_back(name, line);
+            }
+            shard.retain(|_, line| !line.is_empty());
+            if shard.capacity() > 64 && shard.capacity() / 4 > shard.len() {
+                let room = shard.len() * 2;
+                shard.shrink_to(room);
+            }
+        }
+    }
+
+    /// Waits, for a second at most, until all that was to come back has.
+    pub async fn settle(&self) {
+        let settled = async {
+            while self.desk.open.get() > 0 {
+                self.desk.quiet.notified().await;
+            }
+        };
+        let _ = timeout(LAST, settled).await;
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Desk {
+    /// Puts a place into its line, which begins with it if there is none.
+    fn join(&self, name: &Name, place: Place) {
+        let mut shard = self.all.shard(name);
+        let line = shard.entry(name.clone()).or_default();
+        let now = Instant::now();
+        line.forget_passed(now);
+        line.join(place, now);
+        self.give_back(name, line);
+        if line.is_empty() {
+            shard.remove(name);
+        }
+    }
+
+    /// Has something done to a line, if there is such a line.
+    fn with<T>(&self, name: &Name, work: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        let mut shard = self.all.shard(name);
+        let line = shard.get_mut(name)?;
+        let done = work(line);
+        if line.is_empty() {
+            shard.remove(name);
+        }
+        Some(done)
+    }
+
+    /// Gives back what is free at the end of a line, the last place first. One answer is awaited at a time, or a place
+    /// could come to the store before the one behind it.
+    fn give_back(&self, name: &Name, line: &mut Line) {
+        while !line.is_returning {
+            let last = line.take_last();
+            if last.is_empty() {
+                return;
+            }
+            let (mut places, mut any) = (Vec::new(), false);
+            for place in last {
+                match self.store.give_back(&place.charge, name.2) {
+                    Given::Back => any = true,
+                    Given::Kept => line.keep(place),
+                    Given::Lost => {}
+                    Given::Soon(soon) => places.push((place, soon)),
+                }
+            }
+            if any {
+                line.retry(usize::MAX);
+            }
+            if !places.is_empty() {
+                line.is_returning = true;
+                self.open.set(self.open.get() + 1);
+                self.groups.borrow_mut().push_back(Group {
+                    all: Arc::clone(&self.all),
+                    name: name.clone(),
+                    places,
+                    told: false,
+                });
+                self.work.notify_one();
+            }
+        }
+    }
+
+    /// Hears what has become of places, until the worker ends.
+    async fn serve(self: Rc<Self>) {
+        loop {
+            let next = self.groups.borrow_mut().pop_front();
+            match next {
+                Some(group) => {
+                    self.hear(group).await;
+                    self.open.set(self.open.get() - 1);
+                    self.quiet.notify_waiters();
+                }
+                None => self.work.notified().await,
+            }
+        }
+    }
+
+    async fn hear(&self, mut group: Group) {
+        let (mut kept, mut any) = (Vec::new(), false);
+        let mut places = mem::take(&mut group.places).into_iter();
+        for (place, soon) in places.by_ref() {
+            match soon.told().await {
+                Given::Back => any = true,
+                Given::Kept => kept.push(place),
+                Given::Lost | Given::Soon(_) => {}
+            }
+        }
+        group.told = true;
+        self.with(&group.name, |line| {
+            line.returned(kept, any, Instant::now());
+            self.give_back(&group.name, line);
+        });
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        let mut shard = self.all.shard(&self.name);
+        if let Some(line) = shard.get_mut(&self.name) {
+            line.is_returning = false;
+        }
+    }
+}
+
+/// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
+fn name(charge: &Charge, by: DecidedBy) -> Name {
+    let by = match charge.limit.scope {
+        Scope::Gateway => DecidedBy::Memory,
+        Scope::Cluster => charge.by.unwrap_or(by),
+    };
+    (charge.limit.id, charge.key.clone(), by)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

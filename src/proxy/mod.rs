@@ -52,7 +52,7 @@ use error::ProxyError;
 use exchange::Exchange;
 use forward::{Answer as Answered, Outgoing, Purpose};
 use forwarded::Hops;
-use hold::{Cut, Places};
+use hold::Places;
 use hop::Switch;
 use http::request::Parts;
 use http::{Request, Response, Uri, Version};
@@ -154,13 +154,14 @@ impl Worker {
             access,
         } = equipment;
         let local = RefCell::new(Rc::new(Local::new(snapshots.load_full(), &metrics)));
+        let lines = Rc::new(Lines::new(&holds.lines, &store));
         Self {
             snapshots,
             local,
             store,
             pools: Pools::default(),
             holds,
-            lines: Rc::default(),
+            lines,
             unread: Unread::default(),
             drain,
             idle,
@@ -173,11 +174,13 @@ impl Worker {
     pub fn sweep(&self) {
         self.pools.sweep();
         self.unread.sweep(self.idle);
+        self.lines.sweep();
         self.store.report();
     }
 
     /// Lets what is on its way to the store arrive: the last thing a worker does. Bounded by the store's timeout.
     pub async fn settle(&self) {
+        self.lines.settle().await;
         self.store.settle().await;
     }
 
@@ -322,7 +325,7 @@ impl Worker {
         }
         exchange.delayed(delay);
         let until = asked + Duration::from_micros(delay);
-        let places = Places::new(self.store.clone(), &self.lines, by, places, until);
+        let places = Places::new(&self.lines, by, places, until);
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the places gives them back.
         let held = self.holds.enter(exchange.client, caps);
@@ -341,17 +344,12 @@ impl Worker {
         let held = hold::hold(&places, peer, &self.drain).await;
         drop(counted);
         exchange.held_for(began.elapsed());
-        let Err(cut) = held else {
-            let used = places.used();
-            if let Some(returns) = &exchange.returns {
-                returns.keep_more(used);
-            }
-            return Ok(());
-        };
-        Err(match cut {
-            Cut::ClientGone => ProxyError::ClientGone,
-            Cut::Draining => ProxyError::Draining,
-        })
+        held?;
+        let used = places.used();
+        if let Some(returns) = &exchange.returns {
+            returns.keep_more(used);
+        }
+        Ok(())
     }
 
     /// Sends the request upstream and turns the answer round.

@@ -39,7 +39,7 @@ pub(super) async fn decide(
         let decided = recalled.decided_beside(checks, &own);
         return Ok((Some(decided), DecidedBy::Remembered));
     }
-    let mut held = Held::take(memory, own);
+    let mut held = Held::take((store, memory), own);
     let refused = !held.charges.admitted;
     let (half, by) = match store.decide_shared(&shared, refused).await {
         Ok(answer) => answer,
@@ -54,6 +54,7 @@ pub(super) async fn decide(
 
 /// What this process's half was charged: given back when dropped.
 struct Held<'a> {
+    store: &'a Store,
     memory: &'a MemoryStore,
     checks: Checks<'a>,
     at: Timestamp,
@@ -64,10 +65,11 @@ struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn take(memory: &'a MemoryStore, checks: Checks<'a>) -> Self {
+    fn take((store, memory): (&'a Store, &'a MemoryStore), checks: Checks<'a>) -> Self {
         let Half { at, measured, .. } = memory.measure(&checks, None, false);
         let charges = Charges::of(&checks, &measured, false);
         Self {
+            store,
             memory,
             checks,
             at,
@@ -85,7 +87,11 @@ impl Drop for Held<'_> {
         }
         let asked = self.checks.iter().zip(&self.measured).enumerate();
         for (_, (check, measured)) in asked.filter(|(index, _)| self.charges.has(*index)) {
-            self.memory.undo(check, self.at, *measured);
+            let undone = self.memory.undo(check, self.at, *measured);
+            if !undone && check.limit.rule.queues() {
+                // Somebody has come behind it meanwhile.
+                self.store.leave_behind(check, self.at, *measured);
+            }
         }
     }
 }

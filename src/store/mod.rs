@@ -7,6 +7,7 @@ mod decided_by;
 pub mod error;
 mod fleet;
 mod gaps;
+mod given;
 mod halves;
 mod known;
 mod leases;
@@ -25,6 +26,7 @@ pub use beside::Aside;
 pub use decided_by::DecidedBy;
 pub use error::StoreError;
 pub use fleet::Fleet;
+pub use given::{Given, GivenSoon};
 pub use leases::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
 pub use near::Near;
@@ -304,24 +306,7 @@ impl Store {
 
     /// Gives a charge back to whoever took it, as far as nobody counts on it. Nobody waits for it.
     pub fn refund(&self, charge: Charge, by: DecidedBy) {
-        match (self, charge.by.unwrap_or(by)) {
-            (Self::Redis { local, .. }, _) if charge.limit.scope == Scope::Gateway => {
-                local.refund(&charge.limit, &charge.key, charge.ticket);
-            }
-            (
-                Self::Memory(memory) | Self::Redis { local: memory, .. },
-                DecidedBy::Memory | DecidedBy::Local { .. },
-            ) => {
-                memory.refund(&charge.limit, &charge.key, charge.ticket);
-            }
-            (Self::Redis { shared, near, .. }, DecidedBy::Redis) => {
-                near.returns(&charge.limit, &charge.key);
-                shared.refund([Refund::from(&charge)]);
-            }
-            (Self::Memory(_), DecidedBy::Redis)
-            | (_, DecidedBy::Lease | DecidedBy::Remembered | DecidedBy::Open | DecidedBy::Closed) =>
-                {}
-        }
+        drop(self.give_back(&charge, by));
     }
 }
 

@@ -36,7 +36,7 @@ use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
 use crate::telemetry::metrics::Reach;
 use cluster::{Cluster, Route};
-use leavers::Leavers;
+use leavers::{Heir, Leavers};
 use node::{Node, Shared};
 use std::fmt;
 use std::rc::Rc;
@@ -141,6 +141,35 @@ impl RedisStore {
         self.return_all(Some(now), refunds);
     }
 
+    /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of
+    /// the decision. The first one stays.
+    pub(super) fn bequeath(&self, heir: Heir) {
+        let _ = self.leavers().heir.set(heir);
+    }
+
+    /// Who does so.
+    pub(super) fn heir(&self) -> Option<&Heir> {
+        self.leavers().heir.get()
+    }
+
+    fn leavers(&self) -> &Leavers {
+        match &self.way {
+            Way::One(node) => &node.shared.leavers,
+            Way::Many(cluster) => cluster.leavers(),
+        }
+    }
+
+    /// Gives one charge back, soon. Returns how to be told the script's byte; nothing where nobody serves the counter.
+    pub(super) fn give_back(
+        &self,
+        refund: Refund<'_>,
+    ) -> Option<oneshot::Receiver<Result<u8, StoreError>>> {
+        let (answer, told) = oneshot::channel();
+        let (shared, route) = self.home(refund.limit, refund.key)?;
+        shared.give_back(None, (route, Some(answer)), refund);
+        Some(told)
+    }
+
     fn return_all<'a>(
         &self,
         clock: Option<Timestamp>,
@@ -148,7 +177,7 @@ impl RedisStore {
     ) {
         for refund in refunds {
             if let Some((shared, route)) = self.home(refund.limit, refund.key) {
-                shared.give_back(clock, route, refund);
+                shared.give_back(clock, (route, None), refund);
             }
         }
     }

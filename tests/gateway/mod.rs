@@ -16,6 +16,7 @@ mod framing;
 mod heads;
 mod knowing;
 mod leasing;
+mod leaving;
 mod limiting;
 mod named;
 mod outage;

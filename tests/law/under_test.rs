@@ -68,7 +68,9 @@ impl UnderTest {
     /// Gives a charge back, and returns when that is done.
     pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
         match self {
-            Self::Memory(store) => store.refund_at(check.limit, check.key, ticket, at),
+            Self::Memory(store) => {
+                store.refund_at(check.limit, check.key, ticket, at);
+            }
             Self::Redis { store, .. } => {
                 let Check { limit, key, .. } = check;
                 store.refund_at(at, [Refund { limit, key, ticket }]);

@@ -8,16 +8,16 @@ use crate::limit::{Limit, Refunded, State, Ticket};
 use crate::store::Check;
 
 impl MemoryStore {
-    /// Gives back what `ticket` was charged, as far as nobody counts on it.
-    pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
-        self.refund_at(limit, key, ticket, self.clock.now());
+    /// Gives back what `ticket` was charged, as far as nobody counts on it. Was that anything?
+    pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) -> bool {
+        self.refund_at(limit, key, ticket, self.clock.now())
     }
 
     /// The same, with the instant given.
-    pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) {
+    pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) -> bool {
         self.give_back((limit, key), ticket, |state| {
             limit.rule.refund(state, now, ticket)
-        });
+        })
     }
 
     /// Gives back what a charge was too much.
@@ -32,18 +32,25 @@ impl MemoryStore {
         self.correct_at(limit, key, ticket, self.clock.now());
     }
 
-    /// Takes back what `check` was charged at `at` for a request that another limit then refused.
-    pub(in crate::store) fn undo(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
+    /// Takes back what `check` was charged at `at` for a request that another limit then refused. Could that be?
+    pub(in crate::store) fn undo(
+        &self,
+        check: &Check<'_>,
+        at: Timestamp,
+        measured: Measured,
+    ) -> bool {
         let Check { limit, key, .. } = *check;
         let now = self.clock.now();
         if measured.repeat == Repeat::Free {
-            return self.undo_repeat(check, at);
+            self.undo_repeat(check, at);
+            return true;
         }
-        if let Some(ticket) = check.ticket(at, measured) {
+        let ticket = check.ticket(at, measured);
+        ticket.is_none_or(|ticket| {
             self.give_back((limit, key), ticket, |state| {
                 limit.rule.undo(state, (at, now), ticket)
-            });
-        }
+            })
+        })
     }
 
     /// The repeat at `at` has not gone free after all.
@@ -69,7 +76,7 @@ impl MemoryStore {
         (limit, key): (&Limit, &[u8]),
         ticket: Ticket,
         left: impl Fn(Option<&State>) -> Refunded,
-    ) {
+    ) -> bool {
         let id = ticket.record.map(|record| record_key(key, record.id));
         let record = id.as_ref().map(|id| self.place(limit, id));
         let counted = if ticket.overflow { OVERFLOW } else { key };
@@ -77,10 +84,10 @@ impl MemoryStore {
         let mut guards = self.lock([&place].into_iter().chain(&record));
         let remembered = record.and_then(|at| at.find(&guards)?.record());
         if !ticket.is_unrepeated(remembered) {
-            return;
+            return false;
         }
         match left(place.find(&guards)) {
-            Refunded::Nothing => return,
+            Refunded::Nothing => return false,
             Refunded::Left(change) => self.put(table(&mut guards, place.shard), place, change),
             Refunded::Gone => {
                 self.remove(table(&mut guards, place.shard), place);
@@ -89,5 +96,6 @@ impl MemoryStore {
         if let Some(record) = record {
             self.remove(table(&mut guards, record.shard), record);
         }
+        true
     }
 }

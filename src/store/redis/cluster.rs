@@ -210,6 +210,11 @@ impl Cluster {
         self.nodes.is_up()
     }
 
+    /// Those who have left while they were asked about.
+    pub(super) fn leavers(&self) -> &Leavers {
+        &self.nodes.leavers
+    }
+
     /// How much of it is asked?
     pub(super) fn reach(&self) -> Reach {
         self.nodes.reach()
@@ -364,7 +369,7 @@ impl Member {
 impl Nodes {
     fn give_back(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match self.home(refund.limit, refund.key) {
-            Some((shared, route)) => shared.give_back(clock, route, refund),
+            Some((shared, route)) => shared.give_back(clock, (route, None), refund),
             None => self.stats.refunds_lost.add(1),
         }
     }

@@ -9,11 +9,14 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::store::batch::{Check, Refund};
+use crate::store::batch::{Charge, Check, Refund};
 use crate::store::beside::{Charges, Groups, groups};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use tokio::sync::oneshot;
+
+/// Who takes over a place in a queue that was granted at this instant to a request that has left.
+pub(super) type Heir = Box<dyn Fn(Charge, Timestamp)>;
 
 /// Those who have left while their decision was under way, by their question's number.
 #[derive(Default)]
@@ -21,6 +24,8 @@ pub(super) struct Leavers {
     /// Questions asked so far.
     asked: Cell<u64>,
     left: RefCell<hashbrown::HashMap<u64, Left, foldhash::fast::RandomState>>,
+    /// Gives places back in their order; without, each goes back by itself, if nobody stands behind it by then.
+    pub(super) heir: OnceCell<Heir>,
 }
 
 impl Leavers {
@@ -147,6 +152,17 @@ impl Shared {
                 .filter(|_| charged.has(owned.index));
             if let Some(ticket) = measured.and_then(|measured| check.ticket(at, *measured)) {
                 let Check { limit, key, .. } = check;
+                let heir = self.leavers.heir.get();
+                if let Some(heir) = heir.filter(|_| limit.rule.queues() && left.clock.is_none()) {
+                    let charge = Charge {
+                        limit: Arc::clone(limit),
+                        key: Box::from(key),
+                        ticket,
+                        by: None,
+                    };
+                    heir(charge, at);
+                    continue;
+                }
                 self.return_home(left.clock, Refund { limit, key, ticket });
             }
         }
@@ -154,7 +170,7 @@ impl Shared {
 
     fn return_home(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match &self.member {
-            None => self.give_back(clock, Route::default(), refund),
+            None => self.give_back(clock, (Route::default(), None), refund),
             Some(member) => member.give_back(clock, refund),
         }
     }

@@ -208,17 +208,17 @@ impl Shared {
         Ok((number, receiver))
     }
 
-    /// Gives one charge back, soon.
+    /// Gives one charge back, soon, and tells `answer` the script's byte.
     pub(super) fn give_back(
         &self,
         clock: Option<Timestamp>,
-        route: Route,
+        (route, answer): (Route, Option<oneshot::Sender<Result<u8, StoreError>>>),
         Refund { limit, key, ticket }: Refund<'_>,
     ) {
         if let Some(block) = question::refund_block(limit, ticket) {
             let mut question = Question::default();
             question.refund(&self.prefix_of(limit), key, &block, ticket);
-            self.give(clock, (question, route), None);
+            self.give(clock, (question, route), answer);
         }
     }
 
