@@ -30,8 +30,8 @@ pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
         },
         method: bytes(plain(method)),
         target: bytes(plain(target)),
-        referer: referer.map(plain),
-        user_agent: user_agent.map(plain),
+        referer: referer.map(worded),
+        user_agent: user_agent.map(worded),
         status: status.and_then(|status| status.parse().ok()).unwrap_or(0),
         ..Request::at(instant::apache(time).ok_or(Fault::BadTime)?)
     })
@@ -61,6 +61,35 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
+}
+
+/// The value of a field, whose bytes are not written by percents. One that is no text afterwards stays as paths do.
+fn worded(text: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let (byte, taken) = match &rest[at + 1..] {
+            [b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                let digit = |hex: &u8| char::from(*hex).to_digit(16).unwrap_or_default();
+                (
+                    u8::try_from(digit(high) * 16 + digit(low)).unwrap_or_default(),
+                    4,
+                )
+            }
+            [b't', ..] => (b'\t', 2),
+            [b'n', ..] => (b'\n', 2),
+            [b'r', ..] => (b'\r', 2),
+            [mark, ..] => (*mark, 2),
+            [] => break,
+        };
+        out.push(byte);
+        rest = &rest[at + taken..];
+    }
+    out.extend_from_slice(rest);
+    String::from_utf8(out).map_or_else(|_| plain(text), Cow::Owned)
 }
 
 /// Without the escapes. Bytes beyond ASCII are spelled as the path's normal form spells them.
@@ -132,5 +161,19 @@ mod tests {
         assert_eq!(read(&named).unwrap_err(), Fault::BadClient);
         let late = with("GET / HTTP/1.1").replace("Nov", "Nov.");
         assert_eq!(read(&late).unwrap_err(), Fault::BadTime);
+    }
+
+    #[test]
+    fn fields_are_what_was_sent() {
+        for (escaped, sent) in [
+            ("plain", "plain"),
+            (r"caf\xc3\xa9", "caf\u{e9}"),
+            (r"a\tb\\c", "a\tb\\c"),
+            // No text, so that it is spelled as it is in a path.
+            (r"a\xff", "a%ff"),
+            (r"\x4", "x4"),
+        ] {
+            assert_eq!(worded(escaped), sent);
+        }
     }
 }

@@ -16,6 +16,8 @@ const CHUNK: usize = 64 * 1024;
 
 /// What gzip begins with.
 const GZIP: &[u8] = &[0x1f, 0x8b];
+/// What some editors put in front of UTF-8.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a trace.
 pub struct Lines {
@@ -77,12 +79,15 @@ impl Lines {
         };
         let mut raw = BufReader::with_capacity(CHUNK, counted);
         let is_gzip = raw.fill_buf()?.starts_with(GZIP);
-        let reader: Box<dyn BufRead> = if is_gzip {
+        let mut reader: Box<dyn BufRead> = if is_gzip {
             // Rotation may have joined several.
             Box::new(BufReader::with_capacity(CHUNK, MultiGzDecoder::new(raw)))
         } else {
             Box::new(raw)
         };
+        if filled(&mut *reader)?.starts_with(BOM) {
+            reader.consume(BOM.len());
+        }
         Ok(Self {
             reader,
             line: Vec::new(),
@@ -190,6 +195,14 @@ mod tests {
     fn lines_are_numbered_and_the_last_needs_no_end() {
         let seen = read(b"a\n\nbcd".to_vec()).unwrap();
         assert_eq!(seen, [(1, Ok(2)), (2, Ok(1)), (3, Ok(3))]);
+        assert_eq!(read(Vec::new()).unwrap(), []);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let marked = read(b"\xef\xbb\xbfab\ncd".to_vec()).unwrap();
+        assert_eq!(marked, [(1, Ok(3)), (2, Ok(2))]);
+        assert_eq!(read(gzip(b"\xef\xbb\xbfab\n")).unwrap(), [(1, Ok(3))]);
         assert_eq!(read(Vec::new()).unwrap(), []);
     }
 

@@ -270,11 +270,13 @@ impl Side {
                     && let Some(charge) = Charge::of(decided, index, check)
                 {
                     slots.hold(charge, now, ends);
-                } else if check.limit.meter.is_some()
+                } else if let Some(meter) = &check.limit.meter
                     && let Some(truth) = given_later(request, &check.limit.name)
                     && let Some(charge) = Charge::of(decided, index, check)
                 {
-                    slots.settle(charge, truth, ends);
+                    // As the gateway takes it, however much the line says.
+                    let most = Cost::new(truth.units().min(meter.max));
+                    slots.settle(charge, most, ends);
                 }
             }
         }

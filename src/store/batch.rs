@@ -8,11 +8,12 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Repeat, Ruling, Verdict};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Outcome, Repeat, Ruling, Verdict};
 use crate::limit::{Limit, LimitId, OnDown, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One limit of a request. The limits of one request differ from each other.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +54,15 @@ impl Check<'_> {
         match self.limit.mode.decides() {
             true => Measured::UNKNOWN,
             false => Measured::SPOILT,
+        }
+    }
+
+    /// How long after its decision at `at` the turn is that its charge in this queue has paid for.
+    pub(super) fn turn(&self, at: Timestamp, measured: Measured) -> Duration {
+        let verdict = self.limit.rule.verdict(measured, at, self.cost, true);
+        match verdict.outcome {
+            Outcome::Admit { delay } => Duration::from_micros(delay),
+            Outcome::Refuse(_) => Duration::ZERO,
         }
     }
 

@@ -42,16 +42,10 @@ impl GivenSoon {
 
 impl Store {
     /// Has `heir` take over the places in queues of requests that leave before they hear of them, with how long it is
-    /// until these have passed. In memory nobody can leave so early.
+    /// until their turn. In memory nobody can leave so early.
     pub fn bequeath(&self, heir: impl Fn(Charge, Duration) + 'static) {
         if let Self::Redis { shared, .. } = self {
-            shared.bequeath(Box::new(move |charge, at| {
-                let (ends, _) = charge.ticket.mark.order();
-                heir(
-                    charge,
-                    Duration::from_micros(ends.saturating_sub(at.micros())),
-                );
-            }));
+            shared.bequeath(Box::new(heir));
         }
     }
 
@@ -67,7 +61,7 @@ impl Store {
                 ticket,
                 by: None,
             };
-            heir(charge, at);
+            heir(charge, check.turn(at, measured));
         }
     }
 

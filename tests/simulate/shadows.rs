@@ -109,3 +109,17 @@ async fn the_true_cost_is_settled_when_the_request_ends() {
     assert_eq!(left, [6, 6, 0, 0, 1]);
     assert_eq!(decisions[2]["retry_after_us"], 9_000_000);
 }
+
+#[tokio::test]
+async fn no_line_says_more_than_a_response_may() {
+    let told = async |units: u32| {
+        let trace = format!(
+            "{{\"ts\":0,\"costs\":{{\"units\":{units}}}}}\n{{\"ts\":1}}\n{{\"ts\":20}}\n{{\"ts\":40}}\n"
+        );
+        let bench = Bench::new(LATER, &[("/{*rest}", &["units"])]).trace(trace);
+        bench.decisions(&[]).await
+    };
+    let most = told(30).await;
+    assert_eq!(words(&most), ["admit", "refuse", "refuse", "admit"]);
+    assert_eq!(told(1_000_000).await, most);
+}

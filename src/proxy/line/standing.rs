@@ -74,12 +74,12 @@ impl Place {
         (place, spot)
     }
 
-    /// A place whose request has left before it could stand anywhere; it has passed at `until`.
+    /// A place whose request has left before it could stand anywhere; its turn is at `until`.
     pub(super) fn left(until: Instant, charge: Charge) -> Self {
         Self {
             until,
             charge,
-            of_several: true,
+            of_several: false,
             taken: None,
             kept: false,
         }
@@ -99,6 +99,8 @@ impl Place {
         let Some(spot) = later.taken.take() else {
             return;
         };
+        // Of a place that was left before anybody heard of it, the turn is known late.
+        self.until = self.until.min(later.until);
         spot.move_to(self.until);
         self.taken = Some(spot);
         // The place is another's now; what is remembered of an id is whose id it is.

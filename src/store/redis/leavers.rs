@@ -13,10 +13,11 @@ use crate::store::batch::{Charge, Check, Refund};
 use crate::store::beside::{Charges, Groups, groups};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Who takes over a place in a queue that was granted at this instant to a request that has left.
-pub(super) type Heir = Box<dyn Fn(Charge, Timestamp)>;
+/// Who takes over a place in a queue that was granted to a request that has left, so long before its turn.
+pub(super) type Heir = Box<dyn Fn(Charge, Duration)>;
 
 /// Those who have left while their decision was under way, by their question's number.
 #[derive(Default)]
@@ -160,7 +161,9 @@ impl Shared {
                         ticket,
                         by: None,
                     };
-                    heir(charge, at);
+                    let turn =
+                        measured.map_or(Duration::ZERO, |measured| check.turn(at, *measured));
+                    heir(charge, turn);
                     continue;
                 }
                 self.return_home(left.clock, Refund { limit, key, ticket });
