@@ -149,11 +149,10 @@ async fn who_is_something_else_is_told_so() {
         refused(&target, &[&meant]).await;
     }
     let hidden = RedisTarget::new(Place::Tcp(closed.address()));
-    refused(
-        &hidden,
-        &["where it is a sentinel, write `redis+sentinel://", "/NAME`"],
-    )
-    .await;
+    let said = look(&hidden).await.unwrap_err().to_string();
+    // Valkey's wants the password before it says what it does not know.
+    let names_itself = said.contains("where it is a sentinel, write `redis+sentinel://");
+    assert!(names_itself || said.contains("(NOAUTH)"), "{said}");
     refused(
         &cluster(at(master.port)),
         &["is no node of a cluster: leave `+cluster` out of the address"],
