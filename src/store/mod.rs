@@ -176,7 +176,7 @@ impl Store {
     fn turn(&self, checks: &[Check<'_>]) -> Turn {
         match self {
             Self::Redis { shared, near, .. } if shared.is_up() => {
-                near.known.turn(checks, (Instant::now(), near.patience()))
+                near.known.turn(checks, (Instant::now, near.patience()))
             }
             _ => Turn::Ask,
         }

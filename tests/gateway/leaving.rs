@@ -180,6 +180,15 @@ async fn fills(gateway: &Gateway, places: usize) -> Vec<Wire> {
     held
 }
 
+/// Until so many requests are served, which ask as soon as they are.
+async fn asked_by(gateway: &Gateway, requests: usize) {
+    let told = format!("tollgate_http_requests_in_flight {requests}\n");
+    eventually(PATIENCE, "all have asked", async || {
+        gateway.metrics().await.contains(&told)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_lies_between_another_gateways_places_comes_back_when_that_has_left() {
     let (redis, upstream) = (Redis::start().await, Upstream::echo().await);
@@ -234,8 +243,7 @@ async fn who_leaves_before_the_decision_leaves_no_place_behind() {
             tokio::spawn(async move { client.get("/leaves").await })
         })
         .collect();
-    // Time itself is waited for: nothing tells that a question is on its way.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    asked_by(&gateway, 12).await;
     for one in &asking {
         one.abort();
     }
@@ -265,8 +273,7 @@ async fn a_place_of_the_gateways_own_comes_back_though_somebody_came_while_redis
     redis.freeze();
     let asking = client.clone();
     let leaving = tokio::spawn(async move { asking.get("/both").await });
-    // Time itself is waited for: nothing tells that Redis is asked.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    asked_by(&gateway, 1).await;
     let mut behind = gateway.connect().await;
     behind.send(get("/behind")).await;
     gateway.holds(1).await;

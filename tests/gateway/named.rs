@@ -1,8 +1,7 @@
 //! A Redis that is known by a name, and the name leads elsewhere: a managed Redis fails over so.
 
-use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, free_port};
-use std::path::{Path, PathBuf};
-use tokio::process::Command;
+use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, free_port, preload};
+use std::path::PathBuf;
 
 /// A gateway that counts at `cache.test`, and where that is.
 struct Named {
@@ -13,8 +12,8 @@ struct Named {
 impl Named {
     async fn start(upstream: &Upstream, port: u16, address: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (shim, names) = (folder.path().join("names.so"), folder.path().join("names"));
-        build(folder.path(), &shim).await;
+        let shim = preload(folder.path(), "names", include_str!("../support/names.c")).await;
+        let names = folder.path().join("names");
         std::fs::write(&names, address).unwrap();
         let file = File::to(upstream, &["calls"])
             .limit(
@@ -51,21 +50,6 @@ impl Named {
         })
         .await;
     }
-}
-
-async fn build(folder: &Path, shim: &Path) {
-    let source = folder.join("names.c");
-    std::fs::write(&source, include_str!("../support/names.c")).unwrap();
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .args([shim, &source])
-        .status();
-    assert!(
-        built
-            .await
-            .expect("Rust needs a C linker, so there is cc")
-            .success()
-    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! A real Redis on a port of its own: killed, brought back, frozen, asked.
 
 use super::ports::free_port;
+use super::preload::preload;
 use super::{PATIENCE, eventually, process};
 use redis::{Cmd, FromRedisValue};
 use std::path::PathBuf;
@@ -86,21 +87,7 @@ impl Redis {
     /// A running server whose clock can be set by [`Redis::set_clock`].
     pub(crate) async fn start_with_clock() -> Self {
         let mut redis = Self::absent();
-        let (source, shim) = (
-            redis.folder.path().join("clock.c"),
-            redis.folder.path().join("clock.so"),
-        );
-        std::fs::write(&source, include_str!("clock.c")).unwrap();
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([&shim, &source])
-            .status();
-        assert!(
-            built
-                .await
-                .expect("Rust needs a C linker, so there is cc")
-                .success()
-        );
+        preload(redis.folder.path(), "clock", include_str!("clock.c")).await;
         redis.has_clock = true;
         redis.set_clock(0);
         redis.come().await;

@@ -47,13 +47,14 @@ impl Known {
     pub(in crate::store) fn turn(
         self: &Rc<Self>,
         checks: &[Check<'_>],
-        (now, patience): (Instant, Duration),
+        (now, patience): (impl FnOnce() -> Instant, Duration),
     ) -> Turn {
         let [check] = checks else { return Turn::Ask };
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() || check.repeats().is_some() || !check.limit.mode.decides() {
             return Turn::Ask;
         }
+        let now = now();
         let hash = self.news.hash(check.limit.id, check.key);
         let found = refusals.find_mut(hash, |refusal| refusal.is_of(hash, check));
         let Some(refusal) = found.filter(|refusal| refusal.has_just_ended(check, now)) else {

@@ -108,7 +108,7 @@ impl World {
             return (decided, false);
         }
         self.asked += 1;
-        let turn = self.known.turn(checks, (self.now(), Duration::ZERO));
+        let turn = self.known.turn(checks, (|| self.now(), Duration::ZERO));
         let half = self.store.measure(checks, Some(self.at()), false);
         let now = (self.now(), self.now());
         self.known.remember(checks, &half, now, |_| false);
@@ -357,18 +357,18 @@ async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     // Its wait is over, and a little more.
     world.passed += SECOND / 2;
     let patience = Duration::from_mins(1);
-    let again::Turn::First(asking) = world.known.turn(&one, (world.now(), patience)) else {
+    let again::Turn::First(asking) = world.known.turn(&one, (|| world.now(), patience)) else {
         panic!("nobody else asks");
     };
-    let again::Turn::Wait(others) = world.known.turn(&one, (world.now(), patience)) else {
+    let again::Turn::Wait(others) = world.known.turn(&one, (|| world.now(), patience)) else {
         panic!("somebody else asks");
     };
     let two = [check(&limits[0], b"two", 1)];
-    let another = world.known.turn(&two, (world.now(), patience));
+    let another = world.known.turn(&two, (|| world.now(), patience));
     assert!(matches!(another, again::Turn::Ask));
     let begun = Instant::now();
     tokio::join!(others.wait(), async { drop(asking) });
     assert!(begun.elapsed() < patience / 2);
-    let after = world.known.turn(&one, (world.now(), patience));
+    let after = world.known.turn(&one, (|| world.now(), patience));
     assert!(matches!(after, again::Turn::Ask));
 }
