@@ -10,7 +10,6 @@ use crate::config::diff::diff;
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Report, describe, leases};
 use crate::limit::{Limit, Mode, Scope};
-use crate::snapshot::Service;
 use crate::store::{OnDown, Source};
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -254,22 +253,13 @@ fn meaning(compiled: &Compiled) -> String {
     text
 }
 
-/// Whether permits are taken ahead, where, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`.
+/// Whether permits are taken ahead, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`. Nothing
+/// of a limit that no route asks for.
 fn leased(compiled: &Compiled, limit: &Limit) -> Option<String> {
     let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
-    let services = compiled.snapshot.services.iter();
-    let has = services.filter(|service| service.limits.iter().any(|one| one.id == limit.id));
-    let (alone, beside): (Vec<&Service>, Vec<&Service>) =
-        has.partition(|service| leases::may_stand_alone(limit, &service.limits));
-    let where_else = match (alone.is_empty(), beside.is_empty()) {
-        (true, _) => return None,
-        (false, true) => String::new(),
-        (false, false) => {
-            let names: Vec<&str> = alone.iter().map(|service| &*service.name).collect();
-            format!(", on route {} only", names.join(", "))
-        }
-    };
-    Some(format!("leased while it is busy{where_else}: {terms}"))
+    let mut services = compiled.snapshot.services.iter();
+    let has = services.any(|service| service.limits.iter().any(|one| one.id == limit.id));
+    has.then(|| format!("leased while it is busy: {terms}"))
 }
 
 /// What a count of each gateway's own means where there are several.

@@ -1,10 +1,8 @@
 //! Where limits give leases, and what that means in numbers: for `check`, for `explain`, and for what is written in vain.
 
 use super::value::show_span;
-use crate::key::Missing;
-use crate::limit::{Leasing, Limit, Mode, Preflights, Scope};
+use crate::limit::{Leasing, Limit, Mode, Scope};
 use crate::store::{LEASED_FROM, LEASED_WITHIN};
-use std::sync::Arc;
 
 /// On which terms a key that is busy is leased: `a worker takes up to 50 permits at once ...`; nothing
 /// where a limit gives no leases.
@@ -37,36 +35,16 @@ pub fn terms(limit: &Limit) -> Option<String> {
     Some(text)
 }
 
-/// Can a request that is held to `all` be held to `limit` alone? Only such a request is decided by permits.
+/// What is to be said of leases of a limit that counts a request: on which terms, or why there are none. Nothing where
+/// nobody is asked anyhow.
 #[must_use]
-pub fn may_stand_alone(limit: &Limit, all: &[Arc<Limit>]) -> bool {
-    always_beside(limit, all).is_none()
-}
-
-/// A limit that every request has which `limit` counts.
-pub(super) fn always_beside<'a>(limit: &Limit, all: &'a [Arc<Limit>]) -> Option<&'a Arc<Limit>> {
-    let mut others = all.iter().filter(|other| other.id != limit.id);
-    others.find(|other| other.name == limit.name || !may_stand_aside(other, limit))
-}
-
-/// May a request be none of `other`'s business that is `limit`'s?
-fn may_stand_aside(other: &Limit, limit: &Limit) -> bool {
-    let skips = other.by.can_be_absent() && other.by.missing == Missing::Skip;
-    let free = |limit: &Limit| limit.answers.preflights == Preflights::Free;
-    skips || other.exempt.is_some() || (free(other) && !free(limit))
-}
-
-/// What is to be said of leases of a limit that counts a request, one of so many that do: on which terms, or why there are
-/// none. Nothing where nobody is asked anyhow.
-#[must_use]
-pub fn of_request(limit: &Limit, together: usize) -> Option<String> {
+pub fn of_request(limit: &Limit) -> Option<String> {
     if limit.mode != Mode::Enforce || limit.scope == Scope::Gateway {
         return None;
     }
     Some(match (limit.why_unleased(), terms(limit)) {
         _ if limit.leasing == Leasing::Off => "never leased: lease = \"off\"".to_owned(),
         (Some(why), _) => format!("never leased: {why}"),
-        _ if together > 1 => "not leased here: the request has other limits".to_owned(),
         (None, Some(terms)) => format!("leased while it is busy: {terms}"),
         (None, None) => return None,
     })

@@ -4,9 +4,10 @@
 //! all of them together admit what one would have. What such a cost leaves of a limit is divided again before anybody
 //! is told.
 
-use super::batch::{Check, Half, Measurements};
+use super::batch::Check;
 use super::decided_by::DecidedBy;
 use super::error::StoreError;
+use super::half::{Half, Measurements};
 use super::memory::MemoryStore;
 use crate::limit::OnDown;
 use crate::limit::rate::Cost;

@@ -3,12 +3,12 @@
 
 use super::beside::{Aside, Charges};
 use super::decided_by::DecidedBy;
-use super::error::StoreError;
+use super::half::{Half, Measurements};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Outcome, Repeat, Ruling, Verdict};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Outcome, Repeat, Ruling};
 use crate::limit::{Limit, LimitId, OnDown, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -94,70 +94,6 @@ pub struct Refund<'a> {
     pub ticket: Ticket,
 }
 
-/// What a store measured for each limit of a request.
-pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
-
-/// What was measured for some of a request's limits, and when by the clock of who measured it.
-#[derive(Debug, Clone)]
-pub struct Half {
-    /// The instant.
-    pub at: Timestamp,
-    /// One for each limit, in order.
-    pub measured: Measurements,
-    /// How many gateways count for themselves, if they do: each request was measured at so many times its cost.
-    pub gateways: NonZeroU32,
-    /// Limits that let everything pass were not measured: what those do that do not say it themselves.
-    pub open: Option<OnDown>,
-    /// The instants of each, where they were measured by several clocks; else nothing.
-    pub instants: Vec<Timestamp>,
-    /// Those that others have answered than was asked, by position.
-    pub others: Vec<(usize, DecidedBy)>,
-    /// What could not be measured, where some could.
-    pub gap: Option<Box<Gap>>,
-}
-
-/// What nobody could measure of a request, while others of its limits were.
-#[derive(Debug, Clone)]
-pub struct Gap {
-    /// The limits' positions.
-    pub unknown: Vec<usize>,
-    /// What the others were charged, if they all agree.
-    pub charged: Vec<Charge>,
-    /// One of the others refuses, and nothing stays charged.
-    pub refused: bool,
-    /// Why.
-    pub why: StoreError,
-}
-
-impl Half {
-    /// Measured in the one place where all are counted.
-    #[must_use]
-    pub fn whole(at: Timestamp, measured: Measurements) -> Self {
-        Self {
-            at,
-            measured,
-            gateways: NonZeroU32::MIN,
-            open: None,
-            instants: Vec::new(),
-            others: Vec::new(),
-            gap: None,
-        }
-    }
-
-    /// When the limit at `index` was measured.
-    #[must_use]
-    pub fn instant(&self, index: usize) -> Timestamp {
-        self.instants.get(index).copied().unwrap_or(self.at)
-    }
-
-    /// As one of how many gateways.
-    fn gateways_of(&self, index: usize) -> NonZeroU32 {
-        let mut others = self.others.iter();
-        let other = others.find(|(other, _)| *other == index);
-        other.map_or(self.gateways, |(_, by)| by.gateways())
-    }
-}
-
 /// Of which limits of a request nobody could say anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unknown {
@@ -189,7 +125,7 @@ pub struct Decided {
     remembered: SmallVec<[LimitId; INLINE_LIMITS]>,
     /// When each was decided, if not all by one clock; else nothing.
     pub instants: Vec<Timestamp>,
-    /// Limits that others have answered than the rest: their part of the store is away.
+    /// Limits that others have answered than the rest: permits in hand, or what stands in for an absent part of the store.
     pub others: Vec<(LimitId, DecidedBy)>,
 }
 
@@ -206,20 +142,8 @@ impl Decided {
         let charges = Charges::of(checks, &half.measured, false);
         let (mut verdicts, mut aside) = (SmallVec::new(), Vec::new());
         for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
-            let (at, gateways) = (half.instant(index), half.gateways_of(index));
-            let (rule, charged) = (&check.limit.rule, charges.has(index));
-            let verdict = match check.is_own() || gateways == NonZeroU32::MIN {
-                true => rule.verdict(*measured, at, measured.charged(check.cost), charged),
-                false => {
-                    let cost = measured.charged(check.times(gateways).cost);
-                    let verdict = rule.verdict(*measured, at, cost, charged);
-                    let remaining = verdict.remaining / u64::from(gateways.get());
-                    Verdict {
-                        remaining,
-                        ..verdict
-                    }
-                }
-            };
+            let charged = charges.has(index);
+            let verdict = half.verdict(index, check, measured, charged);
             if check.limit.mode.decides() {
                 verdicts.push(verdict);
                 continue;
@@ -243,25 +167,6 @@ impl Decided {
                 .collect(),
             instants: half.instants,
             measured: half.measured,
-            remembered: SmallVec::new(),
-        }
-    }
-
-    /// The decision of a request by what is in hand of its one limit.
-    pub(super) fn by_lease(at: Timestamp, verdict: Verdict) -> Self {
-        let mut verdicts = SmallVec::new();
-        verdicts.push(verdict);
-        let mut measured = Measurements::new();
-        measured.push(Measured::UNKNOWN);
-        Self {
-            decision: Decision::of(at, verdicts),
-            measured,
-            aside: Vec::new(),
-            own: None,
-            unknown: Unknown::Nothing,
-            gateways: NonZeroU32::MIN,
-            instants: Vec::new(),
-            others: Vec::new(),
             remembered: SmallVec::new(),
         }
     }
@@ -296,26 +201,15 @@ impl Decided {
             let others = checks.iter().filter(|check| !check.is_own());
             Half::whole(own_at, others.map(Check::nobody).collect())
         });
-        let mut whole = Half {
-            gateways: shared.gateways,
-            open: shared.open,
-            ..Half::whole(shared.at, Measurements::new())
-        };
-        let (mut own, mut others) = (own.iter(), 0..);
-        for check in checks {
-            let (measured, at) = match check.is_own() {
-                true => (own.next().copied(), own_at),
-                false => {
-                    let index = others.next().unwrap_or_default();
-                    let by = shared.others.iter().find(|(other, _)| *other == index);
-                    let position = whole.measured.len();
-                    whole.others.extend(by.map(|(_, by)| (position, *by)));
-                    (shared.measured.get(index).copied(), shared.instant(index))
-                }
-            };
-            whole.measured.extend(measured);
-            if !shared.instants.is_empty() {
-                whole.instants.push(at);
+        let mut whole = shared.among(checks, |index| !checks[index].is_own());
+        let mine = checks
+            .iter()
+            .enumerate()
+            .filter(|(_, check)| check.is_own());
+        for ((index, _), measured) in mine.zip(own) {
+            whole.measured[index] = *measured;
+            if let Some(at) = whole.instants.get_mut(index) {
+                *at = own_at;
             }
         }
         let decided = Self::of_half(checks, whole);

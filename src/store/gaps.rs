@@ -2,10 +2,11 @@
 //! decided holds; for the rest, and for it alone, `on_down` answers.
 
 use super::away::StandIn;
-use super::batch::{Check, Gap, Half, Refund};
+use super::batch::{Check, Refund};
 use super::beside::Charges;
 use super::decided_by::DecidedBy;
 use super::error::StoreError;
+use super::half::{Gap, Half};
 use super::redis::RedisStore;
 use super::tell_remedy;
 use crate::limit::OnDown;

@@ -6,11 +6,14 @@
 //! remembered needs no asking.
 
 use super::Store;
-use super::batch::{Check, Decided, Half, Measurements};
+use super::batch::{Check, Decided};
 use super::beside::Charges;
 use super::decided_by::DecidedBy;
 use super::error::StoreError;
+use super::half::{Half, Measurements};
+use super::known::Recalled;
 use super::memory::MemoryStore;
+use super::sparing::{self, Spared};
 use crate::clock::Timestamp;
 use crate::limit::Scope;
 use crate::limit::verdict::{INLINE_LIMITS, Ruling};
@@ -35,14 +38,17 @@ pub(super) async fn decide(
         return Ok((Some(memory.decide(checks)), DecidedBy::Memory));
     }
     if let Some(recalled) = store.recall(&shared) {
-        let own = memory.measure(&own, None, true);
-        let decided = recalled.decided_beside(checks, &own);
-        return Ok((Some(decided), DecidedBy::Remembered));
+        return Ok(remembered(memory, (checks, &own), recalled));
     }
-    let mut held = Held::take((store, memory), own);
+    let mut held = Held::take((store, memory), own.clone());
     let refused = !held.charges.admitted;
-    let (half, by) = match store.decide_shared(&shared, refused).await {
-        Ok(answer) => answer,
+    let (half, by) = match sparing::decide(store, &shared, refused).await {
+        Ok(Spared::Told(half, by)) => (half, by),
+        // It was not known when this half was charged, which goes back.
+        Ok(Spared::Known(recalled)) => {
+            drop(held);
+            return Ok(remembered(memory, (checks, &own), recalled));
+        }
         // What refuses here is known, whatever the others would say.
         Err(_) if refused => (None, DecidedBy::Closed),
         Err(error) => return Err(error),
@@ -50,6 +56,17 @@ pub(super) async fn decide(
     let decided = Decided::of_halves(checks, (held.at, &held.measured), half);
     held.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
     Ok((Some(decided), by))
+}
+
+/// The decision that what is remembered of the others makes, beside this gateway's `own`, of which nothing is charged.
+fn remembered(
+    memory: &MemoryStore,
+    (checks, own): (&[Check<'_>], &[Check<'_>]),
+    recalled: Recalled,
+) -> (Option<Decided>, DecidedBy) {
+    let own = memory.measure(own, None, true);
+    let decided = recalled.decided_beside(checks, &own);
+    (Some(decided), DecidedBy::Remembered)
 }
 
 /// What this process's half was charged: given back when dropped.

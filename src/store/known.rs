@@ -9,7 +9,8 @@ mod again;
 #[cfg(test)]
 mod tests;
 
-use super::batch::{Check, Decided, Half, Measurements};
+use super::batch::{Check, Decided};
+use super::half::{Half, Measurements};
 use super::news::News;
 use crate::clock::Timestamp;
 use crate::limit::bucket::BucketState;
@@ -78,6 +79,15 @@ impl Recalled {
         let (whole, known) = (self.whole, self.known);
         let decided = Decided::of_half(checks, self.half);
         decided.of_known(whole, known)
+    }
+
+    /// The same of all of `checks`, of which these are `mine`: nothing is known of the others.
+    pub(super) fn among(self, checks: &[Check<'_>], mine: impl Fn(usize) -> bool) -> Self {
+        Self {
+            half: self.half.among(checks, mine),
+            known: self.known,
+            whole: false,
+        }
     }
 
     /// The same beside what this gateway counts by itself.

@@ -6,20 +6,23 @@
 //! for often is never leased.
 
 mod demand;
+mod hand;
 mod held;
 
-use super::batch::{Check, Decided, Refund};
+use super::batch::{Check, Refund};
 use super::decided_by::DecidedBy;
 use super::near::Near;
 use super::news::News;
 use super::redis::RedisStore;
-use crate::clock::Timestamp;
+use super::sparing::Taken;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::Verdict;
+use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Terms};
 use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
 pub use demand::{BUSY as LEASED_FROM, SLOT as LEASED_WITHIN};
+pub(super) use hand::Hand;
+use hand::{Permit, Refusal};
 use hashbrown::HashTable;
 use held::{Held, Last};
 use smallvec::SmallVec;
@@ -44,10 +47,12 @@ pub(super) struct Leases {
     news: News,
 }
 
-/// What a request is to do.
+/// What a request is to do about one of its limits.
 enum Step {
-    /// It is decided.
-    Decided(Verdict, DecidedBy),
+    /// There is one for it.
+    Take(Permit),
+    /// There is none, nor will be for a while.
+    Refused(Refusal),
     /// It waits for the answer of the call with this number.
     Wait(Rc<Notify>, u64),
     /// The same, and the call is to be made.
@@ -93,7 +98,7 @@ impl Leases {
         if waited == Some(held.turn) {
             if held.due > 0 {
                 held.due -= 1;
-                return Step::Decided(held.verdict(now, true), DecidedBy::Redis);
+                return Step::Take(Permit::of(held, now, DecidedBy::Redis));
             }
             if held.failed {
                 return Step::Alone;
@@ -101,10 +106,10 @@ impl Leases {
         }
         if held.permits > 0 && now < held.until {
             held.permits -= 1;
-            return Step::Decided(held.verdict(now, false), DecidedBy::Lease);
+            return Step::Take(Permit::of(held, now, DecidedBy::Lease));
         }
         if now < held.paused {
-            return Step::Decided(held.refusal(now), DecidedBy::Remembered);
+            return Step::Refused(Refusal::of(held, now));
         }
         if !held.asking {
             if is_new && !busy {
@@ -123,42 +128,79 @@ impl Leases {
     }
 }
 
-/// Decides a request with a single limit by permits in hand, or by those that one call brings for all who wait. Nothing
-/// where it is to ask for itself.
-pub(super) async fn decide(
-    near: &Near,
+/// May a permit in hand stand for asking about it?
+pub(super) fn may_take(check: &Check<'_>) -> bool {
+    check.cost == Cost::ONE && check.id.is_none() && check.limit.leases().is_some()
+}
+
+/// Takes a permit of each limit of a request of which there is one, or will be when the calls are answered that bring some
+/// for all who wait. What is left in nobody's hand is to be asked for.
+pub(super) async fn take<'a>(
+    near: &'a Near,
     (shared, metrics): (&RedisStore, &StoreMetrics),
-    check: &Check<'_>,
-) -> Option<(Decided, DecidedBy)> {
-    if check.cost != Cost::ONE || check.id.is_some() {
-        return None;
+    checks: &[Check<'a>],
+) -> Taken<'a> {
+    let mut hand = Hand::empty(&near.leases);
+    let mut wanted: SmallVec<[(usize, Option<u64>); INLINE_LIMITS]> = (0..checks.len())
+        .filter(|index| may_take(&checks[*index]))
+        .map(|index| (index, None))
+        .collect();
+    for (index, _) in &wanted {
+        near.leases.rises(&checks[*index]);
     }
-    let hash = near.leases.news.hash(check.limit.id, check.key);
-    near.leases.demand.borrow_mut().rises(hash, Instant::now());
-    let mut waited = None;
     for _ in 0..PATIENCE {
-        if let Some(recalled) = near.known.recall(&[*check], Instant::now) {
-            return Some((recalled.decided(&[*check]), DecidedBy::Remembered));
+        if let Some(recalled) = near.known.recall(checks, Instant::now) {
+            return Taken::Known(recalled);
         }
-        let (answered, turn) = match near.leases.step(check, waited) {
-            Step::Decided(verdict, by) => {
-                return Some((Decided::by_lease(near.leases.at(check), verdict), by));
-            }
-            Step::Alone => return None,
-            Step::Wait(answered, turn) => (answered, turn),
-            Step::Ask(answered, turn) => {
-                let (near, shared, metrics) = (near.clone(), shared.clone(), metrics.clone());
-                let (limit, key) = (Arc::clone(check.limit), check.key.into());
-                tokio::task::spawn_local(async move {
-                    ask(&near, (&shared, &metrics), &limit, key).await;
-                });
-                (answered, turn)
-            }
-        };
-        answered.notified().await;
-        waited = Some(turn);
+        let (mut calls, mut refused) = (SmallVec::<[_; INLINE_LIMITS]>::new(), None);
+        wanted.retain(|(index, waited)| {
+            let check = &checks[*index];
+            let (answered, turn) = match near.leases.step(check, *waited) {
+                Step::Take(permit) => {
+                    hand.take(*index, check, permit);
+                    return false;
+                }
+                Step::Refused(refusal) => {
+                    refused = Some((*index, refusal));
+                    return false;
+                }
+                Step::Alone => return false,
+                Step::Wait(answered, turn) => (answered, turn),
+                Step::Ask(answered, turn) => {
+                    spawn(near, (shared, metrics), check);
+                    (answered, turn)
+                }
+            };
+            calls.push(answered);
+            *waited = Some(turn);
+            true
+        });
+        if let Some((index, refusal)) = refused {
+            return Taken::Refused(refusal.half(index, checks));
+        }
+        if calls.is_empty() {
+            break;
+        }
+        // All are listened for before any is waited for: who is told while nobody listens is not told again.
+        let answers: SmallVec<[_; INLINE_LIMITS]> =
+            calls.iter().map(|one| one.notified()).collect();
+        for answer in answers {
+            answer.await;
+        }
     }
-    None
+    match hand.is_empty() {
+        true => Taken::Nothing,
+        false => Taken::Permits(hand),
+    }
+}
+
+/// Has the call made, by a task of its own: whoever waits for it may leave.
+fn spawn(near: &Near, (shared, metrics): (&RedisStore, &StoreMetrics), check: &Check<'_>) {
+    let (near, shared, metrics) = (near.clone(), shared.clone(), metrics.clone());
+    let (limit, key) = (Arc::clone(check.limit), check.key.into());
+    tokio::task::spawn_local(async move {
+        ask(&near, (&shared, &metrics), &limit, key).await;
+    });
 }
 
 /// One call for all who wait, and some permits for those who come soon.
@@ -201,11 +243,15 @@ async fn ask(
 }
 
 impl Leases {
-    /// By which store clock a request is decided that was not asked about.
-    fn at(&self, check: &Check<'_>) -> Timestamp {
-        let now = Instant::now();
-        let at = |held: &mut Held| held.last.map(|last| last.at.plus(since(last.sent, now)));
-        self.with(check, at).flatten().unwrap_or_default()
+    /// A request is one more for the key.
+    fn rises(&self, check: &Check<'_>) {
+        let hash = self.news.hash(check.limit.id, check.key);
+        self.demand.borrow_mut().rises(hash, Instant::now());
+    }
+
+    /// Nobody has used this permit.
+    fn put_back(&self, check: &Check<'_>, permit: Permit) {
+        self.with(check, |held| held.put_back(permit.asked, Instant::now()));
     }
 
     fn with<T>(&self, check: &Check<'_>, then: impl FnOnce(&mut Held) -> T) -> Option<T> {

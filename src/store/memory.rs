@@ -6,8 +6,9 @@
 mod entry;
 mod returns;
 
-use super::batch::{Check, Decided, Half, Measurements};
+use super::batch::{Check, Decided};
 use super::beside::Charges;
+use super::half::{Half, Measurements};
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::dedupe::RecordState;

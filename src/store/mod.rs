@@ -8,6 +8,7 @@ pub mod error;
 mod fleet;
 mod gaps;
 mod given;
+mod half;
 mod halves;
 mod known;
 mod leases;
@@ -18,15 +19,17 @@ pub mod place;
 pub mod redis;
 pub mod settings;
 mod settle;
+mod sparing;
 pub mod tls;
 
 pub use crate::limit::OnDown;
-pub use batch::{Charge, Check, Decided, Half, Refund, Unknown};
+pub use batch::{Charge, Check, Decided, Refund, Unknown};
 pub use beside::Aside;
 pub use decided_by::DecidedBy;
 pub use error::StoreError;
 pub use fleet::Fleet;
 pub use given::{Given, GivenSoon};
+pub use half::{Half, Measurements};
 pub use leases::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
 pub use near::Near;
@@ -41,8 +44,8 @@ use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
 use away::StandIn;
-use known::{Recalled, Turn};
 use redis::RedisStore;
+use sparing::Spared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,29 +88,10 @@ impl Store {
             Self::Redis { local, .. } if halves::are_mixed(checks) => {
                 halves::decide(self, local, checks).await
             }
-            Self::Redis { shared, .. } => {
-                if let Some((decided, by)) = self.lease(checks).await {
-                    return Ok((Some(decided), by));
-                }
-                if let Some(recalled) = self.recall(checks) {
-                    return Ok((Some(recalled.decided(checks)), DecidedBy::Remembered));
-                }
-                let turn = self.turn(checks);
-                if let Turn::Wait(others) = &turn {
-                    others.wait().await;
-                    if let Some(recalled) = self.recall(checks) {
-                        return Ok((Some(recalled.decided(checks)), DecidedBy::Remembered));
-                    }
-                }
-                let (half, by) = self.decide_shared(checks, false).await?;
-                if let (Turn::First(asking), [check], DecidedBy::Redis) = (&turn, checks, by)
-                    && let Some(half) = &half
-                {
-                    asking.admitted(check, half, (Instant::now(), shared.may_pass(check.limit)));
-                }
-                let decided = half.map(|half| Decided::of_half(checks, half));
-                Ok((decided, by))
-            }
+            Self::Redis { .. } => Ok(match sparing::decide(self, checks, false).await? {
+                Spared::Known(recalled) => (Some(recalled.decided(checks)), DecidedBy::Remembered),
+                Spared::Told(half, by) => (half.map(|half| Decided::of_half(checks, half)), by),
+            }),
         }
     }
 
@@ -155,52 +139,6 @@ impl Store {
                 stand_in.decide(checks, refused, error)
             }
         }
-    }
-
-    /// What is known of a request that will be refused. While Redis is away `on_down` has the word, and when it is back
-    /// it may be another.
-    fn recall(&self, checks: &[Check<'_>]) -> Option<Recalled> {
-        match self {
-            Self::Redis { shared, near, .. } if shared.is_up() => {
-                near.known.recall(checks, Instant::now)
-            }
-            Self::Redis { near, .. } => {
-                near.known.clear();
-                None
-            }
-            Self::Memory(_) => None,
-        }
-    }
-
-    /// Whether a request of which nothing is known asks at once.
-    fn turn(&self, checks: &[Check<'_>]) -> Turn {
-        match self {
-            Self::Redis { shared, near, .. } if shared.is_up() => {
-                near.known.turn(checks, (Instant::now, near.patience()))
-            }
-            _ => Turn::Ask,
-        }
-    }
-
-    /// Decides a request by permits in hand, where its limit gives such.
-    async fn lease(&self, checks: &[Check<'_>]) -> Option<(Decided, DecidedBy)> {
-        let (
-            [check],
-            Self::Redis {
-                shared,
-                metrics,
-                near,
-                ..
-            },
-        ) = (checks, self)
-        else {
-            return None;
-        };
-        check.limit.leases()?;
-        if !shared.is_up() {
-            near.known.clear();
-        }
-        leases::decide(near, (shared, metrics), check).await
     }
 
     /// How one counter stands, without taking anything from it.

@@ -28,8 +28,9 @@ pub use cluster::slot_of;
 pub use probe::{Found, Probed, probe};
 pub use stats::{Counter, Stats};
 
-use super::batch::{Check, Decided, Half, Refund};
+use super::batch::{Check, Decided, Refund};
 use super::error::StoreError;
+use super::half::Half;
 use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};

@@ -6,6 +6,7 @@
 mod exactness;
 mod halves;
 mod hammer;
+mod hands;
 mod hostile;
 mod index;
 mod leasing;

@@ -310,17 +310,11 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
     held
 }
 
-/// Says of each limit that counts whether its permits are taken ahead, beside the others that count.
+/// Says of each limit that counts whether its permits are taken ahead.
 fn lease(limits: &mut [Held]) {
-    let is_counted = |held: &&Held| matches!(held.key, Key::Counted { .. });
-    let counted: Vec<Arc<Limit>> = limits
-        .iter()
-        .filter(is_counted)
-        .map(|held| Arc::clone(&held.limit))
-        .collect();
     for held in limits {
-        if is_counted(&&*held) {
-            held.leased = leases::of_request(&held.limit, counted.len());
+        if matches!(held.key, Key::Counted { .. }) {
+            held.leased = leases::of_request(&held.limit);
         }
     }
 }

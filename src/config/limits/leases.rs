@@ -11,7 +11,9 @@ pub(super) fn unleased(
     found: &mut Vec<Diagnostic>,
 ) -> Vec<limit::Limit> {
     let asked = written.lease.at().filter(|at| at.value != Leasing::Off);
-    if let (Some(lease), Some(why)) = (asked, limits.first().and_then(limit::Limit::why_unleased)) {
+    // Of a list of rates some may be leased.
+    let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
+    if let (Some(lease), Some(why)) = (asked, whys.and_then(|whys| whys.first().copied())) {
         found.push(
             Diagnostic::warning(
                 Code::Conflict,

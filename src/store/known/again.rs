@@ -1,7 +1,8 @@
 //! Whose wait has just ended is likely over the limit still: one request asks, and those that come meanwhile wait for
 //! what it is told. If it is refused, or has taken the last there was, so are they; else they ask for themselves.
 
-use super::super::batch::{Check, Half};
+use super::super::batch::Check;
+use super::super::half::Half;
 use super::{Known, Refusal, lasting, most};
 use crate::limit::verdict::Wait;
 use smallvec::SmallVec;

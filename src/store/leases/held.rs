@@ -8,7 +8,8 @@ use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
 use crate::limit::{Limit, Rule, State, Terms};
-use crate::store::batch::{Check, Half};
+use crate::store::batch::Check;
+use crate::store::half::Half;
 use crate::store::news::News;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -117,6 +118,16 @@ impl Held {
             self.left.remove(0);
         }
         self.left.push((asked, units));
+    }
+
+    /// Takes one back that was charged in that call.
+    pub(super) fn put_back(&mut self, asked: u64, now: Instant) {
+        let is_last = self.last.is_some_and(|last| last.asked == asked);
+        match is_last && now < self.until {
+            true => self.permits += 1,
+            // It goes back with what else was left of that call, if that has not gone already.
+            false => self.owe(asked, 1),
+        }
     }
 
     /// Takes what was not used of the call that was asked at that instant.

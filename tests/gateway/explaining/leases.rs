@@ -3,7 +3,7 @@
 use super::{explain, said};
 use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get, tollgate};
 
-/// One limit alone on its route, and with another on the other.
+/// One limit alone on its route, and beside another on the other.
 fn file(upstream: &Upstream, redis: &Redis) -> File {
     File::default()
         .redis(redis, "on_down = \"closed\"")
@@ -24,7 +24,7 @@ async fn where_permits_are_taken_ahead_is_told() {
     let line = told.lines().find(|line| line.contains("leased"));
     let line = line.unwrap_or_else(|| panic!("{told}"));
     assert!(
-        line.contains("leased while it is busy, on route alone only: a worker takes up to 10000 permits at once"),
+        line.contains("leased while it is busy: a worker takes up to 10000 permits at once"),
         "{line}"
     );
     assert_eq!(told.matches("leased").count(), 1, "{told}");
@@ -35,7 +35,7 @@ async fn where_permits_are_taken_ahead_is_told() {
     );
     let beside = said(&["GET", "/beside", "--config", path]).await;
     for words in [
-        "not leased here: the request has other limits",
+        "  leased while it is busy: a worker takes",
         "never leased: lease = \"off\"",
     ] {
         assert!(beside.contains(words), "{beside}");
@@ -44,26 +44,27 @@ async fn where_permits_are_taken_ahead_is_told() {
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["limits"][1]["leased"], "never leased: lease = \"off\"");
 
-    let leased = async |route: &str| {
+    let leased = async |route: &str, limit: &str| {
         let metrics = gateway.metrics().await;
         let mut rows = metrics.lines().filter(|line| {
             line.starts_with("tollgate_limit_decisions_total")
                 && line.contains(&format!("route=\"{route}\""))
+                && line.contains(&format!("limit=\"{limit}\""))
                 && line.contains("decided_by=\"lease\"")
         });
         rows.any(|row| !row.ends_with(" 0"))
     };
-    eventually(PATIENCE, "a lease alone", async || {
+    eventually(PATIENCE, "a lease on each route", async || {
         for target in ["/alone", "/beside"] {
             let mut wire = gateway.connect().await;
             for _ in 0..40 {
                 wire.ask(get(target)).await.expect(200);
             }
         }
-        leased("alone").await
+        leased("alone", "all").await && leased("beside", "all").await
     })
     .await;
-    assert!(!leased("beside").await);
+    assert!(!leased("beside", "mine").await);
 }
 
 /// What the file says of Redis is not said where there is none.

@@ -1,7 +1,7 @@
 //! What a server should answer after each step of the twins' histories, and whether it does.
 
 use crate::clock::Timestamp;
-use crate::store::batch::Measurements;
+use crate::store::half::Measurements;
 use crate::store::redis::reply;
 use bb8_redis::redis::Value;
 

@@ -4,7 +4,8 @@ use crate::clock::Timestamp;
 use crate::limit::dedupe::{Checked, RecordState};
 use crate::limit::verdict::{Measured, Wait};
 use crate::limit::{Change, Limit, Mode, Refunded, State, Ticket};
-use crate::store::batch::{Check, Measurements};
+use crate::store::batch::Check;
+use crate::store::half::Measurements;
 use std::collections::HashMap;
 
 /// A check, with the name of its counter and of its record, if it has one.

@@ -1,0 +1,293 @@
+//! Permits in hand of some of a request's limits: each limit holds, those in hand are not asked about, and who is refused by
+//! another, or leaves, puts them back.
+
+use super::numbers::{SECOND, fixed_window, limit, token_bucket};
+use super::sparing::gateway;
+use super::under_test::{admitted, connect};
+use crate::support::{Redis, long};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tollgate::limit::rate::Rate;
+use tollgate::limit::verdict::Outcome;
+use tollgate::limit::{Leasing, Limit, Rule, Scope};
+use tollgate::store::{Check, Decided, DecidedBy, Store};
+
+const ALL: &[u8] = b"";
+const HOUR: u64 = 3600 * SECOND;
+
+fn leased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
+    limit(name, rule)
+}
+
+fn unleased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
+    let limit = Arc::into_inner(limit(name, rule)).unwrap();
+    Arc::new(limit.leasing(Leasing::Off))
+}
+
+/// What one gateway's requests have come to.
+#[derive(Debug, Default)]
+struct Pressed {
+    /// Admitted requests of each client.
+    clients: HashMap<u64, u64>,
+    /// When they were, from the beginning on.
+    admitted: Vec<Duration>,
+    requests: u64,
+    calls: u64,
+    /// Limits that Redis was asked about.
+    asked: u64,
+}
+
+/// Clients come to several gateways, each with a limit of its own beside the one for everyone.
+fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, time: Duration) -> Pressed {
+    let begun = Instant::now();
+    let one = |seed: u64| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())
+            .unwrap();
+        runtime.block_on(async {
+            let store = gateway(connect(server).await);
+            let asking: Vec<_> = (0..12)
+                .map(|task| {
+                    let (store, limits) = (store.clone(), limits.to_vec());
+                    let random = fastrand::Rng::with_seed(seed * 100 + task);
+                    tokio::task::spawn_local(ask(store, limits, (clients, random), begun + time))
+                })
+                .collect();
+            let mut outcome = Pressed::default();
+            for task in asking {
+                for (client, at) in task.await.unwrap() {
+                    outcome.requests += 1;
+                    if let Some(at) = at {
+                        *outcome.clients.entry(client).or_default() += 1;
+                        outcome.admitted.push(at - begun);
+                    }
+                }
+            }
+            outcome.calls = shared(&store).stats().calls.get();
+            outcome.asked = shared(&store).stats().decisions.get();
+            store.settle().await;
+            outcome
+        })
+    };
+    let mut all = Pressed::default();
+    tokio::task::block_in_place(|| {
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..2).map(|seed| scope.spawn(move || one(seed))).collect();
+            for thread in threads {
+                all.add(thread.join().unwrap());
+            }
+        });
+    });
+    all
+}
+
+async fn ask(
+    store: Store,
+    limits: Vec<Arc<Limit>>,
+    (clients, mut random): (u64, fastrand::Rng),
+    until: Instant,
+) -> Vec<(u64, Option<Instant>)> {
+    let mut seen = Vec::new();
+    while Instant::now() < until {
+        let client = random.u64(..clients);
+        let key = client.to_string();
+        let checks: Vec<_> = limits
+            .iter()
+            .map(|limit| match limit.name.starts_with("each") {
+                true => Check::new(limit, key.as_bytes()),
+                false => Check::new(limit, ALL),
+            })
+            .collect();
+        let (decided, _) = store.decide(&checks).await.unwrap();
+        let passes = admitted(&decided.unwrap());
+        seen.push((client, passes.then(Instant::now)));
+        if seen.len().is_multiple_of(16) {
+            tokio::task::yield_now().await;
+        }
+    }
+    seen
+}
+
+fn shared(store: &Store) -> &tollgate::store::redis::RedisStore {
+    let Store::Redis { shared, .. } = store else {
+        panic!("it was made so");
+    };
+    shared
+}
+
+impl Pressed {
+    fn add(&mut self, other: Self) {
+        for (client, count) in other.clients {
+            *self.clients.entry(client).or_default() += count;
+        }
+        self.admitted.extend(other.admitted);
+        self.requests += other.requests;
+        self.calls += other.calls;
+        self.asked += other.asked;
+    }
+}
+
+/// Of random numbers: nobody gets more than his own limit, all together not more than theirs, and that is used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
+    let server = Redis::start().await;
+    for seed in 0..if long() { 30 } else { 5 } {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (count, each) = (random.u32(1000..3000), random.u32(3..200));
+        let clients = random.u64(5..200);
+        let all = leased(&format!("all-{seed}"), fixed_window(count, HOUR));
+        let own = unleased(&format!("each-{seed}"), fixed_window(each, HOUR));
+        let limits = match random.bool() {
+            true => [all, own],
+            false => [own, all],
+        };
+        let time = Duration::from_millis(500);
+        let outcome = press(&server, &limits, clients, time);
+        let many = outcome.admitted.len() as u64;
+        println!(
+            "{seed}: {many} of {count}, {clients} clients of {each} each, {} requests, {} calls",
+            outcome.requests, outcome.calls
+        );
+        assert!(many <= u64::from(count), "{seed}: {many} of {count}");
+        for (client, count) in &outcome.clients {
+            assert!(*count <= u64::from(each), "{seed}: {client} {count}");
+        }
+        let wanted = u64::from(count).min(u64::from(each) * clients);
+        if outcome.requests > wanted * 4 {
+            assert!(many * 100 >= wanted * 95, "{seed}: {many} of {wanted}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
+    let server = Redis::start().await;
+    let time = Duration::from_millis(if long() { 3000 } else { 600 });
+    let per_request = |made: fn(&str, (Rate, Rule)) -> Arc<Limit>, kind: &str| {
+        let limits = [
+            made(
+                &format!("bucket-{kind}"),
+                token_bucket(2_000_000, SECOND, 2_000_000),
+            ),
+            made(&format!("window-{kind}"), fixed_window(100_000_000, HOUR)),
+            made(
+                &format!("shorter-{kind}"),
+                fixed_window(50_000_000, HOUR / 2),
+            ),
+        ];
+        let outcome = press(&server, &limits, 1, time);
+        println!(
+            "{kind}: {} requests, {} calls",
+            outcome.requests, outcome.calls
+        );
+        outcome.calls as f64 / outcome.admitted.len() as f64
+    };
+    let (without, with) = (per_request(unleased, "off"), per_request(leased, "auto"));
+    assert!(with * 10.0 <= without, "{with} of {without}");
+}
+
+/// One gateway, which has permits of the limit for everyone in hand.
+struct One {
+    _server: Redis,
+    store: Store,
+    all: Arc<Limit>,
+    own: Arc<Limit>,
+    passed: Cell<u64>,
+}
+
+impl One {
+    async fn warm(own: Limit) -> Self {
+        let server = Redis::start().await;
+        let one = Self {
+            store: gateway(connect(&server).await),
+            _server: server,
+            all: leased("all", fixed_window(100_000, HOUR)),
+            own: Arc::new(own),
+            passed: Cell::new(0),
+        };
+        let begun = Instant::now();
+        while one.ask(&[]).await.1 != DecidedBy::Lease {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+        }
+        one
+    }
+
+    /// A request of everyone's, and of these clients'.
+    async fn ask(&self, clients: &[&[u8]]) -> (Decided, DecidedBy) {
+        let own = clients.iter().map(|client| Check::new(&self.own, client));
+        let checks: Vec<_> = own.chain([Check::new(&self.all, ALL)]).collect();
+        let (decided, by) = self.store.decide(&checks).await.unwrap();
+        let decided = decided.unwrap();
+        self.passed
+            .set(self.passed.get() + u64::from(admitted(&decided)));
+        (decided, by)
+    }
+
+    /// What has been charged to everyone's limit when nothing is in hand any more.
+    async fn charged(&self) -> u64 {
+        self.store.settle().await;
+        let decided = self.store.peek(&self.all, ALL).await.unwrap();
+        100_000 - decided.decision.verdicts[0].remaining
+    }
+}
+
+fn once_an_hour() -> Limit {
+    Arc::into_inner(unleased("own", fixed_window(1, HOUR))).unwrap()
+}
+
+#[tokio::test(flavor = "local")]
+async fn who_is_refused_by_another_limit_puts_the_permit_back() {
+    let one = One::warm(once_an_hour()).await;
+    let (warm, mut in_hand) = (one.passed.get(), 0);
+    for client in 0_u32..200 {
+        for number in 0..3 {
+            let (decided, by) = one.ask(&[&client.to_be_bytes()]).await;
+            assert_eq!(admitted(&decided), number == 0);
+            assert!(decided.is_known(&one.own));
+            let refused = decided.decision.verdicts[0].outcome;
+            assert_eq!(matches!(refused, Outcome::Refuse(_)), number > 0);
+            // Of a refusal that was remembered nothing else is asked.
+            assert_eq!(decided.is_known(&one.all), by != DecidedBy::Remembered);
+            in_hand += u64::from(decided.other(&one.all) == Some(DecidedBy::Lease));
+        }
+    }
+    assert_eq!(one.passed.get(), warm + 200);
+    assert!(in_hand > 200, "{in_hand}");
+    assert_eq!(one.charged().await, one.passed.get());
+}
+
+#[tokio::test(flavor = "local")]
+async fn who_leaves_before_the_decision_puts_the_permit_back() {
+    let one = One::warm(once_an_hour()).await;
+    for client in 0_u32..100 {
+        let client = client.to_be_bytes();
+        let clients: [&[u8]; 1] = [&client];
+        tokio::select! {
+            biased;
+            _ = one.ask(&clients) => panic!("Redis is not so fast"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    assert_eq!(one.charged().await, one.passed.get());
+}
+
+/// What the gateway counts by itself is beside it.
+#[tokio::test(flavor = "local")]
+async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
+    let one = One::warm(once_an_hour().counted_by(Scope::Gateway)).await;
+    let (warm, mut in_hand) = (one.passed.get(), 0);
+    for client in 0_u32..500 {
+        for number in 0..2 {
+            let (decided, by) = one.ask(&[&client.to_be_bytes()]).await;
+            assert_eq!(admitted(&decided), number == 0);
+            in_hand += u64::from(number == 0 && by == DecidedBy::Lease);
+        }
+    }
+    assert_eq!(one.passed.get(), warm + 500);
+    assert!(in_hand > 400, "{in_hand}");
+    assert_eq!(one.charged().await, one.passed.get());
+}
