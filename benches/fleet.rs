@@ -96,7 +96,12 @@ fn kinds(gateways: u32) -> Vec<Traffic> {
         kind("own keys", (calm, 0, 1), wide(Off), false),
         kind("own and everyone", (some, 0, 1), wide(Off), true),
         kind("busy own and everyone", (busy, 0, 1), wide(Off), true),
-        kind("busy own and everyone, leases", (busy, 0, 1), wide(Auto), true),
+        kind(
+            "busy own and everyone, leases",
+            (busy, 0, 1),
+            wide(Auto),
+            true,
+        ),
         kind("half hot, no leases", (some, some, 1), wide(Off), false),
         kind("half hot, leases", (some, some, 1), wide(Auto), false),
         kind("hot bucket, leases", (some, busy, 1), wide(Auto), false),

@@ -104,6 +104,14 @@ CONTESTANTS = (
         redis=True,
         batch=DECISIONS_PER_CALL,
     ),
+    Contestant(
+        "redis",
+        "tollgate, 3 leased",
+        "tollgate",
+        tollgate(HUGE, THREE, TOLLGATE_STORE, "auto"),
+        redis=True,
+        batch=REQUESTS_PER_LEASE,
+    ),
     Contestant("refusal", "nginx", "nginx", {"LIMIT": NGINX_TINY}),
     Contestant("refusal", "tollgate", "tollgate", tollgate(TINY, ONE)),
     Contestant("refusal", "tollgate, redis", "tollgate", tollgate(TINY, ONE, TOLLGATE_STORE), redis=True),
@@ -119,6 +127,7 @@ RATIOS = (
     # Beside it, not instead of it: with one busy key nearly every request is decided by permits in hand.
     Ratio("redis", "tollgate, leases", "nginx + lua"),
     Ratio("redis", "tollgate, 3 limits", "nginx + lua", final=0.4),
+    Ratio("redis", "tollgate, 3 leased", "nginx + lua"),
     Ratio("refusal", "tollgate", "nginx", now=1.2, final=1.2),
     # A known refusal costs Redis nothing; what a minute's one question and its renewals leave rounds to that.
     Ratio("refusal", "tollgate, redis", "nginx", now=1.2, final=1.2, script_calls=0.001),

@@ -145,11 +145,21 @@ pub(super) async fn take<'a>(
         .filter(|index| may_take(&checks[*index]))
         .map(|index| (index, None))
         .collect();
-    for (index, _) in &wanted {
-        near.leases.rises(&checks[*index]);
-    }
-    for _ in 0..PATIENCE {
-        if let Some(recalled) = near.known.recall(checks, Instant::now) {
+    for round in 0..PATIENCE {
+        let recalled = near.known.recall(checks, Instant::now);
+        let asked_for = |check: &Check<'_>| match &recalled {
+            // Whom another limit refuses needs no permit.
+            Some(recalled) => recalled.known.contains(&check.limit.id),
+            None => true,
+        };
+        let new = wanted.iter().filter(|_| round == 0);
+        for check in new
+            .map(|(index, _)| &checks[*index])
+            .filter(|check| asked_for(check))
+        {
+            near.leases.rises(check);
+        }
+        if let Some(recalled) = recalled {
             return Taken::Known(recalled);
         }
         let (mut calls, mut refused) = (SmallVec::<[_; INLINE_LIMITS]>::new(), None);
@@ -164,7 +174,12 @@ pub(super) async fn take<'a>(
                     refused = Some((*index, refusal));
                     return false;
                 }
-                Step::Alone => return false,
+                Step::Alone => {
+                    if checks.len() > 1 {
+                        hand.lacks(check);
+                    }
+                    return false;
+                }
                 Step::Wait(answered, turn) => (answered, turn),
                 Step::Ask(answered, turn) => {
                     spawn(near, (shared, metrics), check);
@@ -188,9 +203,9 @@ pub(super) async fn take<'a>(
             answer.await;
         }
     }
-    match hand.is_empty() {
-        true => Taken::Nothing,
-        false => Taken::Permits(hand),
+    match checks {
+        [_] if hand.is_empty() => Taken::Nothing,
+        _ => Taken::Permits(hand),
     }
 }
 
@@ -247,6 +262,12 @@ impl Leases {
     fn rises(&self, check: &Check<'_>) {
         let hash = self.news.hash(check.limit.id, check.key);
         self.demand.borrow_mut().rises(hash, Instant::now());
+    }
+
+    /// A request for the key was none: another limit has refused it, or it has left. No permits are ordered for such.
+    fn falls(&self, check: &Check<'_>) {
+        let hash = self.news.hash(check.limit.id, check.key);
+        self.demand.borrow_mut().falls(hash, Instant::now());
     }
 
     /// Nobody has used this permit.

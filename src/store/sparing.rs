@@ -62,7 +62,7 @@ pub(super) async fn decide(
         Spared::Known(recalled) => Spared::Known(recalled.among(checks, |at| !hand.has(at))),
         Spared::Told(half, by) => {
             let whole = hand.beside((checks, &rest), (half, by), store.on_down());
-            Spared::Told(Some(whole), by)
+            Spared::Told(whole, by)
         }
     })
 }

@@ -275,6 +275,38 @@ async fn who_leaves_before_the_decision_puts_the_permit_back() {
     assert_eq!(one.charged().await, one.passed.get());
 }
 
+/// Of a bucket permits that nobody uses are lost: who is refused by another limit orders none.
+#[tokio::test(flavor = "local")]
+async fn of_those_who_are_refused_elsewhere_no_permits_are_ordered() {
+    let server = Redis::start().await;
+    let store = gateway(connect(&server).await);
+    let own = unleased("own", fixed_window(1, HOUR));
+    let all = leased("all", token_bucket(100_000, HOUR, 100_000));
+    let elsewhere = connect(&server).await;
+    for client in 0_u32..4000 {
+        let key = client.to_be_bytes();
+        elsewhere.decide(&[Check::new(&own, &key)]).await.unwrap();
+    }
+    let asking: Vec<_> = (0..8)
+        .map(|task| {
+            let (store, own, all) = (store.clone(), Arc::clone(&own), Arc::clone(&all));
+            tokio::task::spawn_local(async move {
+                for client in (task..4000_u32).step_by(8) {
+                    let key = client.to_be_bytes();
+                    let checks = [Check::new(&all, ALL), Check::new(&own, &key)];
+                    let (decided, _) = store.decide(&checks).await.unwrap();
+                    assert!(!admitted(&decided.unwrap()));
+                }
+            })
+        })
+        .collect();
+    for task in asking {
+        task.await.unwrap();
+    }
+    let left = store.peek(&all, ALL).await.unwrap();
+    assert_eq!(left.decision.verdicts[0].remaining, 100_000);
+}
+
 /// What the gateway counts by itself is beside it.
 #[tokio::test(flavor = "local")]
 async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {

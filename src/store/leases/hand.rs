@@ -39,6 +39,8 @@ pub(super) struct Refusal {
 pub(in crate::store) struct Hand<'a> {
     leases: &'a Leases,
     permits: SmallVec<[(usize, Check<'a>, Permit); 1]>,
+    /// Limits that could be leased and are asked about, beside others.
+    lacks: SmallVec<[Check<'a>; 1]>,
 }
 
 impl Permit {
@@ -82,6 +84,7 @@ impl<'a> Hand<'a> {
         Self {
             leases,
             permits: SmallVec::new(),
+            lacks: SmallVec::new(),
         }
     }
 
@@ -91,6 +94,10 @@ impl<'a> Hand<'a> {
 
     pub(super) fn take(&mut self, index: usize, check: &Check<'a>, permit: Permit) {
         self.permits.push((index, *check, permit));
+    }
+
+    pub(super) fn lacks(&mut self, check: &Check<'a>) {
+        self.lacks.push(*check);
     }
 
     /// Is there one of the request's check at `index`?
@@ -116,7 +123,7 @@ impl<'a> Hand<'a> {
             false => DecidedBy::Lease,
         };
         self.show(&mut half, by);
-        self.permits.clear();
+        self.spent();
         (half, by)
     }
 
@@ -126,22 +133,32 @@ impl<'a> Hand<'a> {
         (checks, rest): (&[Check<'_>], &[Check<'_>]),
         (half, by): (Option<Half>, DecidedBy),
         open: Option<OnDown>,
-    ) -> Half {
-        let at = self.permits.first().map(|(.., permit)| permit.at);
-        let half = half.unwrap_or_else(|| Half {
-            open,
-            ..Half::whole(
-                at.unwrap_or_default(),
-                rest.iter().map(Check::nobody).collect(),
-            )
-        });
-        let admitted = Charges::of(rest, &half.measured, false).admitted;
-        let mut whole = half.among(checks, |index| !self.has(index));
-        self.show(&mut whole, by);
-        if admitted {
-            self.permits.clear();
+    ) -> Option<Half> {
+        let refused = |half: &Half| !Charges::of(rest, &half.measured, false).admitted;
+        let refused = half.as_ref().is_some_and(refused);
+        let whole = match self.permits.first() {
+            None => half,
+            Some((.., permit)) => {
+                let nothing = || Half {
+                    open,
+                    ..Half::whole(permit.at, rest.iter().map(Check::nobody).collect())
+                };
+                let half = half.unwrap_or_else(nothing);
+                let mut whole = half.among(checks, |index| !self.has(index));
+                self.show(&mut whole, by);
+                Some(whole)
+            }
+        };
+        if !refused {
+            self.spent();
         }
         whole
+    }
+
+    /// The request is admitted: nothing comes back.
+    fn spent(&mut self) {
+        self.permits.clear();
+        self.lacks.clear();
     }
 
     /// Puts what the permits say into what is said of the whole request, which others may have decided.
@@ -159,6 +176,10 @@ impl Drop for Hand<'_> {
     fn drop(&mut self) {
         for (_, check, permit) in self.permits.drain(..) {
             self.leases.put_back(&check, permit);
+            self.leases.falls(&check);
+        }
+        for check in self.lacks.drain(..) {
+            self.leases.falls(&check);
         }
     }
 }
