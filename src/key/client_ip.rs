@@ -39,6 +39,23 @@ impl Field {
     }
 }
 
+/// Which of a trusted peer's fields say how a request came to it, its scheme and its host; where both do, `Forwarded` first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Speaks {
+    /// `Forwarded`.
+    pub forwarded: bool,
+    /// `X-Forwarded-Proto` and `X-Forwarded-Host`.
+    pub listed: bool,
+}
+
+/// Where a walk has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End {
+    client: IpAddr,
+    /// At an entry that cannot be read: who wrote it has spoken, and named nobody.
+    unread: bool,
+}
+
 /// Why an address is taken for the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
@@ -135,8 +152,8 @@ impl Trust {
         let forwarded = || self.forwarded(peer, fields, &seen);
         match self.told(fields) {
             (false, false) => (peer, Why::Unsaid),
-            (true, false) => (listed(), Why::Said(Field::XForwardedFor)),
-            (false, true) => (forwarded(), Why::Said(Field::Forwarded)),
+            (true, false) => (listed().client, Why::Said(Field::XForwardedFor)),
+            (false, true) => (forwarded().client, Why::Said(Field::Forwarded)),
             (true, true) => self.weigh(listed(), forwarded()),
         }
     }
@@ -151,8 +168,25 @@ impl Trust {
         let listed = self.listed(peer, fields, &|_| {});
         let forwarded = self.forwarded(peer, fields, &|_| {});
         match self.weigh(listed, forwarded).1 {
-            Why::Said(field) | Why::Disagree(field) if listed != forwarded => Some(field),
+            Why::Said(field) | Why::Disagree(field) if listed.client != forwarded.client => {
+                Some(field)
+            }
             _ => None,
+        }
+    }
+
+    /// By which of a trusted peer's fields a request's scheme and host are told. The one that says who the client is: of
+    /// two that agree about it a stranger, who knows his own address, may have written `Forwarded`.
+    #[must_use]
+    pub fn speaks(&self, peer: IpAddr, fields: &HeaderMap) -> Speaks {
+        let forwarded = match (self.field, self.told(fields)) {
+            (Some(field), _) => field == Field::Forwarded,
+            (None, (true, true)) => self.leading(peer, fields) == Some(Field::Forwarded),
+            (None, (_, forwarded)) => forwarded,
+        };
+        Speaks {
+            forwarded,
+            listed: self.field != Some(Field::Forwarded),
         }
     }
 
@@ -167,26 +201,28 @@ impl Trust {
         )
     }
 
-    fn listed(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> IpAddr {
+    fn listed(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> End {
         let lines = fields.get_all(X_FORWARDED_FOR).into_iter().rev();
         let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
         let addresses = entries.map(|entry| read_address(str::from_utf8(entry).ok()?));
         self.walk(peer, Field::XForwardedFor, addresses, seen)
     }
 
-    fn forwarded(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> IpAddr {
+    fn forwarded(&self, peer: IpAddr, fields: &HeaderMap, seen: &impl Fn(Hop)) -> End {
         let lines = fields.get_all(header::FORWARDED).into_iter().rev();
         let addresses = lines.flat_map(|line| forwarded::nodes(line.as_bytes()));
         self.walk(peer, Field::Forwarded, addresses, seen)
     }
 
     /// What two walks together say.
-    fn weigh(&self, listed: IpAddr, forwarded: IpAddr) -> (IpAddr, Why) {
-        let leads_out = |address| !self.believes(address);
+    fn weigh(&self, listed: End, forwarded: End) -> (IpAddr, Why) {
+        let leads_out = |end: End| !self.believes(end.client);
         match (leads_out(listed), leads_out(forwarded)) {
-            (true, true) if listed != forwarded => (listed, Why::Disagree(Field::XForwardedFor)),
-            (false, true) => (forwarded, Why::Said(Field::Forwarded)),
-            _ => (listed, Why::Said(Field::XForwardedFor)),
+            (true, true) if listed.client != forwarded.client => {
+                (listed.client, Why::Disagree(Field::XForwardedFor))
+            }
+            (false, true) if !listed.unread => (forwarded.client, Why::Said(Field::Forwarded)),
+            _ => (listed.client, Why::Said(Field::XForwardedFor)),
         }
     }
 
@@ -196,8 +232,8 @@ impl Trust {
         field: Field,
         entries: impl Iterator<Item = Option<IpAddr>>,
         seen: impl Fn(Hop),
-    ) -> IpAddr {
-        let mut client = peer;
+    ) -> End {
+        let (mut client, mut unread) = (peer, false);
         for address in entries.take(MOST_HOPS) {
             let trusted = address.is_some_and(|address| self.believes(address));
             seen(Hop {
@@ -205,15 +241,13 @@ impl Trust {
                 address,
                 trusted,
             });
-            let Some(address) = address else {
-                return client;
-            };
-            client = address;
+            unread = address.is_none();
+            client = address.unwrap_or(client);
             if !trusted {
                 break;
             }
         }
-        client
+        End { client, unread }
     }
 }
 
@@ -345,6 +379,16 @@ mod tests {
             "203.0.113.9"
         );
         assert_eq!(of_both(None, "10.0.0.2", "for=10.0.0.3"), "10.0.0.2");
+        // What the inner one cannot or will not name is nobody else's to say.
+        for unnamed in [
+            "unknown",
+            "",
+            "6.6.6.6, unknown",
+            "6.6.6.6, unknown, 10.0.0.2",
+        ] {
+            let client = of_both(None, unnamed, "for=6.6.6.6");
+            assert!(client.starts_with("10."), "{unnamed}: {client}");
+        }
     }
 
     #[test]

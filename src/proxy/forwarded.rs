@@ -5,7 +5,7 @@
 
 use super::request::{Target, is_host};
 use crate::key::address::Spelled;
-use crate::key::client_ip::{Field, Trust, read_address};
+use crate::key::client_ip::{Field, Speaks, Trust, read_address};
 use crate::key::forwarded::{last, nodes};
 use crate::listen::Introduced;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
@@ -34,6 +34,8 @@ pub struct Origin<'a> {
     pub trusted: bool,
     /// The field of a trusted peer that is believed alone ([`Trust::leading`]): the other one is a stranger's.
     pub leading: Option<Field>,
+    /// By which of its fields the scheme and the host are told ([`Trust::speaks`]).
+    pub speaks: Speaks,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme of the connection the request came on.
@@ -58,8 +60,9 @@ impl Line {
 ///
 /// From a stranger, everything of the family goes first: all of `X-Forwarded-*`, and the fields by which some
 /// frameworks take another path than the one that was matched. From a trusted peer, `Proto` and `Host` stay as they are,
-/// or are what its element of `Forwarded` says; where only one of the two chains is there, or one alone is believed, the
-/// other is made from it (RFC 7239 section 7.4), so that the next reader finds them in agreement. Two chains of which
+/// or are what its element of `Forwarded` says, whichever of them speaks; where only one of the two chains is there, or one
+/// alone is believed, the other is made from it (RFC 7239 section 7.4), so that the next reader finds them in agreement:
+/// likewise where a `Forwarded` that does not speak tells of another scheme or host. Two chains of which
 /// neither was believed are replaced like a stranger's.
 ///
 /// To be called after the hop-by-hop fields are stripped and the client has been found.
@@ -67,19 +70,26 @@ impl Line {
 /// A stranger's connection says the same again and again: `introduced` keeps it, to be asked for with the same peer only.
 pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
     if origin.trusted {
+        let (scheme, host) = told(fields, origin.speaks);
         match origin.leading {
             Some(Field::XForwardedFor) => drop(fields.remove(header::FORWARDED)),
             Some(Field::Forwarded) => drop(fields.remove(X_FORWARDED_FOR)),
             None => {}
         }
-        if !fields.contains_key(X_FORWARDED_PROTO) {
-            set_scheme(fields, origin, told_scheme(fields));
+        if !origin.speaks.listed {
+            forget(fields);
+            fields.remove(X_FORWARDED_PROTO);
         }
-        if !fields.contains_key(X_FORWARDED_HOST) {
-            match told_host(fields) {
-                Some(host) => drop(fields.insert(X_FORWARDED_HOST, host)),
-                None => set_host(fields, origin),
-            }
+        if scheme.is_some() || !fields.contains_key(X_FORWARDED_PROTO) {
+            set_scheme(fields, origin, scheme);
+        }
+        match host {
+            Some(host) => drop(fields.insert(X_FORWARDED_HOST, host)),
+            None if !fields.contains_key(X_FORWARDED_HOST) => set_host(fields, origin),
+            None => {}
+        }
+        if !origin.speaks.forwarded && contradicts(fields) {
+            fields.remove(header::FORWARDED);
         }
         extend_chains(fields, origin);
         set(fields, X_REAL_IP, |line| line.address(origin.client));
@@ -109,21 +119,40 @@ fn forget(fields: &mut HeaderMap) {
     }
 }
 
-/// Did this peer, if it is trusted, get the request by `https`? What it says last in `X-Forwarded-Proto` is its own word,
-/// else what its element of `Forwarded` says; without either it is the scheme of the target.
+/// Did this peer, if it is trusted, get the request by `https`? What it says last in `X-Forwarded-Proto` is its own word, or
+/// what its element of `Forwarded` says, whichever speaks ([`Trust::speaks`]); without either it is the scheme of the target.
 #[must_use]
 pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target) -> bool {
     if !trust.believes(peer) {
         return false;
     }
-    if let Some(word) = entries(fields, &X_FORWARDED_PROTO).last() {
-        return word.trim_ascii().eq_ignore_ascii_case(b"https");
+    let speaks = trust.speaks(peer, fields);
+    if let Some(scheme) = told(fields, speaks).0 {
+        return scheme == "https";
     }
-    let told = match trust.leading(peer, fields) {
-        Some(Field::XForwardedFor) => None,
-        _ => told_scheme(fields),
+    match entries(fields, &X_FORWARDED_PROTO).last() {
+        Some(word) if speaks.listed => word.trim_ascii().eq_ignore_ascii_case(b"https"),
+        _ => target.scheme() == "https",
+    }
+}
+
+/// What `Forwarded` tells of scheme and host, where it speaks.
+fn told(fields: &HeaderMap, speaks: Speaks) -> (Option<&'static str>, Option<HeaderValue>) {
+    match speaks.forwarded {
+        true => (told_scheme(fields), told_host(fields)),
+        false => (None, None),
+    }
+}
+
+/// Does `Forwarded` tell of another scheme or host than the fields beside it?
+fn contradicts(fields: &HeaderMap) -> bool {
+    let is_other = |told: Option<&[u8]>, name: HeaderName| {
+        let said = entries(fields, &name).last().map(<[u8]>::trim_ascii);
+        told.is_some_and(|told| !said.is_some_and(|said| told.eq_ignore_ascii_case(said)))
     };
-    told.unwrap_or_else(|| target.scheme()) == "https"
+    let host = told_host(fields);
+    is_other(told_scheme(fields).map(str::as_bytes), X_FORWARDED_PROTO)
+        || is_other(host.as_ref().map(HeaderValue::as_bytes), X_FORWARDED_HOST)
 }
 
 /// What the last hop says in `Forwarded` of how the request came to it.

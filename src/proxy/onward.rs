@@ -6,6 +6,7 @@ use super::exchange::Exchange;
 use super::forwarded::{self, Origin};
 use super::request::{BadRequest, Target};
 use super::{hop, request_id};
+use crate::key::client_ip::Speaks;
 use crate::listen::Peer;
 use crate::route::Template;
 use crate::upstream::Server;
@@ -79,6 +80,10 @@ pub fn head(
         leading: match trusted {
             true => trust.leading(address, fields),
             false => None,
+        },
+        speaks: match trusted {
+            true => trust.speaks(address, fields),
+            false => Speaks::default(),
         },
         host: target.authority(),
         scheme: if trusted { target.scheme() } else { "http" },

@@ -4,10 +4,11 @@
 use crate::config::Files;
 use crate::config::files::glob;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -18,10 +19,23 @@ const MOST_LINKS: usize = 40;
 /// The watched folders.
 pub(super) struct Folders {
     watcher: Option<RecommendedWatcher>,
-    watched: BTreeSet<PathBuf>,
+    /// With what each was when its watch began: another one may have taken its name since.
+    watched: BTreeMap<PathBuf, Option<Identity>>,
     /// Names in these folders whose change matters; the rest of a busy folder does not wake anybody.
     names: Arc<Mutex<Names>>,
     changed: Arc<Notify>,
+}
+
+/// A folder, whatever it is called: its device and its number there.
+type Identity = (u64, u64);
+
+/// Folders on the way to the files.
+#[derive(Debug, Default)]
+struct Way {
+    /// Those that hold the files, and links to them.
+    holds: BTreeSet<PathBuf>,
+    /// Those that hold these folders: one of them may be renamed, and another take its place.
+    above: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +65,7 @@ impl Folders {
     pub(super) fn new(changed: Arc<Notify>) -> Self {
         Self {
             watcher: None,
-            watched: BTreeSet::new(),
+            watched: BTreeMap::new(),
             names: Arc::default(),
             changed,
         }
@@ -61,18 +75,18 @@ impl Folders {
     ///
     /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
     pub(super) fn follow(&mut self, files: &Files) -> notify::Result<()> {
-        let (mut folders, mut names) = (BTreeSet::new(), Names::default());
+        let (mut way, mut names) = (Way::default(), Names::default());
         for path in files.paths() {
-            let at = steps(path, &mut folders, &mut names.whole);
-            folders.extend(at.parent().map(Path::to_path_buf));
+            let at = steps(path, &mut way, &mut names.whole);
+            way.holds.extend(at.parent().map(Path::to_path_buf));
         }
         for (pattern, searched) in files.patterns() {
             let steps_of_it = pattern.components().map(|step| step.as_os_str());
             let texts = steps_of_it.filter_map(OsStr::to_str).map(str::to_owned);
             names.patterns.extend(texts);
             for folder in searched {
-                let at = steps(folder, &mut folders, &mut names.whole);
-                folders.insert(at);
+                let at = steps(folder, &mut way, &mut names.whole);
+                way.holds.insert(at);
             }
         }
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
@@ -82,18 +96,22 @@ impl Folders {
         let Some(watcher) = &mut self.watcher else {
             return Ok(());
         };
-        for gone in self.watched.difference(&folders) {
-            // It may be gone for good, and its watch with it.
-            let _ = watcher.unwatch(gone);
+        let before = std::mem::take(&mut self.watched);
+        for (folder, was) in &before {
+            let goes_on = way.holds.contains(folder) || way.above.contains(folder);
+            if !goes_on || identity(folder) != *was {
+                // It may be gone for good, and its watch with it.
+                let _ = watcher.unwatch(folder);
+            }
         }
         let mut outcome = Ok(());
-        self.watched.clear();
-        for folder in folders {
-            match watcher.watch(&folder, RecursiveMode::NonRecursive) {
-                Ok(()) => {
-                    self.watched.insert(folder);
-                }
-                Err(error) => outcome = Err(error),
+        for folder in way.holds.union(&way.above) {
+            let is = identity(folder);
+            match watcher.watch(folder, RecursiveMode::NonRecursive) {
+                Ok(()) => drop(self.watched.insert(folder.clone(), is)),
+                Err(error) if way.holds.contains(folder) => outcome = Err(error),
+                // Not everybody may read what is above.
+                Err(_) => {}
             }
         }
         outcome
@@ -124,10 +142,16 @@ fn matters(event: &Event, names: &Names) -> bool {
         })
 }
 
-/// Where the path leads, through all links; adds the folders that hold those, and the names in them that matter.
+fn identity(folder: &Path) -> Option<Identity> {
+    let found = fs::metadata(folder).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// Where the path leads, through all links; adds the folders on the way, and the names in them that matter.
 ///
-/// Any step of the path may be a link that is swapped: the file, its folder, a release three levels up.
-fn steps(path: &Path, folders: &mut BTreeSet<PathBuf>, names: &mut BTreeSet<OsString>) -> PathBuf {
+/// Any step of the path may be a link that is swapped, or a folder that another one replaces: the file, its folder, a
+/// release three levels up.
+fn steps(path: &Path, way: &mut Way, names: &mut BTreeSet<OsString>) -> PathBuf {
     let mut at = PathBuf::new();
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut ahead: Vec<OsString> = reversed(&whole);
@@ -141,17 +165,18 @@ fn steps(path: &Path, folders: &mut BTreeSet<PathBuf>, names: &mut BTreeSet<OsSt
         let target = match fs::read_link(&here) {
             Ok(target) if links < MOST_LINKS => target,
             _ => {
+                way.above.insert(at);
+                names.insert(step);
                 at = here;
                 continue;
             }
         };
         links += 1;
-        folders.insert(at.clone());
+        way.holds.insert(at.clone());
         names.insert(step);
         // An absolute target replaces what was walked: joining the root does that.
         ahead.extend(reversed(&target));
     }
-    names.extend(at.file_name().map(OsString::from));
     at
 }
 
@@ -170,10 +195,10 @@ mod tests {
     use notify::event::{AccessKind, CreateKind, ModifyKind};
 
     fn led_through(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
-        let (mut folders, mut names) = (BTreeSet::new(), BTreeSet::new());
-        let at = steps(path, &mut folders, &mut names);
-        folders.extend(at.parent().map(Path::to_path_buf));
-        (folders, names)
+        let (mut way, mut names) = (Way::default(), BTreeSet::new());
+        let at = steps(path, &mut way, &mut names);
+        way.holds.extend(at.parent().map(Path::to_path_buf));
+        (way.holds, names)
     }
 
     #[test]

@@ -15,10 +15,20 @@ fn fields(lines: &[(&str, &str)]) -> HeaderMap {
 
 /// The fields after a request of `peer` for `host` was announced; peers in 10.0.0.0/8 and fd00::/8 are trusted.
 fn announced(peer: &str, host: &str, lines: &[(&str, &str)]) -> HeaderMap {
+    announced_by(None, (peer, host), lines)
+}
+
+/// The same where they are known to write this field.
+fn announced_by(
+    field: Option<Field>,
+    (peer, host): (&str, &str),
+    lines: &[(&str, &str)],
+) -> HeaderMap {
     let trust = Trust::new(vec![
         "10.0.0.0/8".parse().unwrap(),
         "fd00::/8".parse().unwrap(),
     ]);
+    let trust = trust.reading(field);
     let mut fields = fields(lines);
     let peer = peer.parse().unwrap();
     let origin = Origin {
@@ -26,6 +36,7 @@ fn announced(peer: &str, host: &str, lines: &[(&str, &str)]) -> HeaderMap {
         client: trust.client(peer, &fields),
         trusted: trust.believes(peer),
         leading: trust.leading(peer, &fields),
+        speaks: trust.speaks(peer, &fields),
         host: Some(&host.parse().unwrap()),
         scheme: "http",
     };
@@ -101,6 +112,7 @@ fn a_request_without_host_announces_none() {
         client: peer,
         trusted: false,
         leading: None,
+        speaks: Speaks::default(),
         host: None,
         scheme: "http",
     };
@@ -322,4 +334,51 @@ fn a_chain_that_no_hop_has_written_goes() {
     );
     assert_eq!(fields["x-forwarded-proto"], "http");
     assert_eq!(fields["x-forwarded-host"], "inside");
+}
+
+/// A proxy that writes `Forwarded` lets pass what else a client sends.
+#[test]
+fn beside_the_field_that_is_named_the_others_are_a_strangers() {
+    let sent = [
+        ("forwarded", "for=203.0.113.9;proto=http;host=real"),
+        ("x-forwarded-for", "203.0.113.9"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "evil"),
+        ("x-forwarded-prefix", "/admin"),
+        ("x-original-url", "/admin"),
+    ];
+    let to = ("10.0.0.1", "inside");
+    assert_fields(
+        &announced_by(Some(Field::Forwarded), to, &sent),
+        &[
+            (
+                "forwarded",
+                "for=203.0.113.9;proto=http;host=real, for=10.0.0.1;host=inside;proto=http",
+            ),
+            ("x-forwarded-for", "203.0.113.9, 10.0.0.1"),
+            ("x-forwarded-proto", "http"),
+            ("x-forwarded-host", "real"),
+            ("x-real-ip", "203.0.113.9"),
+        ],
+    );
+    let sent = [
+        ("x-forwarded-for", "203.0.113.9"),
+        ("forwarded", "for=203.0.113.9;proto=https;host=evil"),
+    ];
+    // Unnamed, a client who knows its own address is no proxy for that.
+    for field in [Some(Field::XForwardedFor), None] {
+        assert_fields(
+            &announced_by(field, to, &sent),
+            &[
+                (
+                    "forwarded",
+                    "for=203.0.113.9, for=10.0.0.1;host=inside;proto=http",
+                ),
+                ("x-forwarded-for", "203.0.113.9, 10.0.0.1"),
+                ("x-forwarded-proto", "http"),
+                ("x-forwarded-host", "inside"),
+                ("x-real-ip", "203.0.113.9"),
+            ],
+        );
+    }
 }

@@ -99,6 +99,35 @@ async fn a_swapped_link_is_taken() {
 }
 
 #[tokio::test]
+async fn a_folder_in_the_place_of_another_is_taken() {
+    let upstream = Upstream::echo().await;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let version = |name: &str, mark: &str| {
+        std::fs::create_dir_all(at(name)).unwrap();
+        std::fs::write(at(name).join("gateway.toml"), marked(&upstream, mark)).unwrap();
+    };
+    version("top/conf", "old");
+    version("next", "new");
+    version("other/conf", "newest");
+    let (top, conf, next) = (at("top"), at("top/conf"), at("next"));
+    let (gone, other) = (at("gone"), at("other"));
+    let (file, prev) = (at("top/conf/gateway.toml"), at("prev"));
+    let gateway = Gateway::run(folder, &file).await;
+    gateway.get("/old").await.expect(200);
+    // Its own folder, and then one further up.
+    std::fs::rename(&conf, &prev).unwrap();
+    std::fs::rename(&next, &conf).unwrap();
+    assert_serves(&gateway, "new").await;
+    std::fs::rename(&top, &gone).unwrap();
+    std::fs::rename(&other, &top).unwrap();
+    assert_serves(&gateway, "newest").await;
+    // What comes later is seen, too, and nothing of what went.
+    std::fs::write(&file, marked(&upstream, "edited")).unwrap();
+    assert_serves(&gateway, "edited").await;
+}
+
+#[tokio::test]
 async fn a_hangup_signal_reads_the_file_again() {
     let upstream = Upstream::echo().await;
     // The file is a link into a folder that nobody watches: only the signal can tell.

@@ -98,6 +98,20 @@ async fn a_stranger_is_not_believed_about_the_scheme() {
         assert_eq!(route_of(&trusting, "/", proto).await, route, "{proto:?}");
         assert_eq!(route_of(&wary, "/", proto).await, "clear", "{proto:?}");
     }
+    // What the proxy writes tells; what it lets pass beside it does not.
+    let both = [
+        ("x-forwarded-for", "192.0.2.9"),
+        ("forwarded", "for=192.0.2.9;proto=https"),
+    ];
+    assert_eq!(route_of(&trusting, "/", &both).await, "clear");
+    let named = "trust = [\"127.0.0.1/32\"]\ntrust_field = \"forwarded\"";
+    let named = Gateway::start(&file(named)).await;
+    assert_eq!(route_of(&named, "/", &both).await, "secure");
+    let beside = [
+        ("forwarded", "for=192.0.2.9;proto=http"),
+        ("x-forwarded-proto", "https"),
+    ];
+    assert_eq!(route_of(&named, "/", &beside).await, "clear");
     for (gateway, route) in [(&trusting, "secure"), (&wary, "clear")] {
         let mut secure = h2::get("/");
         *secure.uri_mut() = "https://gateway.test/".parse().unwrap();

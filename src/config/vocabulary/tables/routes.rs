@@ -54,7 +54,7 @@ pub static ROUTES: Table = Table {
             name: "scheme",
             shape: Shape::Choice(&["http", "https"]),
             default: Words("either"),
-            about: "How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of `X-Forwarded-Proto`, else by the `:scheme` of an HTTP/2 request; over HTTP/1.1 a target of `https` is answered 400), `http` in all other cases.",
+            about: "How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of `X-Forwarded-Proto`, or in `Forwarded` where that is the field it writes, else by the `:scheme` of an HTTP/2 request; over HTTP/1.1 a target of `https` is answered 400), `http` in all other cases.",
             example: "\"https\"",
             live: true,
         },
