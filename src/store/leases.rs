@@ -137,7 +137,7 @@ pub(super) async fn decide(
     near.leases.demand.borrow_mut().rises(hash, Instant::now());
     let mut waited = None;
     for _ in 0..PATIENCE {
-        if let Some(recalled) = near.known.recall(&[*check], Instant::now) {
+        if let Some(recalled) = near.recall(shared, &[*check]) {
             return Some((recalled.decided(&[*check]), DecidedBy::Remembered));
         }
         let (answered, turn) = match near.leases.step(check, waited) {

@@ -1,6 +1,7 @@
 //! What a worker can say without asking Redis.
 
-use super::known::Known;
+use super::batch::Check;
+use super::known::{Known, Recalled};
 use super::leases::Leases;
 use super::news::News;
 use super::redis::RedisStore;
@@ -44,6 +45,12 @@ impl Near {
                 news.lost();
             }
         });
+    }
+
+    /// What is known of a request that will be refused, as far as who serves its counters is there.
+    pub(super) fn recall(&self, shared: &RedisStore, checks: &[Check<'_>]) -> Option<Recalled> {
+        let is_there = |check: &Check<'_>| shared.serves(check.limit, check.key);
+        self.known.recall(checks, (Instant::now, is_there))
     }
 
     /// How long a request waits for the answer of another at most, before it asks for itself.

@@ -6,7 +6,7 @@ use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
 /// The sum of a metric's rows that have all of this in them.
-async fn sum(gateway: &Gateway, metric: &str, has: &[&str]) -> u64 {
+pub(super) async fn sum(gateway: &Gateway, metric: &str, has: &[&str]) -> u64 {
     let metrics = gateway.metrics().await;
     let rows = metrics.lines().filter(|line| {
         line.starts_with(&format!("{metric}{{")) && has.iter().all(|word| line.contains(word))

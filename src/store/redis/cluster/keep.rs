@@ -26,11 +26,13 @@ pub(super) async fn keep(nodes: Rc<Nodes>) {
         let mut unserved = false;
         match nodes.learn().await {
             Ok(ranges) => {
-                let was = nodes.reach();
+                let was = (nodes.reach(), nodes.map.borrow().unserved());
                 nodes.adopt(&ranges);
-                unserved = nodes.tell() > 0;
-                if nodes.reach() != was {
-                    nodes.stats.set_reach(nodes.reach());
+                let is = (nodes.reach(), nodes.tell());
+                unserved = is.1 > 0;
+                // More slots may be away while a part is.
+                if is != was {
+                    nodes.stats.set_reach(is.0);
                 }
             }
             Err(error) => nodes.unknown(&error),
