@@ -204,14 +204,25 @@ impl Manager {
         }
     }
 
+    /// A connection that can decide.
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
+        self.open_for(async |connection| connection.load().await)
+            .await
+            .map(|(connection, ())| connection)
+    }
+
+    /// A connection and what was `asked` on it, or why that was refused. It may lead to a replica, which keeps nothing.
+    pub(super) async fn open_for<T>(
+        &self,
+        asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<(Connection, T), StoreError> {
         let target = self.target.latest();
         let mut connection = match &self.node {
             Some(node) => self.connect((&target, Some(node)), Whose::Redis).await?,
             None => self.follow(&target).await?,
         };
-        match connection.load().await {
-            Ok(()) => Ok(connection),
+        match asked(&mut connection).await {
+            Ok(told) => Ok((connection, told)),
             Err(error) => Err(connection
                 .explain(error, (&target, self.node.as_ref()))
                 .await),

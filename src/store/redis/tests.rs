@@ -8,6 +8,7 @@ mod clusters;
 mod editions;
 mod expected;
 mod failover;
+mod functions;
 mod leavers;
 mod masters;
 mod memory;

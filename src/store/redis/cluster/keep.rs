@@ -77,7 +77,8 @@ impl Nodes {
     async fn slots(&self, address: &Address) -> Result<Vec<Range>, StoreError> {
         let signals = Arc::<Signals>::default();
         let manager = Manager::new(self.target.clone(), Some(address.clone()), signals);
-        map::slots(&mut manager.open().await?, address).await
+        let asked = manager.open_for(async |connection| map::slots(connection, address).await);
+        asked.await.map(|(_, ranges)| ranges)
     }
 
     /// Says what has come or gone by the map that was just taken over, and how many slots it names nobody for.
