@@ -8,7 +8,7 @@ use super::library;
 use super::login::{self, Whose};
 use super::reply;
 use super::script::{self, Script};
-use super::sentinel::First;
+use super::sentinel::{First, Lookout};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
@@ -127,7 +127,8 @@ impl Connection {
         self.dead.store(true, Ordering::Relaxed);
     }
 
-    fn is_dead(&self) -> bool {
+    /// Is it of no use any more, or is there a better one to be made?
+    pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed) || self.age < self.signals.age.load(Ordering::Relaxed)
     }
 
@@ -175,19 +176,25 @@ pub(super) struct Signals {
     failed: Notify,
     /// Connections that were made at a lesser age are not used any more.
     age: AtomicU64,
+    /// Where the last of them leads, if somebody had to be asked.
+    master: Mutex<Option<Address>>,
     why: Mutex<Option<(Instant, StoreError)>>,
 }
 
 impl Signals {
     fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
-        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.why)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes connections for bb8.
 #[derive(Debug)]
 pub(super) struct Manager {
-    target: RedisTarget,
+    pub(super) target: RedisTarget,
     /// Which of its nodes, where it has several.
     node: Option<Address>,
     signals: Arc<Signals>,
@@ -222,7 +229,10 @@ impl Manager {
             None => self.follow(&target).await?,
         };
         match asked(&mut connection).await {
-            Ok(told) => Ok((connection, told)),
+            Ok(told) => {
+                *locked(&self.signals.master) = connection.master.clone();
+                Ok((connection, told))
+            }
             Err(error) => Err(connection
                 .explain(error, (&target, self.node.as_ref()))
                 .await),
@@ -306,8 +316,8 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: Pool<Manager>,
-    /// Is the master wherever they say?
-    by_sentinels: bool,
+    /// Where the master is wherever they say: whether they say it still.
+    pub(super) lookout: Option<Lookout>,
     pub(super) signals: Arc<Signals>,
 }
 
@@ -334,7 +344,7 @@ impl Connections {
         let by_sentinels = matches!(target.place, Place::Sentinel { .. });
         Self {
             pool,
-            by_sentinels,
+            lookout: by_sentinels.then(|| Lookout::new(target)),
             signals,
         }
     }
@@ -343,9 +353,19 @@ impl Connections {
     /// is used again, idle ones included: they lead to the old one.
     pub(super) fn distrust(&self, why: &StoreError) {
         let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
-        if demoted || self.by_sentinels {
-            self.signals.age.fetch_add(1, Ordering::Relaxed);
+        if demoted || self.lookout.is_some() {
+            self.renew();
         }
+    }
+
+    /// Those made so far are used for nothing more than what is under way on them.
+    pub(super) fn renew(&self) {
+        self.signals.age.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Where the last of them leads, if somebody had to be asked.
+    pub(super) fn master(&self) -> Option<Address> {
+        locked(&self.signals.master).clone()
     }
 
     /// A live connection, as soon as there is one; an error as soon as one cannot be made.

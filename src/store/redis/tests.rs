@@ -6,6 +6,7 @@ mod calendar;
 mod certificates;
 mod clusters;
 mod editions;
+mod encrypted;
 mod expected;
 mod failover;
 mod functions;

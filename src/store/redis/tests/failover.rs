@@ -78,9 +78,17 @@ async fn a_planned_failover_in_mid_load_is_followed() {
     assert!(calls(&watched.master) > 0);
     let before = calls(&watched.replica);
     watched.fail_over();
+    let named = || watched.sentinel.names() == watched.replica.port;
+    let (until_named, _) = under_load(&store, &limit, named).await;
+    let begun = Instant::now();
     let followed = || calls(&watched.replica) > before + 20;
     let (counted, missed) = under_load(&store, &limit, followed).await;
-    println!("{counted} counted, {missed} missed");
+    let took = begun.elapsed();
+    println!(
+        "{until_named} until another was named, {took:?} until it was followed: {counted} counted, {missed} missed"
+    );
+    // The old one is well and is told seconds later: what it counts meanwhile is lost.
+    assert!(took < Duration::from_secs(4), "{took:?}");
     assert!(store.is_up() && counted > 20);
     // What had been counted by then is still counted: the state has moved along.
     let found = look(&watched.target()).await.unwrap();
