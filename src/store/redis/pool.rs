@@ -230,12 +230,21 @@ impl Manager {
         };
         match asked(&mut connection).await {
             Ok(told) => {
-                *locked(&self.signals.master) = connection.master.clone();
+                self.leads(&mut connection);
                 Ok((connection, told))
             }
             Err(error) => Err(connection
                 .explain(error, (&target, self.node.as_ref()))
                 .await),
+        }
+    }
+
+    /// Takes over where this connection leads. Those that lead elsewhere are used no more.
+    fn leads(&self, connection: &mut Connection) {
+        let mut master = locked(&self.signals.master);
+        let before = std::mem::replace(&mut *master, connection.master.clone());
+        if before.is_some() && before != connection.master {
+            connection.age = self.signals.age.fetch_add(1, Ordering::Relaxed) + 1;
         }
     }
 

@@ -204,3 +204,60 @@ async fn sentinels_have_a_password_of_their_own() {
         assert!(!said.contains("of-"), "{said}");
     }
 }
+
+/// Ends one of the store's connections.
+fn kill_one(client: &mut Client) {
+    let redis::Value::BulkString(list) = client.say("CLIENT LIST") else {
+        panic!("a list");
+    };
+    let list = String::from_utf8(list).unwrap();
+    let own = |line: &&str| line.contains("cmd=evalsha");
+    let id = list
+        .lines()
+        .find(own)
+        .and_then(|line| line.split(' ').next());
+    let id = id.and_then(|word| word.strip_prefix("id=")).unwrap();
+    client.say(&format!("CLIENT KILL ID {id}"));
+}
+
+/// Both are well and say that they lead. Whoever has been told of the other counts nowhere else any more, by no connection.
+#[tokio::test(flavor = "local")]
+async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
+    let (old, new) = (Server::start(), Server::start());
+    let sentinel = Sentinel::start(old.port, "");
+    let store = connected(&by(&[sentinel.address()], "cache", None)).await;
+    let limit = some_limit();
+    // Both lanes.
+    let ask = async || {
+        let tasks = (0..8).map(|_| {
+            let (store, limit) = (store.clone(), limit.clone());
+            tokio::task::spawn_local(async move { decide(&store, &limit).await })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            assert_eq!(task.await.unwrap(), Ok(()));
+        }
+    };
+    ask().await;
+    let mut client = Client::of(sentinel.port).unwrap();
+    for (from, to) in [(&old, &new), (&new, &old)] {
+        client.say("SENTINEL REMOVE cache");
+        let port = to.port;
+        client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
+        let before = calls(to);
+        // One connection ends, as any may, and the next is made to the other.
+        kill_one(&mut from.client());
+        // Nobody uses it, and our end hears of it in its own time.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let give_up = Instant::now() + FAILOVER;
+        while calls(to) == before {
+            assert!(Instant::now() < give_up, "nobody goes over");
+            ask().await;
+        }
+        let left = calls(from);
+        for _ in 0..100 {
+            ask().await;
+        }
+        assert_eq!(calls(from), left);
+    }
+    assert_eq!(store.stats().falls.get(), 0);
+}

@@ -117,8 +117,8 @@ impl Watched {
         }
         let sentinel = Sentinel::start(master.port, "");
         let mut client = Client::of(sentinel.port).unwrap();
-        while !matches!(client.say("SENTINEL REPLICAS cache"), Value::Array(list) if !list.is_empty())
-        {
+        // One that has not told who it is is not chosen.
+        while !is_known(&client.say("SENTINEL REPLICAS cache")) {
             assert!(Instant::now() < give_up, "the sentinel finds no replica");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -148,6 +148,17 @@ impl Watched {
     pub(super) fn target(&self) -> RedisTarget {
         by(&[self.sentinel.address()], "cache", None)
     }
+}
+
+/// Is there a replica, with an id of its run?
+fn is_known(replicas: &Value) -> bool {
+    let Value::Array(replicas) = replicas else {
+        return false;
+    };
+    let has_id = |facts: &[Value]| matches!(facts, [Value::BulkString(name), Value::BulkString(id)] if name == b"runid" && !id.is_empty());
+    replicas
+        .iter()
+        .any(|replica| matches!(replica, Value::Array(facts) if facts.chunks(2).any(has_id)))
 }
 
 /// The Redis that these sentinels call so.
