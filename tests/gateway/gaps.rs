@@ -3,7 +3,7 @@
 
 use super::leasing::sum;
 use crate::support::{Cluster, File, Gateway, Upstream, eventually, long};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A gateway that has not been heard of for so long is not there; how many were there is believed for twice as long.
@@ -36,6 +36,22 @@ fn file(upstream: &Upstream, cluster: &Cluster, (here, there): (&str, &str)) -> 
 async fn gateways(gateway: &Gateway) -> u64 {
     let told = gateway.admin_get("/v1/store").await.json();
     told["gateways"].as_u64().unwrap()
+}
+
+/// How often the masters that are left were asked who serves what.
+async fn maps(cluster: &Cluster, dead: usize) -> u64 {
+    let mut asked = 0;
+    for number in (0..3).filter(|number| *number != dead) {
+        let stats: String = cluster.command(number, &["INFO", "commandstats"]).await;
+        let mut lines = stats.lines();
+        let line = lines.find_map(|line| {
+            let six = line.strip_prefix("cmdstat_cluster:calls=");
+            six.or_else(|| line.strip_prefix("cmdstat_cluster|slots:calls="))
+        });
+        let calls = line.and_then(|line| line.split(',').next());
+        asked += calls.map_or(0, |calls| calls.parse::<u64>().unwrap());
+    }
+    asked
 }
 
 async fn stands(gateway: &Gateway, word: &str) {
@@ -97,6 +113,16 @@ async fn refusals_of_the_part_that_is_there_cost_no_call() {
         wire.ask(much()).await.expect(200);
     }
     assert!(decisions(&gateway, "lease").await - leased > 100);
+
+    if long() {
+        // The map is asked for more rarely when nothing has changed for a while.
+        tokio::time::sleep(LIFE).await;
+        let (before, begun) = (maps(&cluster, dead).await, Instant::now());
+        tokio::time::sleep(LIFE / 2).await;
+        let (asked, took) = (maps(&cluster, dead).await - before, begun.elapsed());
+        println!("the map was asked for {asked} times in {took:?}");
+        assert!(asked > 0 && asked as f64 <= took.as_secs_f64() * 2.0 + 1.0);
+    }
 
     // Back, and empty: counted anew, and remembered.
     cluster.come(dead).await;
