@@ -1,18 +1,20 @@
-//! Sentinels that speak TLS only, and a master and a replica behind them that do so as well.
+//! Sentinels that speak TLS only, and a master and a replica behind them that do so as well; a cluster that does.
 
 use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
-use super::clusters::eventually;
-use super::support::{Server, fixed_window, limit, look, until_up};
+use super::clusters::{eventually, text};
+use super::support::{Server, fixed_window, free_port, limit, look, until_up};
 use super::watched::{FAILOVER, Sentinel, by};
 use crate::store::batch::Check;
-use crate::store::redis::RedisStore;
 use crate::store::redis::login::Whose;
 use crate::store::redis::pool::{Manager, Signals};
+use crate::store::redis::{RedisStore, probe, slot_of};
 use crate::store::tls::{Material, Tls};
 use crate::store::{Address, Place, RedisTarget, Settings};
 use bb8_redis::redis::{Cmd, Value};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The name in all certificates of servers: sentinels hand out addresses.
 const NAME: &str = "redis.internal";
@@ -114,7 +116,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
     let give_up = Instant::now() + FAILOVER;
     while !knows_a_replica(&all.sentinel, &target).await {
         assert!(Instant::now() < give_up, "the sentinel finds no replica");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     all.master.server.kill();
     while decide().await.is_ok() {}
@@ -211,7 +213,7 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
     };
     // A sentinel without: what it makes of a handshake depends on the bytes in it.
     let open = Sentinel::start(plain.port, "");
-    for _ in 0..20 {
+    for _ in 0..5 {
         let said = look(&target(&open)).await.unwrap_err().to_string();
         assert!(
             said.contains("write `redis` in place of `rediss`") && !said.contains("it names"),
@@ -223,8 +225,130 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
     let lines = files.lines("no").replace("tls-replication yes", "");
     let closed = Sentinel::start_encrypted(plain.port, &lines);
     let names = format!("it names 127.0.0.1:{}", plain.port);
-    for _ in 0..20 {
+    for _ in 0..5 {
         let said = look(&target(&closed)).await.unwrap_err().to_string();
         assert!(said.contains(&names) && said.contains("TLS"), "{said}");
     }
+}
+
+/// Three masters whose bus is encrypted, too: their ports with TLS are what they tell.
+struct Masters {
+    nodes: Vec<(Server, u16)>,
+    _files: Files,
+}
+
+impl Masters {
+    fn start(authority: &Authority) -> Self {
+        let files = Files::of(authority, &authority.signs(NAME));
+        let mut words = vec!["--cluster-enabled", "yes", "--tls-cluster", "yes"];
+        let lines = files.lines("yes");
+        let files_of = lines.lines().filter_map(|line| line.split_once(' '));
+        let named: Vec<(String, &str)> = files_of
+            .map(|(name, value)| (format!("--{name}"), value))
+            .collect();
+        for (name, value) in &named {
+            words.extend([name.as_str(), *value]);
+        }
+        let one = || loop {
+            // What the nodes say to each other goes over a port 10,000 above.
+            let port = fastrand::u16(10_001..22_000);
+            let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+            let tls = port.to_string();
+            let words = [&words[..], &["--tls-port", &tls]].concat();
+            if free(port)
+                && free(port + 10_000)
+                && let Some(server) = Server::start_on(free_port(), &words)
+            {
+                break (server, port);
+            }
+        };
+        let nodes: Vec<_> = (0..3).map(|_| one()).collect();
+        let all = Self {
+            nodes,
+            _files: files,
+        };
+        let share = |index: u16| index * 5461 + index.min(1);
+        for (index, (server, _)) in (0..).zip(&all.nodes) {
+            let slots: Vec<String> = (share(index)..share(index + 1))
+                .map(|slot| slot.to_string())
+                .collect();
+            let mut client = server.client();
+            client.say(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
+            client.say(&format!("CLUSTER ADDSLOTS {}", slots.join(" ")));
+        }
+        for (_, port) in &all.nodes[1..] {
+            let meet = format!("CLUSTER MEET 127.0.0.1 {port}");
+            all.nodes[0].0.client().say(&meet);
+        }
+        eventually("the cluster serves", || {
+            all.nodes.iter().all(|(server, _)| {
+                text(server, "CLUSTER INFO").contains("cluster_state:ok")
+                    && text(server, "CLUSTER NODES").matches(" connected").count() == 3
+            })
+        });
+        all
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
+    if !has_tls() {
+        return;
+    }
+    let authority = Authority::new();
+    let masters = Masters::start(&authority);
+    let (ca, own) = (authority.pem(), authority.signs("gateway"));
+    let seeds: Vec<Address> = vec![Address::new("127.0.0.1", masters.nodes[1].1)];
+    let with = |material| RedisTarget {
+        tls: Some(Tls::new(material).unwrap()),
+        ..RedisTarget::new(Place::Cluster {
+            seeds: seeds.clone().into(),
+        })
+    };
+    let good = Material {
+        ca: Some(ca.as_bytes()),
+        identity: presents(&own),
+        server_name: Some(NAME),
+    };
+    let target = with(good);
+    let settings = Settings {
+        timeout: Duration::from_secs(2),
+        ..Settings::default()
+    };
+    let store = RedisStore::new(&target, &settings);
+    until_up(&store, FAILOVER).await;
+    let some = limit("some", fixed_window(1_000_000, 3_600_000_000));
+    for number in 0..50 {
+        let key = format!("key-{number}");
+        let decided = store.decide(&[Check::new(&some, key.as_bytes())]).await;
+        assert!(decided.is_ok(), "{decided:?}");
+    }
+    let calls = |node: &(Server, u16)| node.0.client().script_calls().0;
+    assert!(masters.nodes.iter().all(|node| calls(node) > 0));
+    // A slot that is empty has another home, and nobody has told.
+    let slot = slot_of(&some, b"moves");
+    let home = usize::from(slot) * 3 / 16_384;
+    let next = (home + 1) % 3;
+    let id = text(&masters.nodes[next].0, "CLUSTER MYID");
+    for node in [next, home] {
+        let set = format!("CLUSTER SETSLOT {slot} NODE {id}");
+        masters.nodes[node].0.client().say(&set);
+    }
+    let before = calls(&masters.nodes[next]);
+    let decided = store.decide(&[Check::new(&some, b"moves")]).await;
+    assert!(decided.is_ok(), "{decided:?}");
+    assert!(calls(&masters.nodes[next]) > before);
+    let found = probe(&target, "tollgate").await.unwrap();
+    let ports: BTreeSet<u16> = masters.nodes.iter().map(|(_, port)| *port).collect();
+    let told = found.iter().filter(|(_, found)| found.is_ok());
+    let told: BTreeSet<u16> = told.filter_map(|(at, _)| Some(at.as_ref()?.port)).collect();
+    assert_eq!(told, ports);
+
+    let nameless = Material {
+        server_name: None,
+        ..good
+    };
+    let said = probe(&with(nameless), "tollgate").await.unwrap_err();
+    let said = said.to_string();
+    assert!(said.contains("as `server_name`"), "{said}");
 }
