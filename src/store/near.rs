@@ -34,14 +34,17 @@ impl Near {
         }
     }
 
-    /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes.
+    /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes, or
+    /// another takes its place.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
         metrics.set_reach(shared.reached());
         shared.stats().show(metrics);
         let (news, metrics) = (self.news.clone(), metrics.clone());
         shared.stats().when_changed(move |reach| {
-            metrics.set_reach(reach);
-            if reach != Reach::All {
+            if let Some(reach) = reach {
+                metrics.set_reach(reach);
+            }
+            if reach != Some(Reach::All) {
                 news.lost();
             }
         });

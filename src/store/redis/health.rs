@@ -237,14 +237,10 @@ impl Shared {
             tokio::select! {
                 () = self.health.fallen.notified() => {}
                 master = self.replaced() => {
-                    if let Some(more) = REPLACED.pass() {
-                        tracing::info!(
-                            "{} has another master: {master}{more}",
-                            self.health.outage.name
-                        );
-                    }
-                    self.connections.renew();
+                    self.connections.renew_for(master);
+                    self.counts_elsewhere();
                 }
+                () = self.connections.signals.replaced.notified() => self.counts_elsewhere(),
                 () = self.connections.signals.lost.notified() => {
                     if self.busy.get() > 0 {
                         continue;
@@ -268,6 +264,15 @@ impl Shared {
         match &self.connections.lookout {
             Some(lookout) => lookout.replaced(|| self.connections.master()).await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// The master is another: what the one before had counted last, this one may not have.
+    fn counts_elsewhere(&self) {
+        self.stats.counters_changed();
+        if let (Some(master), Some(more)) = (self.connections.master(), REPLACED.pass()) {
+            let name = &self.health.outage.name;
+            tracing::info!("{name} has another master: {master}{more}");
         }
     }
 }

@@ -174,6 +174,8 @@ pub(super) struct Signals {
     pub(super) lost: Notify,
     /// One could not be made.
     failed: Notify,
+    /// One leads to another master than those before it.
+    pub(super) replaced: Notify,
     /// Connections that were made at a lesser age are not used any more.
     age: AtomicU64,
     /// Where the last of them leads, if somebody had to be asked.
@@ -245,6 +247,7 @@ impl Manager {
         let before = std::mem::replace(&mut *master, connection.master.clone());
         if before.is_some() && before != connection.master {
             connection.age = self.signals.age.fetch_add(1, Ordering::Relaxed) + 1;
+            self.signals.replaced.notify_one();
         }
     }
 
@@ -363,12 +366,13 @@ impl Connections {
     pub(super) fn distrust(&self, why: &StoreError) {
         let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
         if demoted || self.lookout.is_some() {
-            self.renew();
+            self.signals.age.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Those made so far are used for nothing more than what is under way on them.
-    pub(super) fn renew(&self) {
+    /// The master is another. Connections made so far are used for nothing more than what is under way on them.
+    pub(super) fn renew_for(&self, master: Address) {
+        *locked(&self.signals.master) = Some(master);
         self.signals.age.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -13,12 +13,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longest that one sentinel is waited for: the next may know.
 const EACH: Duration = Duration::from_millis(250);
 /// Time between two looks at who is named, in milliseconds; jittered, or all gateways would ask at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
+/// Sentinels that still name different masters are given so long to agree.
+const AGREE: Duration = Duration::from_secs(5);
 /// Sentinels whose troubles are told.
 const TOLD: usize = 3;
 
@@ -31,8 +33,8 @@ pub(super) struct First(AtomicUsize);
 #[derive(Debug)]
 pub(super) struct Lookout {
     manager: Manager,
-    /// Whom it has told of, until all agree: sentinels that do not are no news each time.
-    told: RefCell<Option<Address>>,
+    /// Whom it has told of, and when, until all agree: sentinels that do not are no news each time.
+    told: RefCell<Option<(Address, Instant)>>,
 }
 
 impl Lookout {
@@ -55,14 +57,15 @@ impl Lookout {
                 self.told.take();
                 continue;
             }
-            if self.told.borrow().as_ref() == Some(named) {
+            let told = self.told.borrow().clone();
+            if told.is_some_and(|(master, at)| master == *named && at.elapsed() < AGREE) {
                 continue;
             }
             let followed = timeout(CONNECT_WITHIN, self.manager.follow(&target)).await;
             let master = followed.ok().and_then(Result::ok);
             let master = master.and_then(|connection| connection.master.clone());
             if let Some(master) = master.filter(|master| master == named) {
-                self.told.replace(Some(master.clone()));
+                self.told.replace(Some((master.clone(), Instant::now())));
                 return master;
             }
         }

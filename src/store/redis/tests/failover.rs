@@ -2,12 +2,17 @@
 
 use super::support::{Client, Server, fixed_window, free_port, limit, until_up};
 use super::watched::{FAILOVER, Sentinel, Watched, by};
-use crate::limit::Limit;
+use crate::clock::Clock;
+use crate::limit::verdict::Ruling;
+use crate::limit::{Limit, OnDown};
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
+use crate::store::near::Near;
+use crate::store::news::News;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::support::look;
-use crate::store::{Address, RedisTarget, Secret, Settings};
+use crate::store::{Address, DecidedBy, MemoryStore, RedisTarget, Secret, Settings, Store};
+use crate::telemetry::metrics::Metrics;
 use bb8_redis::redis;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -260,4 +265,43 @@ async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
         assert_eq!(calls(from), left);
     }
     assert_eq!(store.stats().falls.get(), 0);
+}
+
+/// What the old one refused, the new one, which has been told of less, may admit.
+#[tokio::test(flavor = "local")]
+async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
+    let (old, new) = (Server::start(), Server::start());
+    let sentinel = Sentinel::start(old.port, "");
+    let shared = connected(&by(&[sentinel.address()], "cache", None)).await;
+    let metrics = Metrics::new().store();
+    let near = Near::new(News::default(), Settings::default().timeout);
+    near.follow(&shared, &metrics);
+    let store = Store::Redis {
+        shared: shared.clone(),
+        local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
+        on_down: OnDown::Closed,
+        fleet: Arc::default(),
+        metrics,
+        near,
+    };
+    let once = limit("once", fixed_window(1, 3_600_000_000));
+    let ask = async || {
+        let (decided, by) = store.decide(&[Check::new(&once, b"a")]).await.unwrap();
+        let ruling = decided.unwrap().decision.ruling;
+        (matches!(ruling, Ruling::Admit { .. }), by)
+    };
+    assert_eq!(ask().await, (true, DecidedBy::Redis));
+    assert_eq!(ask().await, (false, DecidedBy::Redis));
+    assert_eq!(ask().await, (false, DecidedBy::Remembered));
+    let mut client = Client::of(sentinel.port).unwrap();
+    client.say("SENTINEL REMOVE cache");
+    let port = new.port;
+    client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
+    let give_up = Instant::now() + FAILOVER;
+    while !ask().await.0 {
+        assert!(Instant::now() < give_up, "the new one is not asked");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(ask().await, (false, DecidedBy::Redis));
+    assert_eq!(shared.stats().falls.get(), 0);
 }
