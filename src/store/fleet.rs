@@ -66,7 +66,7 @@ impl Fleet {
     /// Tells that this gateway lives, whenever that is due, until it leaves. One of its workers does it each time.
     pub async fn keep(self: Arc<Self>, store: RedisStore) {
         while !self.left.load(Ordering::Relaxed) {
-            if store.is_up() && self.is_my_turn() {
+            if store.serves_everyone() && self.is_my_turn() {
                 match store.beat(self.me, Sign::There, LIFE).await {
                     Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
                     // It will be the same the next time.
@@ -90,7 +90,7 @@ impl Fleet {
 
     /// Tells that this gateway goes, once.
     pub async fn leave(&self, store: &RedisStore) {
-        if !self.left.swap(true, Ordering::Relaxed) && store.is_up() {
+        if !self.left.swap(true, Ordering::Relaxed) && store.serves_everyone() {
             // Who cannot be told finds out by itself.
             let _ = store.beat(self.me, Sign::Goes, LIFE).await;
         }

@@ -107,11 +107,12 @@ impl Known {
         }
     }
 
-    /// What is known of a request with these limits at `now`: nothing, unless one that decides refuses it.
+    /// What is known of a request with these limits at `now`: nothing, unless one that decides refuses it. Nor of counters
+    /// of which nobody `is_there` who serves them.
     pub(super) fn recall(
         &self,
         checks: &[Check<'_>],
-        now: impl Fn() -> Instant,
+        (now, is_there): (impl Fn() -> Instant, impl Fn(&Check<'_>) -> bool),
     ) -> Option<Recalled> {
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() {
@@ -124,6 +125,7 @@ impl Known {
         for check in checks {
             let decides = check.limit.mode.decides();
             let refusal = self.find(&mut refusals, check, now);
+            let refusal = refusal.filter(|_| is_there(check));
             whole &= refusal.is_some() || !decides;
             measured.push(match refusal {
                 Some((when, refusal)) => {
@@ -227,11 +229,6 @@ impl Known {
                 if place.get().cost < refusal.cost && refusal.told < place.get().until => {}
             Slot::Occupied(mut place) => *place.get_mut() = refusal,
         }
-    }
-
-    /// Forgets all of it.
-    pub(super) fn clear(&self) {
-        self.refusals.borrow_mut().clear();
     }
 
     /// Forgets what has ended. Called now and then.

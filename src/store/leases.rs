@@ -146,7 +146,7 @@ pub(super) async fn take<'a>(
         .map(|index| (index, None))
         .collect();
     for round in 0..PATIENCE {
-        let recalled = near.known.recall(checks, Instant::now);
+        let recalled = near.recall(shared, checks);
         let asked_for = |check: &Check<'_>| match &recalled {
             // Whom another limit refuses needs no permit.
             Some(recalled) => recalled.known.contains(&check.limit.id),

@@ -1,6 +1,7 @@
 //! What a worker can say without asking Redis.
 
-use super::known::Known;
+use super::batch::Check;
+use super::known::{Known, Recalled};
 use super::leases::Leases;
 use super::news::News;
 use super::redis::RedisStore;
@@ -33,17 +34,26 @@ impl Near {
         }
     }
 
-    /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes.
+    /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes, or
+    /// another takes its place.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
         metrics.set_reach(shared.reached());
         shared.stats().show(metrics);
         let (news, metrics) = (self.news.clone(), metrics.clone());
         shared.stats().when_changed(move |reach| {
-            metrics.set_reach(reach);
-            if reach != Reach::All {
+            if let Some(reach) = reach {
+                metrics.set_reach(reach);
+            }
+            if reach != Some(Reach::All) {
                 news.lost();
             }
         });
+    }
+
+    /// What is known of a request that will be refused, as far as who serves its counters is there.
+    pub(super) fn recall(&self, shared: &RedisStore, checks: &[Check<'_>]) -> Option<Recalled> {
+        let is_there = |check: &Check<'_>| shared.serves(check.limit, check.key);
+        self.known.recall(checks, (Instant::now, is_there))
     }
 
     /// How long a request waits for the answer of another at most, before it asks for itself.

@@ -310,6 +310,22 @@ impl RedisStore {
         }
     }
 
+    /// Is the one asked at present who serves a counter?
+    pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
+        match &self.way {
+            Way::One(node) => node.shared.health.is_up(),
+            Way::Many(cluster) => cluster.serves(slot_of(limit, key)),
+        }
+    }
+
+    /// Is the one asked at present who is told which gateways live?
+    pub(super) fn serves_everyone(&self) -> bool {
+        match &self.way {
+            Way::One(node) => node.shared.health.is_up(),
+            Way::Many(cluster) => cluster.serves_everyone(),
+        }
+    }
+
     /// How much of Redis is asked at present?
     #[must_use]
     pub fn reached(&self) -> Reach {

@@ -92,25 +92,21 @@ async fn ask(store: &Store, checks: &[Check<'_>], refused: bool) -> Result<Spare
 }
 
 impl Store {
-    /// What is known of a request that will be refused. While Redis is away `on_down` has the word, and when it is back
-    /// it may be another.
+    /// What is known of a request that will be refused. Of a counter that is away `on_down` has the word, and when it is
+    /// back it may be another.
     pub(super) fn recall(&self, checks: &[Check<'_>]) -> Option<Recalled> {
         match self {
-            Self::Redis { shared, near, .. } if shared.is_up() => {
-                near.known.recall(checks, Instant::now)
-            }
-            Self::Redis { near, .. } => {
-                near.known.clear();
-                None
-            }
+            Self::Redis { shared, near, .. } => near.recall(shared, checks),
             Self::Memory(_) => None,
         }
     }
 
     /// Whether a request of which nothing is known asks at once.
     fn turn(&self, checks: &[Check<'_>]) -> Turn {
-        match self {
-            Self::Redis { shared, near, .. } if shared.is_up() => {
+        match (self, checks) {
+            (Self::Redis { shared, near, .. }, [check])
+                if shared.serves(check.limit, check.key) =>
+            {
                 near.known.turn(checks, (Instant::now, near.patience()))
             }
             _ => Turn::Ask,
@@ -134,9 +130,6 @@ impl Store {
                 near,
                 ..
             } if checks.iter().any(leases::may_take) => {
-                if !shared.is_up() {
-                    near.known.clear();
-                }
                 leases::take(near, (shared, metrics), checks).await
             }
             _ => Taken::Nothing,

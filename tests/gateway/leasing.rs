@@ -6,7 +6,7 @@ use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
 /// The sum of a metric's rows that have all of this in them.
-async fn sum(gateway: &Gateway, metric: &str, has: &[&str]) -> u64 {
+pub(super) async fn sum(gateway: &Gateway, metric: &str, has: &[&str]) -> u64 {
     let metrics = gateway.metrics().await;
     let rows = metrics.lines().filter(|line| {
         line.starts_with(&format!("{metric}{{")) && has.iter().all(|word| line.contains(word))
@@ -105,4 +105,68 @@ async fn no_permit_is_lost_when_a_load_comes_and_goes() {
         left == 50_000 - seen - 1
     })
     .await;
+}
+
+/// Permits in hand are of what was charged; a master that may not be written to any more gives no others, and the limit
+/// holds whatever was on its way.
+#[tokio::test]
+async fn a_master_that_is_demoted_under_leases_admits_no_more_than_the_limit() {
+    const LIMIT: usize = 6000;
+    let nobody = Redis::absent();
+    let nobody = nobody.port().to_string();
+    for functions in [false, true] {
+        let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+        let server: String = redis.command(&["INFO", "server"]).await;
+        if functions && server.contains("redis_version:6") {
+            return;
+        }
+        let limit =
+            format!("by = \"everyone\"\nrate = \"{LIMIT}/h\"\nalgorithm = \"fixed-window\"");
+        let file = counted(&upstream, &redis, "closed", &limit)
+            .store(&format!("functions = {functions}"))
+            .server("workers = 1");
+        let gateway = Gateway::start(&file).await;
+        let stands = async |word: &str| {
+            eventually(PATIENCE, word, async || {
+                gateway.admin_get("/readyz").await.text().contains(word)
+            })
+            .await;
+        };
+        stands("store: up").await;
+        let load = Load::on(&[&gateway], 6, Duration::from_millis(1)).await;
+        for _ in 0..3 {
+            load.run(Duration::from_millis(150)).await;
+            redis
+                .command::<()>(&["REPLICAOF", "127.0.0.1", &nobody])
+                .await;
+            stands("store: away").await;
+            load.run(Duration::from_millis(50)).await;
+            redis.command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
+            stands("store: up").await;
+        }
+        let before = upstream.seen();
+        eventually(PATIENCE, "all of it is used up", async || {
+            gateway.get("/").await.status == 429
+        })
+        .await;
+        let counts = statuses(&load.stop().await);
+        println!(
+            "functions {functions}: {before} of {} while it came and went, {counts:?}",
+            upstream.seen()
+        );
+        assert!(
+            counts.keys().all(|status| [200, 429, 503].contains(status)),
+            "{counts:?}"
+        );
+        assert!(counts[&503] > 0 && before < LIMIT, "{before} {counts:?}");
+        // A call under way, and what could not be given back, each of the three times.
+        let seen = upstream.seen();
+        assert!(
+            (LIMIT / 100 * 85..=LIMIT).contains(&seen),
+            "{seen} {counts:?}"
+        );
+        assert!(gateway.said.text().contains("READONLY"));
+        let leased = sum(&gateway, "tollgate_limit_decisions_total", &["\"lease\""]).await;
+        assert!(leased > 100, "{leased}");
+    }
 }

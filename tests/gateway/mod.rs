@@ -13,6 +13,7 @@ mod explaining;
 mod failing;
 mod forwarding;
 mod framing;
+mod gaps;
 mod heads;
 mod knowing;
 mod leasing;

@@ -119,6 +119,51 @@ impl Cluster {
         .await;
     }
 
+    /// Kills a master that was one at the start after its replica, and waits until the others know: nobody takes its place.
+    pub(crate) async fn lose_for_good(&mut self, number: usize) {
+        self.kill(number + 3).await;
+        self.kill(number).await;
+        let gone = format!(":{}@", self.nodes[number].port());
+        for (other, node) in self.nodes.iter().enumerate() {
+            if other % 3 == number {
+                continue;
+            }
+            eventually(PATIENCE, "the others know", async || {
+                let nodes: String = node.command(&["CLUSTER", "NODES"]).await;
+                let line = nodes.lines().find(|line| line.contains(&gone));
+                line.is_some_and(|line| line.contains("fail") && !line.contains("fail?"))
+            })
+            .await;
+        }
+    }
+
+    /// A tag whose slot this master serves at the start.
+    pub(crate) async fn tag_on(&self, number: usize) -> String {
+        let share = |index: usize| index * SLOTS / 3;
+        for nth in 0.. {
+            let tag = format!("tag-{nth}");
+            let slot: usize = self.command(number, &["CLUSTER", "KEYSLOT", &tag]).await;
+            if (share(number)..share(number + 1)).contains(&slot) {
+                return tag;
+            }
+        }
+        unreachable!("some tag is there")
+    }
+
+    /// Sends one command to a node.
+    pub(crate) async fn command<T: redis::FromRedisValue>(
+        &self,
+        number: usize,
+        words: &[&str],
+    ) -> T {
+        self.nodes[number].command(words).await
+    }
+
+    /// Calls of scripts so far by one node.
+    pub(crate) async fn calls_of(&self, number: usize) -> u64 {
+        self.nodes[number].script_calls().await
+    }
+
     /// Kills a node.
     pub(crate) async fn kill(&mut self, number: usize) {
         self.nodes[number].kill().await;

@@ -98,7 +98,9 @@ impl World {
     }
 
     fn recall(&self, checks: &[Check<'_>]) -> Option<Decided> {
-        let recalled = self.known.recall(checks, || self.now())?;
+        let recalled = self
+            .known
+            .recall(checks, (|| self.now(), |_: &Check<'_>| true))?;
         Some(recalled.decided(checks))
     }
 

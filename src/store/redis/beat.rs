@@ -4,6 +4,7 @@ use super::RedisStore;
 use super::layout::gateways_key;
 use super::node::Shared;
 use super::pool::Connection;
+use super::reply;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Value, cmd};
 use std::time::Duration;
@@ -54,11 +55,22 @@ impl RedisStore {
             // By the next time it is known who serves it.
             return Err(StoreError::Down);
         }
-        if let Err(error @ (StoreError::Timeout { .. } | StoreError::Lost(_))) = &told {
+        if let Err(error) = &told
+            && is_of_server(error)
+        {
             // Not even the next request has to find that out.
             shared.fall(era, error);
         }
         told
+    }
+}
+
+/// Would the next request be told the same?
+fn is_of_server(error: &StoreError) -> bool {
+    match error {
+        StoreError::Timeout { .. } | StoreError::Lost(_) => true,
+        StoreError::Refused(reason) => reply::server_wide(reason),
+        _ => false,
     }
 }
 

@@ -206,6 +206,17 @@ impl Cluster {
         Ok(node.shared)
     }
 
+    /// Is there somebody who serves that?
+    pub(super) fn serves_everyone(&self) -> bool {
+        self.serves(slot::of_tag(super::layout::EVERYONE))
+    }
+
+    /// Is there somebody who serves this slot?
+    pub(super) fn serves(&self, slot: Slot) -> bool {
+        let map = self.nodes.map.borrow();
+        map.at(slot).is_some_and(|node| node.shared.health.is_up())
+    }
+
     /// Is every master there?
     pub(super) fn is_up(&self) -> bool {
         self.nodes.is_up()

@@ -97,6 +97,11 @@ impl Shared {
     async fn serve_with(&self, connection: &mut Connection) -> Result<(), (u64, StoreError)> {
         loop {
             let era = self.health.era();
+            if connection.is_dead() {
+                // Another has to be taken; what was under way on this one is answered.
+                self.wake();
+                return Ok(());
+            }
             let (decisions, refunds) = (self.next_decisions(), self.next_refunds());
             if decisions.is_empty() && refunds.is_empty() {
                 return Ok(());

@@ -18,6 +18,8 @@ use crate::limit::fixed_window::FixedWindow;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{Rule, wire};
 use crate::store::error::StoreError;
+use crate::store::place::Address;
+use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Reach;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,6 +34,9 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 const PAUSE: std::ops::Range<u64> = 100..250;
 /// A store that stays up for less than this is on the brink, and is tried again more slowly, though at least this often.
 const STEADY: Duration = Duration::from_secs(1);
+
+/// Tells of a master that was replaced: every worker finds out by itself.
+static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
 
 /// To how many workers of this process a Redis is away, by its name: each finds out by itself, but one line in the log
 /// says it for all.
@@ -231,6 +236,11 @@ impl Shared {
         while !self.health.is_down() {
             tokio::select! {
                 () = self.health.fallen.notified() => {}
+                master = self.replaced() => {
+                    self.connections.renew_for(master);
+                    self.counts_elsewhere();
+                }
+                () = self.connections.signals.replaced.notified() => self.counts_elsewhere(),
                 () = self.connections.signals.lost.notified() => {
                     if self.busy.get() > 0 {
                         continue;
@@ -244,6 +254,25 @@ impl Shared {
                     }
                 }
             }
+        }
+    }
+}
+
+impl Shared {
+    /// Waits until sentinels name another master. Where none are asked nobody does.
+    async fn replaced(&self) -> Address {
+        match &self.connections.lookout {
+            Some(lookout) => lookout.replaced(|| self.connections.master()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The master is another: what the one before had counted last, this one may not have.
+    fn counts_elsewhere(&self) {
+        self.stats.counters_changed();
+        if let (Some(master), Some(more)) = (self.connections.master(), REPLACED.pass()) {
+            let name = &self.health.outage.name;
+            tracing::info!("{name} has another master: {master}{more}");
         }
     }
 }

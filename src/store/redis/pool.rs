@@ -8,7 +8,7 @@ use super::library;
 use super::login::{self, Whose};
 use super::reply;
 use super::script::{self, Script};
-use super::sentinel::First;
+use super::sentinel::{First, Lookout};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
@@ -127,7 +127,8 @@ impl Connection {
         self.dead.store(true, Ordering::Relaxed);
     }
 
-    fn is_dead(&self) -> bool {
+    /// Is it of no use any more, or is there a better one to be made?
+    pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed) || self.age < self.signals.age.load(Ordering::Relaxed)
     }
 
@@ -173,21 +174,29 @@ pub(super) struct Signals {
     pub(super) lost: Notify,
     /// One could not be made.
     failed: Notify,
+    /// One leads to another master than those before it.
+    pub(super) replaced: Notify,
     /// Connections that were made at a lesser age are not used any more.
     age: AtomicU64,
+    /// Where the last of them leads, if somebody had to be asked.
+    master: Mutex<Option<Address>>,
     why: Mutex<Option<(Instant, StoreError)>>,
 }
 
 impl Signals {
     fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
-        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.why)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes connections for bb8.
 #[derive(Debug)]
 pub(super) struct Manager {
-    target: RedisTarget,
+    pub(super) target: RedisTarget,
     /// Which of its nodes, where it has several.
     node: Option<Address>,
     signals: Arc<Signals>,
@@ -204,17 +213,41 @@ impl Manager {
         }
     }
 
+    /// A connection that can decide.
     pub(super) async fn open(&self) -> Result<Connection, StoreError> {
+        self.open_for(async |connection| connection.load().await)
+            .await
+            .map(|(connection, ())| connection)
+    }
+
+    /// A connection and what was `asked` on it, or why that was refused. It may lead to a replica, which keeps nothing.
+    pub(super) async fn open_for<T>(
+        &self,
+        asked: impl AsyncFnOnce(&mut Connection) -> Result<T, StoreError>,
+    ) -> Result<(Connection, T), StoreError> {
         let target = self.target.latest();
         let mut connection = match &self.node {
             Some(node) => self.connect((&target, Some(node)), Whose::Redis).await?,
             None => self.follow(&target).await?,
         };
-        match connection.load().await {
-            Ok(()) => Ok(connection),
+        match asked(&mut connection).await {
+            Ok(told) => {
+                self.leads(&mut connection);
+                Ok((connection, told))
+            }
             Err(error) => Err(connection
                 .explain(error, (&target, self.node.as_ref()))
                 .await),
+        }
+    }
+
+    /// Takes over where this connection leads. Those that lead elsewhere are used no more.
+    fn leads(&self, connection: &mut Connection) {
+        let mut master = locked(&self.signals.master);
+        let before = std::mem::replace(&mut *master, connection.master.clone());
+        if before.is_some() && before != connection.master {
+            connection.age = self.signals.age.fetch_add(1, Ordering::Relaxed) + 1;
+            self.signals.replaced.notify_one();
         }
     }
 
@@ -295,8 +328,8 @@ impl ManageConnection for Manager {
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: Pool<Manager>,
-    /// Is the master wherever they say?
-    by_sentinels: bool,
+    /// Where the master is wherever they say: whether they say it still.
+    pub(super) lookout: Option<Lookout>,
     pub(super) signals: Arc<Signals>,
 }
 
@@ -323,7 +356,7 @@ impl Connections {
         let by_sentinels = matches!(target.place, Place::Sentinel { .. });
         Self {
             pool,
-            by_sentinels,
+            lookout: by_sentinels.then(|| Lookout::new(target)),
             signals,
         }
     }
@@ -332,9 +365,20 @@ impl Connections {
     /// is used again, idle ones included: they lead to the old one.
     pub(super) fn distrust(&self, why: &StoreError) {
         let demoted = matches!(why, StoreError::Refused(reason) if reply::is_read_only(reason));
-        if demoted || self.by_sentinels {
+        if demoted || self.lookout.is_some() {
             self.signals.age.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The master is another. Connections made so far are used for nothing more than what is under way on them.
+    pub(super) fn renew_for(&self, master: Address) {
+        *locked(&self.signals.master) = Some(master);
+        self.signals.age.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Where the last of them leads, if somebody had to be asked.
+    pub(super) fn master(&self) -> Option<Address> {
+        locked(&self.signals.master).clone()
     }
 
     /// A live connection, as soon as there is one; an error as soon as one cannot be made.

@@ -79,8 +79,16 @@ async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection
 }
 
 async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<Range>, StoreError> {
-    let mut connection = open(target, Some(seed)).await?;
-    let mut ranges = cluster::slots_of(&mut connection, seed).await?;
+    let manager = Manager::new(
+        target.clone(),
+        Some(seed.clone()),
+        Arc::<Signals>::default(),
+    );
+    let asked = manager.open_for(async |connection| cluster::slots_of(connection, seed).await);
+    let asked = timeout(CONNECT_WITHIN, asked).await;
+    let (_, mut ranges) = asked.unwrap_or(Err(StoreError::Timeout {
+        after: CONNECT_WITHIN,
+    }))?;
     ranges.sort_by(|a, b| a.master.cmp(&b.master));
     Ok(ranges)
 }

@@ -69,9 +69,14 @@ pub(super) fn is_read_only(reason: &str) -> bool {
     codes(reason).any(|word| word == "READONLY")
 }
 
-/// Words that may be an error's code: Redis 6 puts the script's name and line in front, and a dash.
+/// Words that may be an error's code: Redis 6 puts the script's name and line in front, and a dash; where the script has
+/// not caught it, some more.
 fn codes(reason: &str) -> impl Iterator<Item = &str> {
-    let words = reason.split_whitespace().take(4);
+    let many = match reason.starts_with("ERR Error running script ") {
+        true => 12,
+        false => 4,
+    };
+    let words = reason.split_whitespace().take(many);
     words.map(|word| word.trim_start_matches('-'))
 }
 
@@ -257,6 +262,12 @@ mod tests {
         assert!(server_wide("OOM command not allowed"));
         assert!(server_wide(
             "@user_script: 33: -READONLY You can't write against a read only replica."
+        ));
+        assert!(is_read_only(
+            "ERR Error running script (call to f_c1fe20d7): @user_script:24: @user_script: 24: -READONLY You can't write against a read only replica."
+        ));
+        assert!(!server_wide(
+            "ERR Error running script (call to f_c1fe20d7): @user_script:24: @user_script: 24: WRONGTYPE Operation against a key"
         ));
         assert!(!server_wide(
             "WRONGTYPE Operation against a key holding the wrong kind of value"

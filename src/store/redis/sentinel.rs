@@ -4,17 +4,23 @@
 //! then it takes writes that are lost, for everybody who is cut off together with it: `min-replicas-to-write` is its remedy.
 
 use super::login::{self, Whose, text};
-use super::pool::{Connection, Manager, first_word};
+use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longest that one sentinel is waited for: the next may know.
 const EACH: Duration = Duration::from_millis(250);
+/// Time between two looks at who is named, in milliseconds; jittered, or all gateways would ask at once.
+const LOOK: std::ops::Range<u64> = 750..1250;
+/// Sentinels that still name different masters are given so long to agree.
+const AGREE: Duration = Duration::from_secs(5);
 /// Sentinels whose troubles are told.
 const TOLD: usize = 3;
 
@@ -22,7 +28,75 @@ const TOLD: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct First(AtomicUsize);
 
+/// Asks now and then whether the master is still the one that was named. One that is replaced while it is well is told so
+/// by the sentinels some seconds after all others, and what it counts meanwhile is lost.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    manager: Manager,
+    /// Whom it has told of, and when, until all agree: sentinels that do not are no news each time.
+    told: RefCell<Option<(Address, Instant)>>,
+}
+
+impl Lookout {
+    pub(super) fn new(target: &RedisTarget) -> Self {
+        let manager = Manager::new(target.clone(), None, Arc::default());
+        let told = RefCell::default();
+        Self { manager, told }
+    }
+
+    /// Waits until sentinels name another master than `known`, and that one says that it is.
+    pub(super) async fn replaced(&self, known: impl Fn() -> Option<Address>) -> Address {
+        let mut asked = None;
+        loop {
+            sleep(Duration::from_millis(fastrand::u64(LOOK))).await;
+            let Some(known) = known() else { continue };
+            let target = self.manager.target.latest();
+            asked = self.manager.named(&target, asked).await;
+            let Some((_, named)) = &asked else { continue };
+            if *named == known {
+                self.told.take();
+                continue;
+            }
+            let told = self.told.borrow().clone();
+            if told.is_some_and(|(master, at)| master == *named && at.elapsed() < AGREE) {
+                continue;
+            }
+            let followed = timeout(CONNECT_WITHIN, self.manager.follow(&target)).await;
+            let master = followed.ok().and_then(Result::ok);
+            let master = master.and_then(|connection| connection.master.clone());
+            if let Some(master) = master.filter(|master| master == named) {
+                self.told.replace(Some((master.clone(), Instant::now())));
+                return master;
+            }
+        }
+    }
+}
+
 impl Manager {
+    /// Whom a sentinel calls the master: the one `before` if it still answers, else the first that does.
+    async fn named(
+        &self,
+        target: &RedisTarget,
+        before: Option<(Connection, Address)>,
+    ) -> Option<(Connection, Address)> {
+        if let Some((mut connection, _)) = before {
+            let named = timeout(EACH, name(&mut connection, target)).await;
+            if let Ok(Ok(master)) = named {
+                return Some((connection, master));
+            }
+        }
+        let Place::Sentinel { nodes, .. } = &target.place else {
+            return None;
+        };
+        for sentinel in nodes.iter() {
+            let named = timeout(EACH, self.ask(sentinel, target)).await;
+            if let Ok(Ok(named)) = named {
+                return Some(named);
+            }
+        }
+        None
+    }
+
     /// A connection to the master of `target`, if its place is one that sentinels watch.
     pub(super) async fn follow(&self, target: &RedisTarget) -> Result<Connection, StoreError> {
         let Place::Sentinel { nodes, .. } = &target.place else {
@@ -61,8 +135,8 @@ impl Manager {
         sentinel: &Address,
         target: &RedisTarget,
     ) -> Result<Connection, StoreError> {
-        let master = timeout(EACH, self.ask(sentinel, target)).await;
-        let master = master.unwrap_or(Err(StoreError::Timeout { after: EACH }))?;
+        let asked = timeout(EACH, self.ask(sentinel, target)).await;
+        let (_, master) = asked.unwrap_or_else(|_| Err(late(target)))?;
         // Of what is wrong there the sentinel is not to blame.
         let there = |error: StoreError| {
             let why = format!("it names {master}, and {}", plain(&error));
@@ -83,12 +157,14 @@ impl Manager {
         Ok(connection)
     }
 
-    async fn ask(&self, sentinel: &Address, target: &RedisTarget) -> Result<Address, StoreError> {
+    /// A connection to this sentinel, and whom it calls the master.
+    async fn ask(
+        &self,
+        sentinel: &Address,
+        target: &RedisTarget,
+    ) -> Result<(Connection, Address), StoreError> {
         let Place::Sentinel {
-            name,
-            username,
-            password,
-            ..
+            username, password, ..
         } = &target.place
         else {
             return Err(StoreError::Protocol("no sentinels"));
@@ -100,9 +176,7 @@ impl Manager {
             ..RedisTarget::new(Place::Tcp(sentinel.clone()))
         };
         let mut connection = self.connect((&asker, None), Whose::Sentinels).await?;
-        let mut question = Cmd::new();
-        question.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
-        let answer = connection.send(question.arg(&**name)).await;
+        let answer = name(&mut connection, target).await;
         let no_sentinel = |reason: &str| {
             login::is_unknown_command(reason).then(|| {
             let scheme = if target.tls.is_some() { "rediss" } else { "redis" };
@@ -115,18 +189,38 @@ impl Manager {
                 no_sentinel(reason).unwrap_or_else(|| refused(error, Whose::Sentinels))
             }
             _ => error,
-        })?;
-        match answer {
-            Value::Array(parts) => match parts.as_slice() {
-                [host, port] => address(host, port),
-                _ => None,
-            }
-            .ok_or(StoreError::Protocol("no address")),
-            Value::Nil => Err(StoreError::Unreachable(
-                format!("it watches nothing called `{name}`").into(),
-            )),
-            _ => Err(StoreError::Protocol("no address")),
+        });
+        answer.map(|master| (connection, master))
+    }
+}
+
+/// Whom the sentinel at the other end calls the master.
+async fn name(connection: &mut Connection, target: &RedisTarget) -> Result<Address, StoreError> {
+    let Place::Sentinel { name, .. } = &target.place else {
+        return Err(StoreError::Protocol("no sentinels"));
+    };
+    let mut question = Cmd::new();
+    question.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
+    match connection.send(question.arg(&**name)).await? {
+        Value::Array(parts) => match parts.as_slice() {
+            [host, port] => address(host, port),
+            _ => None,
         }
+        .ok_or(StoreError::Protocol("no address")),
+        Value::Nil => Err(StoreError::Unreachable(
+            format!("it watches nothing called `{name}`").into(),
+        )),
+        _ => Err(StoreError::Protocol("no address")),
+    }
+}
+
+/// Why a sentinel has not answered in time. One without TLS waits for the end of a line that never ends.
+fn late(target: &RedisTarget) -> StoreError {
+    match target.tls {
+        None => StoreError::Timeout { after: EACH },
+        Some(_) => StoreError::Unreachable(
+            format!("no answer within {EACH:?}: is it a port with TLS? If not, write `redis` in place of `rediss` in the address").into(),
+        ),
     }
 }
 

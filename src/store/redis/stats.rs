@@ -71,18 +71,29 @@ impl Stats {
 
     pub(super) fn set_reach(&self, reach: Reach) {
         if let Some(tell) = self.tell.get() {
-            (tell.0)(reach);
+            (tell.0)(Some(reach));
         }
     }
 
-    /// Has this told from now on how much of Redis is asked, at each change.
-    pub(in crate::store) fn when_changed(&self, tell: impl Fn(Reach) + Send + Sync + 'static) {
+    /// As much is asked as before, and may have counted otherwise.
+    pub(super) fn counters_changed(&self) {
+        if let Some(tell) = self.tell.get() {
+            (tell.0)(None);
+        }
+    }
+
+    /// Has this told from now on how much of Redis is asked, at each change; and nothing, when only its counters may be
+    /// others.
+    pub(in crate::store) fn when_changed(
+        &self,
+        tell: impl Fn(Option<Reach>) + Send + Sync + 'static,
+    ) {
         let _ = self.tell.set(Tell(Box::new(tell)));
     }
 }
 
 /// Who is told of a change.
-struct Tell(Box<dyn Fn(Reach) + Send + Sync>);
+struct Tell(Box<dyn Fn(Option<Reach>) + Send + Sync>);
 
 impl fmt::Debug for Tell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,12 +9,15 @@ use crate::store::place::Address;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// When nothing has happened.
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
 /// While a master is away, in milliseconds; jittered, or all gateways would ask at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
+/// Likewise once nothing has changed for [`STAYS`]: each question is a connection, and nobody may take its place for hours.
+const LATER: std::ops::Range<u64> = 500..1000;
+const STAYS: Duration = Duration::from_secs(10);
 /// While a node is known that serves nothing: it is to be forgotten.
 const SOON: Duration = Duration::from_secs(2);
 /// Between any two questions, whatever happens.
@@ -22,20 +25,32 @@ const LEAST: Duration = Duration::from_millis(20);
 
 /// Asks, and asks again, until the worker ends.
 pub(super) async fn keep(nodes: Rc<Nodes>) {
+    let (mut seen, mut since) = ((0, 0), Instant::now());
     loop {
         let mut unserved = false;
         match nodes.learn().await {
             Ok(ranges) => {
-                let was = nodes.reach();
+                let was = (nodes.reach(), nodes.map.borrow().unserved());
                 nodes.adopt(&ranges);
-                unserved = nodes.tell() > 0;
-                if nodes.reach() != was {
-                    nodes.stats.set_reach(nodes.reach());
+                let is = (nodes.reach(), nodes.tell());
+                unserved = is.1 > 0;
+                // More slots may be away while a part is.
+                if is != was {
+                    nodes.stats.set_reach(is.0);
                 }
             }
             Err(error) => nodes.unknown(&error),
         }
-        let while_away = Duration::from_millis(fastrand::u64(PAUSE));
+        let sees = nodes.sees();
+        let is_new = std::mem::replace(&mut seen, sees) != sees;
+        if is_new || nodes.knowledge.get() != Knowledge::Known {
+            since = Instant::now();
+        }
+        let while_away = match since.elapsed() < STAYS {
+            true => PAUSE,
+            false => LATER,
+        };
+        let while_away = Duration::from_millis(fastrand::u64(while_away));
         // Every request of an unserved slot would have it asked anew.
         sleep(if unserved { while_away } else { LEAST }).await;
         let pause = match (nodes.is_up(), nodes.map.borrow().has_idle()) {
@@ -49,6 +64,12 @@ pub(super) async fn keep(nodes: Rc<Nodes>) {
 }
 
 impl Nodes {
+    /// How many nodes are up, and how many slots nobody serves.
+    fn sees(&self) -> (usize, usize) {
+        let map = self.map.borrow();
+        (map.up().len(), map.unserved())
+    }
+
     /// Who serves what, by whoever answers first: a node that is up, else one that the file names.
     async fn learn(&self) -> Result<Vec<Range>, StoreError> {
         let mut known = self.map.borrow().up();
@@ -75,7 +96,8 @@ impl Nodes {
     async fn slots(&self, address: &Address) -> Result<Vec<Range>, StoreError> {
         let signals = Arc::<Signals>::default();
         let manager = Manager::new(self.target.clone(), Some(address.clone()), signals);
-        map::slots(&mut manager.open().await?, address).await
+        let asked = manager.open_for(async |connection| map::slots(connection, address).await);
+        asked.await.map(|(_, ranges)| ranges)
     }
 
     /// Says what has come or gone by the map that was just taken over, and how many slots it names nobody for.

@@ -54,29 +54,61 @@ impl Authority {
     }
 }
 
-/// A server that speaks TLS on a second port.
-pub(super) struct TlsServer {
-    _server: Server,
-    pub(super) port: u16,
-    _files: TempDir,
-}
+/// What a server reads: its certificate, its key, and whom it believes.
+pub(super) struct Files(TempDir);
 
-impl TlsServer {
-    /// With this certificate; `clients` is whom it wants to see one of: `yes` everybody, `no` nobody.
-    pub(super) fn start(authority: &Authority, pair: &Pair, clients: &str) -> Self {
-        let files = tempfile::tempdir().unwrap();
-        let path = |name: &str| files.path().join(name).display().to_string();
+impl Files {
+    pub(super) fn of(authority: &Authority, pair: &Pair) -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
         for (name, text) in [
             ("ca.pem", &authority.pem()),
             ("cert.pem", &pair.cert),
             ("key.pem", &pair.key),
         ] {
-            fs::write(path(name), text).unwrap();
+            fs::write(files.path(name), text).unwrap();
         }
-        let (ca, cert, key) = (path("ca.pem"), path("cert.pem"), path("key.pem"));
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    /// As lines of a server's file; `clients` is whom it wants to see a certificate of.
+    pub(super) fn lines(&self, clients: &str) -> String {
+        let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|name| self.path(name));
+        format!(
+            "tls-auth-clients {clients}\ntls-replication yes\ntls-ca-cert-file {ca}\n\
+             tls-cert-file {cert}\ntls-key-file {key}\n"
+        )
+    }
+}
+
+/// A server that speaks TLS on a second port.
+pub(super) struct TlsServer {
+    pub(super) server: Server,
+    pub(super) port: u16,
+    _files: Files,
+}
+
+impl TlsServer {
+    /// With this certificate; `clients` is whom it wants to see one of: `yes` everybody, `no` nobody.
+    pub(super) fn start(authority: &Authority, pair: &Pair, clients: &str) -> Self {
+        Self::start_with(authority, pair, clients, &[])
+    }
+
+    /// With more arguments.
+    pub(super) fn start_with(
+        authority: &Authority,
+        pair: &Pair,
+        clients: &str,
+        more: &[&str],
+    ) -> Self {
+        let files = Files::of(authority, pair);
+        let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|name| files.path(name));
         for _ in 0..5 {
             let port = super::support::free_port();
-            let more = [
+            let port_and_files = [
                 "--tls-port",
                 &port.to_string(),
                 "--tls-auth-clients",
@@ -88,9 +120,10 @@ impl TlsServer {
                 "--tls-key-file",
                 &key,
             ];
-            if let Some(server) = Server::start_on(super::support::free_port(), &more) {
+            let words = [&port_and_files, more].concat();
+            if let Some(server) = Server::start_on(super::support::free_port(), &words) {
                 return Self {
-                    _server: server,
+                    server,
                     port,
                     _files: files,
                 };

@@ -2,12 +2,17 @@
 
 use super::support::{Client, Server, fixed_window, free_port, limit, until_up};
 use super::watched::{FAILOVER, Sentinel, Watched, by};
-use crate::limit::Limit;
+use crate::clock::Clock;
+use crate::limit::verdict::Ruling;
+use crate::limit::{Limit, OnDown};
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
+use crate::store::near::Near;
+use crate::store::news::News;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::support::look;
-use crate::store::{Address, RedisTarget, Secret, Settings};
+use crate::store::{Address, DecidedBy, MemoryStore, RedisTarget, Secret, Settings, Store};
+use crate::telemetry::metrics::Metrics;
 use bb8_redis::redis;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,9 +83,17 @@ async fn a_planned_failover_in_mid_load_is_followed() {
     assert!(calls(&watched.master) > 0);
     let before = calls(&watched.replica);
     watched.fail_over();
+    let named = || watched.sentinel.names() == watched.replica.port;
+    let (until_named, _) = under_load(&store, &limit, named).await;
+    let begun = Instant::now();
     let followed = || calls(&watched.replica) > before + 20;
     let (counted, missed) = under_load(&store, &limit, followed).await;
-    println!("{counted} counted, {missed} missed");
+    let took = begun.elapsed();
+    println!(
+        "{until_named} until another was named, {took:?} until it was followed: {counted} counted, {missed} missed"
+    );
+    // The old one is well and is told seconds later: what it counts meanwhile is lost.
+    assert!(took < Duration::from_secs(4), "{took:?}");
     assert!(store.is_up() && counted > 20);
     // What had been counted by then is still counted: the state has moved along.
     let found = look(&watched.target()).await.unwrap();
@@ -195,4 +208,100 @@ async fn sentinels_have_a_password_of_their_own() {
         );
         assert!(!said.contains("of-"), "{said}");
     }
+}
+
+/// Ends one of the store's connections.
+fn kill_one(client: &mut Client) {
+    let redis::Value::BulkString(list) = client.say("CLIENT LIST") else {
+        panic!("a list");
+    };
+    let list = String::from_utf8(list).unwrap();
+    let own = |line: &&str| line.contains("cmd=evalsha");
+    let id = list
+        .lines()
+        .find(own)
+        .and_then(|line| line.split(' ').next());
+    let id = id.and_then(|word| word.strip_prefix("id=")).unwrap();
+    client.say(&format!("CLIENT KILL ID {id}"));
+}
+
+/// Both are well and say that they lead. Whoever has been told of the other counts nowhere else any more, by no connection.
+#[tokio::test(flavor = "local")]
+async fn no_connection_is_left_behind_at_a_master_that_was_replaced() {
+    let (old, new) = (Server::start(), Server::start());
+    let sentinel = Sentinel::start(old.port, "");
+    let store = connected(&by(&[sentinel.address()], "cache", None)).await;
+    let limit = some_limit();
+    // Both lanes.
+    let ask = async || {
+        let tasks = (0..8).map(|_| {
+            let (store, limit) = (store.clone(), limit.clone());
+            tokio::task::spawn_local(async move { decide(&store, &limit).await })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            assert_eq!(task.await.unwrap(), Ok(()));
+        }
+    };
+    ask().await;
+    let mut client = Client::of(sentinel.port).unwrap();
+    for (from, to) in [(&old, &new), (&new, &old)] {
+        client.say("SENTINEL REMOVE cache");
+        let port = to.port;
+        client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
+        let before = calls(to);
+        // One connection ends, as any may, and the next is made to the other.
+        kill_one(&mut from.client());
+        // Nobody uses it, and our end hears of it in its own time.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let give_up = Instant::now() + FAILOVER;
+        while calls(to) == before {
+            assert!(Instant::now() < give_up, "nobody goes over");
+            ask().await;
+        }
+        let left = calls(from);
+        for _ in 0..100 {
+            ask().await;
+        }
+        assert_eq!(calls(from), left);
+    }
+    assert_eq!(store.stats().falls.get(), 0);
+}
+
+/// What the old one refused, the new one, which has been told of less, may admit.
+#[tokio::test(flavor = "local")]
+async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
+    let (old, new) = (Server::start(), Server::start());
+    let sentinel = Sentinel::start(old.port, "");
+    let shared = connected(&by(&[sentinel.address()], "cache", None)).await;
+    let metrics = Metrics::new().store();
+    let near = Near::new(News::default(), Settings::default().timeout);
+    near.follow(&shared, &metrics);
+    let store = Store::Redis {
+        shared: shared.clone(),
+        local: Arc::new(MemoryStore::for_one_thread(Clock::system())),
+        on_down: OnDown::Closed,
+        fleet: Arc::default(),
+        metrics,
+        near,
+    };
+    let once = limit("once", fixed_window(1, 3_600_000_000));
+    let ask = async || {
+        let (decided, by) = store.decide(&[Check::new(&once, b"a")]).await.unwrap();
+        let ruling = decided.unwrap().decision.ruling;
+        (matches!(ruling, Ruling::Admit { .. }), by)
+    };
+    assert_eq!(ask().await, (true, DecidedBy::Redis));
+    assert_eq!(ask().await, (false, DecidedBy::Redis));
+    assert_eq!(ask().await, (false, DecidedBy::Remembered));
+    let mut client = Client::of(sentinel.port).unwrap();
+    client.say("SENTINEL REMOVE cache");
+    let port = new.port;
+    client.say(&format!("SENTINEL MONITOR cache 127.0.0.1 {port} 1"));
+    let give_up = Instant::now() + FAILOVER;
+    while !ask().await.0 {
+        assert!(Instant::now() < give_up, "the new one is not asked");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(ask().await, (false, DecidedBy::Redis));
+    assert_eq!(shared.stats().falls.get(), 0);
 }

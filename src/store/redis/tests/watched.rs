@@ -4,6 +4,7 @@ use super::support::{Client, Server, free_port};
 use crate::store::{Address, Place, RedisTarget, Secret};
 use bb8_redis::redis::{self, Value};
 use std::fs;
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -34,12 +35,29 @@ impl Drop for Sentinel {
 impl Sentinel {
     /// It watches this port under the name `cache`; one vote is enough. `more` are lines of its file.
     pub(super) fn start(watches: u16, more: &str) -> Self {
+        let port = free_port();
+        let sentinel = Self::launch(port, watches, &format!("port {port}\n{more}"));
+        sentinel.until("the sentinel answers", || Client::of(port).is_some());
+        sentinel
+    }
+
+    /// The same, which listens for nobody without TLS; `lines` say what it presents and whom it believes.
+    pub(super) fn start_encrypted(watches: u16, lines: &str) -> Self {
+        let port = free_port();
+        let lines = format!("port 0\ntls-port {port}\n{lines}");
+        let sentinel = Self::launch(port, watches, &lines);
+        sentinel.until("the sentinel listens", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        sentinel
+    }
+
+    fn launch(port: u16, watches: u16, lines: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
-        let port = free_port();
         let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor cache 127.0.0.1 {watches} 1\n\
-             sentinel down-after-milliseconds cache 300\nsentinel failover-timeout cache 5000\n{more}\n",
+            "bind 127.0.0.1\ndir {}\nsentinel monitor cache 127.0.0.1 {watches} 1\n\
+             sentinel down-after-milliseconds cache 300\nsentinel failover-timeout cache 5000\n{lines}\n",
             folder.path().display()
         );
         fs::write(&file, text).unwrap();
@@ -50,21 +68,35 @@ impl Sentinel {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed");
-        let sentinel = Self {
+        Self {
             port,
             child,
             _folder: folder,
-        };
+        }
+    }
+
+    fn until(&self, what: &str, is: impl Fn() -> bool) {
         let give_up = Instant::now() + FAILOVER;
-        while Client::of(port).is_none() {
-            assert!(Instant::now() < give_up, "the sentinel does not answer");
+        while !is() {
+            assert!(Instant::now() < give_up, "{what}, at {}", self.port);
             std::thread::sleep(Duration::from_millis(5));
         }
-        sentinel
     }
 
     pub(super) fn address(&self) -> Address {
         Address::new("127.0.0.1", self.port)
+    }
+
+    /// The port of whom it calls the master.
+    pub(super) fn names(&self) -> u16 {
+        let mut client = Client::of(self.port).expect("it answers");
+        let Value::Array(parts) = client.say("SENTINEL GET-MASTER-ADDR-BY-NAME cache") else {
+            panic!("an address");
+        };
+        match &parts[1] {
+            Value::BulkString(port) => std::str::from_utf8(port).unwrap().parse().unwrap(),
+            other => panic!("a port: {other:?}"),
+        }
     }
 }
 
@@ -85,8 +117,8 @@ impl Watched {
         }
         let sentinel = Sentinel::start(master.port, "");
         let mut client = Client::of(sentinel.port).unwrap();
-        while !matches!(client.say("SENTINEL REPLICAS cache"), Value::Array(list) if !list.is_empty())
-        {
+        // One that has not told who it is is not chosen.
+        while !is_known(&client.say("SENTINEL REPLICAS cache")) {
             assert!(Instant::now() < give_up, "the sentinel finds no replica");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -116,6 +148,17 @@ impl Watched {
     pub(super) fn target(&self) -> RedisTarget {
         by(&[self.sentinel.address()], "cache", None)
     }
+}
+
+/// Is there a replica, with an id of its run?
+fn is_known(replicas: &Value) -> bool {
+    let Value::Array(replicas) = replicas else {
+        return false;
+    };
+    let has_id = |facts: &[Value]| matches!(facts, [Value::BulkString(name), Value::BulkString(id)] if name == b"runid" && !id.is_empty());
+    replicas
+        .iter()
+        .any(|replica| matches!(replica, Value::Array(facts) if facts.chunks(2).any(has_id)))
 }
 
 /// The Redis that these sentinels call so.

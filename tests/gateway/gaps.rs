@@ -1,0 +1,207 @@
+//! A cluster with a gap: one master is gone, and nobody takes its place. What lives elsewhere is counted, remembered and
+//! leased as ever; what lived there does as its `on_down` says, and from no memory.
+
+use super::leasing::sum;
+use crate::support::{Cluster, File, Gateway, Upstream, eventually, long};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(20);
+/// A gateway that has not been heard of for so long is not there; how many were there is believed for twice as long.
+const LIFE: Duration = Duration::from_secs(10);
+/// The master of the slot in which the gateways are counted.
+const OF_GATEWAYS: usize = 0;
+
+/// Limits whose counters live together under these tags, on routes of their own and on one for both.
+fn file(upstream: &Upstream, cluster: &Cluster, (here, there): (&str, &str)) -> File {
+    let limit = |rate: &str, tag: &str| {
+        format!(
+            "by = \"header:x-client\"\nmissing = \"refuse\"\nrate = \"{rate}\"\n\
+             algorithm = \"fixed-window\"\nwith = \"{tag}\""
+        )
+    };
+    let store = format!("{}\ntimeout = \"1s\"\non_down = \"open\"", cluster.store());
+    File::default()
+        .server("workers = 1")
+        .upstream("main", &[upstream])
+        .route("here", "/here", "main", &["here"])
+        .route("there", "/there", "main", &["there"])
+        .route("both", "/both", "main", &["there", "here"])
+        .route("much", "/much", "main", &["much"])
+        .limit("here", &limit("2/h", here))
+        .limit("there", &limit("2/h", there))
+        .limit("much", &limit("1000/h", here))
+        .store(&store)
+}
+
+async fn gateways(gateway: &Gateway) -> u64 {
+    let told = gateway.admin_get("/v1/store").await.json();
+    told["gateways"].as_u64().unwrap()
+}
+
+/// How often the masters that are left were asked who serves what.
+async fn maps(cluster: &Cluster, dead: usize) -> u64 {
+    let mut asked = 0;
+    for number in (0..3).filter(|number| *number != dead) {
+        let stats: String = cluster.command(number, &["INFO", "commandstats"]).await;
+        let mut lines = stats.lines();
+        let line = lines.find_map(|line| {
+            let six = line.strip_prefix("cmdstat_cluster:calls=");
+            six.or_else(|| line.strip_prefix("cmdstat_cluster|slots:calls="))
+        });
+        let calls = line.and_then(|line| line.split(',').next());
+        asked += calls.map_or(0, |calls| calls.parse::<u64>().unwrap());
+    }
+    asked
+}
+
+async fn stands(gateway: &Gateway, word: &str) {
+    let what = format!("the store is {word}");
+    let line = format!("\nstore: {word}");
+    eventually(SOON, &what, async || {
+        gateway.admin_get("/readyz").await.text().contains(&line)
+    })
+    .await;
+}
+
+async fn decisions(gateway: &Gateway, by: &str) -> u64 {
+    let by = format!("decided_by=\"{by}\"");
+    sum(gateway, "tollgate_limit_decisions_total", &[&by]).await
+}
+
+#[tokio::test]
+async fn refusals_of_the_part_that_is_there_cost_no_call() {
+    let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
+    let (alive, dead) = (1, 2);
+    let tags = (&*cluster.tag_on(alive).await, &*cluster.tag_on(dead).await);
+    let gateway = Gateway::start(&file(&upstream, &cluster, tags)).await;
+    stands(&gateway, "up").await;
+    let ask = async |path: &str| gateway.get_with(path, &[("x-client", "one")]).await;
+    for path in ["/here", "/there"] {
+        for status in [200, 200, 429, 429] {
+            ask(path).await.expect(status);
+        }
+    }
+    cluster.lose_for_good(dead).await;
+    stands(&gateway, "partly away").await;
+
+    // The dead part: by `on_down`, whatever was known of it.
+    for _ in 0..5 {
+        let answer = ask("/there").await.expect(200);
+        assert!(!answer.fields.has("ratelimit"), "{answer:?}");
+    }
+    // The live one: asked once more, since what changed might have changed it; then never again.
+    ask("/here").await.expect(429);
+    let (calls, known) = (
+        cluster.calls_of(alive).await,
+        decisions(&gateway, "remembered").await,
+    );
+    for _ in 0..50 {
+        let answer = ask("/here").await.expect(429);
+        assert_eq!(answer.remaining("here"), 0);
+        // What refuses is known, whatever the rest would say.
+        ask("/both").await.expect(429);
+    }
+    assert_eq!(decisions(&gateway, "remembered").await - known, 100);
+    // Trial decisions of a master that is tried anew would be calls; it is not.
+    assert_eq!(cluster.calls_of(alive).await - calls, 0);
+
+    // Nor is there more than one call for many permits.
+    let leased = decisions(&gateway, "lease").await;
+    let mut wire = gateway.connect().await;
+    let much = || crate::support::request("GET", "/much", &[("x-client", "one")]);
+    for _ in 0..400 {
+        wire.ask(much()).await.expect(200);
+    }
+    assert!(decisions(&gateway, "lease").await - leased > 100);
+
+    if long() {
+        // The map is asked for more rarely when nothing has changed for a while.
+        tokio::time::sleep(LIFE).await;
+        let (before, begun) = (maps(&cluster, dead).await, Instant::now());
+        tokio::time::sleep(LIFE / 2).await;
+        let (asked, took) = (maps(&cluster, dead).await - before, begun.elapsed());
+        println!("the map was asked for {asked} times in {took:?}");
+        assert!(asked > 0 && asked as f64 <= took.as_secs_f64() * 2.0 + 1.0);
+    }
+
+    // Back, and empty: counted anew, and remembered.
+    cluster.come(dead).await;
+    stands(&gateway, "up").await;
+    for status in [200, 200, 429, 429] {
+        ask("/there").await.expect(status);
+    }
+    ask("/here").await.expect(429);
+}
+
+/// While the slot in which the gateways are counted is served, they are: who goes is missed, and who comes in is heard.
+#[tokio::test]
+async fn gateways_are_counted_while_another_part_is_away() {
+    let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
+    let tags = (&*cluster.tag_on(0).await, &*cluster.tag_on(1).await);
+    let file = file(&upstream, &cluster, tags);
+    let one = Gateway::start(&file).await;
+    eventually(SOON, "it is heard of", async || gateways(&one).await == 1).await;
+    cluster.lose_for_good(1).await;
+    stands(&one, "partly away").await;
+    let mut two = Gateway::start(&file).await;
+    for gateway in [&one, &two] {
+        eventually(SOON, "both are heard of", async || {
+            gateways(gateway).await == 2
+        })
+        .await;
+    }
+    two.stop().await;
+    if long() {
+        let patience = 3 * LIFE;
+        eventually(patience, "that it went", async || gateways(&one).await == 1).await;
+    }
+}
+
+/// When the slot in which the gateways are counted is the one that is away, the last number stays, for as long as it lasts.
+#[tokio::test]
+async fn how_many_gateways_there_were_is_still_known_where_nobody_counts_them() {
+    let (upstream, mut cluster) = (Upstream::echo().await, Cluster::start().await);
+    let tags = (
+        &*cluster.tag_on(1).await,
+        &*cluster.tag_on(OF_GATEWAYS).await,
+    );
+    let file = file(&upstream, &cluster, tags).with("[limits.share]\nby = \"everyone\"\nrate = \"90/h\"\nalgorithm = \"fixed-window\"\non_down = \"local\"\n[routes.share]\npath = \"/share\"\nupstream = \"main\"\nlimits = [\"share\"]");
+    let all = [
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+    ];
+    for gateway in &all {
+        eventually(SOON, "all are heard of", async || {
+            gateways(gateway).await == 3
+        })
+        .await;
+    }
+    cluster.lose_for_good(OF_GATEWAYS).await;
+    for gateway in &all {
+        stands(gateway, "partly away").await;
+    }
+    if long() {
+        tokio::time::sleep(3 * LIFE).await;
+    }
+    // What everyone shares is counted in the same slot: each counts a third of it.
+    for gateway in &all {
+        let mut admitted = 0;
+        for _ in 0..60 {
+            admitted += usize::from(gateway.get("/share").await.status == 200);
+        }
+        assert_eq!((admitted, gateways(gateway).await), (30, 3));
+    }
+    cluster.come(OF_GATEWAYS).await;
+    for gateway in &all {
+        stands(gateway, "up").await;
+        assert_eq!(gateways(gateway).await, 3);
+    }
+    // And counted again.
+    let key = "tollgate:1:gateways:{*}";
+    eventually(SOON, "all tell that they are there", async || {
+        let set: Vec<u8> = cluster.command(OF_GATEWAYS, &["GET", key]).await;
+        set.len() == 3 * 16
+    })
+    .await;
+}
