@@ -1,6 +1,7 @@
 //! What a cluster means for the limits of a file: how many calls a request pays on which route, and which slots are hot.
 
 use crate::config::{Compiled, describe};
+use crate::key::Missing;
 use crate::limit::{Limit, Scope};
 use crate::store::{Place, Source};
 use serde_json::{Value, json};
@@ -24,8 +25,8 @@ struct Slot<'a> {
 #[derive(PartialEq, Eq)]
 enum By {
     Tag(Arc<str>),
-    /// A key, as the file writes it.
-    Key(String),
+    /// A key, as the file writes it, and what counts for who lacks it, unless nobody is counted then.
+    Key(String, Option<Missing>),
 }
 
 /// Counters that are all in one slot, on one master.
@@ -58,8 +59,11 @@ impl<'a> Spread<'a> {
                 .filter_map(|name| shared.iter().find(|limit| limit.name == *name))
             {
                 let by = chosen(limit);
-                match slots.iter_mut().find(|slot| slot.by == by) {
-                    Some(slot) => slot.limits.push(&limit.name),
+                match slots.iter_mut().find(|slot| slot.by.may_be(&by)) {
+                    Some(slot) => {
+                        slot.by.learn(by);
+                        slot.limits.push(&limit.name);
+                    }
                     None => slots.push(Slot {
                         by,
                         limits: vec![&limit.name],
@@ -157,15 +161,42 @@ impl<'a> Spread<'a> {
 fn chosen(limit: &Limit) -> By {
     match &limit.with {
         Some(tag) => By::Tag(Arc::clone(tag)),
-        None => By::Key(describe::key(&limit.by)),
+        None => {
+            let instead = match limit.by.missing {
+                missing @ (Missing::Ip | Missing::Shared) if limit.by.can_be_absent() => {
+                    Some(missing)
+                }
+                _ => None,
+            };
+            By::Key(describe::key(&limit.by), instead)
+        }
     }
 }
 
 impl By {
+    /// Is it one slot with `other`, whatever the request? Who lacks a key may be counted in two ways.
+    fn may_be(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(key, one), Self::Key(same, two)) => {
+                key == same && (one.is_none() || two.is_none() || one == two)
+            }
+            _ => self == other,
+        }
+    }
+
+    /// The same, if it says what counts instead.
+    fn learn(&mut self, other: Self) {
+        if let (Self::Key(_, None), Self::Key(_, Some(_))) = (&*self, &other) {
+            *self = other;
+        }
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::Tag(tag) => format!("with {tag}"),
-            Self::Key(key) => format!("by {key}"),
+            Self::Key(key, Some(Missing::Ip)) => format!("by {key}, who has none by ip"),
+            Self::Key(key, Some(Missing::Shared)) => format!("by {key}, who has none together"),
+            Self::Key(key, _) => format!("by {key}"),
         }
     }
 }
@@ -219,6 +250,32 @@ mod tests {
         );
         assert_eq!(json["routes"][1]["slots"].as_array().unwrap().len(), 1);
         assert_eq!(json["hot"], json!([{ "with": null, "limits": ["total"] }]));
+    }
+
+    #[test]
+    fn who_lacks_a_key_may_be_counted_in_two_slots() {
+        let limit = |name: &str, missing: &str| {
+            format!(
+                "[limits.{name}]\nby = \"header:x-k\"\nmissing = \"{missing}\"\nrate = \"10/s\"\n"
+            )
+        };
+        let text = [("a", "ip"), ("b", "skip"), ("c", "shared"), ("d", "ip")]
+            .map(|(name, missing)| limit(name, missing))
+            .concat();
+        let text = format!(
+            "[store]\nurl = \"redis+cluster://a,b\"\n{text}[upstreams.u]\nservers = \"a:1\"\n\
+             [routes.all]\nupstream = \"u\"\nlimits = [\"a\", \"b\", \"c\", \"d\"]\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        let compiled = config::load(&file).unwrap();
+        let told = Spread::of(&compiled).unwrap().text();
+        assert_eq!(
+            told.lines().next().unwrap(),
+            "cluster: a request of route all pays up to 2 calls, one for each slot: a and b and d (by header:x-k, who has none by ip); \
+             c (by header:x-k, who has none together)"
+        );
     }
 
     #[test]
