@@ -14,6 +14,10 @@ use tokio_rustls::TlsConnector;
 /// A partition leaves no trace on an idle connection but these going unanswered.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
+/// Longest a bare connection may take. Where a network swallows packets an attempt waits for nothing, and while it waits
+/// the network may be back: with the pause behind it that is less than a second.
+const REACH: Duration = Duration::from_millis(600);
+
 /// Longest a handshake may take: less than a connection may, so that it is said what took so long.
 const HANDSHAKE: Duration = Duration::from_millis(800);
 
@@ -42,7 +46,10 @@ pub(super) async fn dial(
 
 /// A name is looked up each time: what it led to may have moved.
 async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
-    let stream = TcpStream::connect((&*address.host, address.port)).await?;
+    let reaching = TcpStream::connect((&*address.host, address.port));
+    let stream = timeout(REACH, reaching)
+        .await
+        .map_err(|_| io::Error::other(format!("no connection to {address} within {REACH:?}")))??;
     tune(&stream)?;
     let Some(tls) = tls else {
         return Ok(Box::new(stream));
