@@ -11,12 +11,12 @@ mod held;
 
 use super::batch::{Check, Refund};
 use super::decided_by::DecidedBy;
+use super::half::Half;
+use super::known::Recalled;
 use super::near::Near;
 use super::news::News;
 use super::redis::RedisStore;
-use super::sparing::Taken;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Terms};
 use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
@@ -36,6 +36,8 @@ use tokio::sync::Notify;
 const ROOM: usize = 1024;
 /// How often one request waits for permits that others then take, before it asks for itself.
 const PATIENCE: usize = 4;
+/// Who comes while a call is under way waits for what it brings, where the last one did not take longer.
+const BRISK: Duration = Duration::from_millis(10);
 /// Part of what is left of a window that one call may take for later: its end is used up, too.
 const TAIL: u64 = 8;
 
@@ -47,7 +49,17 @@ pub(super) struct Leases {
     news: News,
 }
 
-/// What a request is to do about one of its limits.
+/// What permits say of a request with one limit.
+pub(super) enum Taken {
+    /// Nothing: it is to ask for itself.
+    Nothing,
+    /// A refusal that was remembered says enough.
+    Known(Recalled),
+    /// It is decided, by one that was brought for it or was in hand, or by there being none.
+    Told(Half, DecidedBy),
+}
+
+/// What a request is to do.
 enum Step {
     /// There is one for it.
     Take(Permit),
@@ -79,20 +91,8 @@ impl Leases {
         let is_new = waited.is_none();
         let busy = is_new && self.demand.borrow().is_busy(hash, now);
         let mut all = self.held.borrow_mut();
-        let found = all.find_mut(hash, |held| held.is_of(hash, check));
-        let held = match found {
-            Some(held) => held,
-            None if !busy => return Step::Alone,
-            None => {
-                if all.len() >= ROOM {
-                    all.retain(|held| held.asking || now < held.until);
-                }
-                if all.len() >= ROOM {
-                    return Step::Alone;
-                }
-                let new = Held::new(hash, check, now);
-                all.insert_unique(hash, new, |held| held.hash).into_mut()
-            }
+        let Some(held) = entry(&mut all, (hash, check), (busy, now)) else {
+            return Step::Alone;
         };
         held.renew(check, &self.news, now);
         if waited == Some(held.turn) {
@@ -104,7 +104,7 @@ impl Leases {
                 return Step::Alone;
             }
         }
-        if held.permits > 0 && now < held.until {
+        if held.has(now) {
             held.permits -= 1;
             return Step::Take(Permit::of(held, now, DecidedBy::Lease));
         }
@@ -123,6 +123,9 @@ impl Leases {
             held.waiting = held.waiting.saturating_add(1);
             return Step::Wait(Rc::clone(&held.answered), held.turn + 1);
         }
+        if held.took > BRISK {
+            return Step::Alone;
+        }
         // Of those that the call brings for later there may be one for this.
         Step::Wait(Rc::clone(&held.answered), 0)
     }
@@ -133,84 +136,65 @@ pub(super) fn may_take(check: &Check<'_>) -> bool {
     check.cost == Cost::ONE && check.id.is_none() && check.limit.leases().is_some()
 }
 
-/// Takes a permit of each limit of a request of which there is one, or will be when the calls are answered that bring some
-/// for all who wait. What is left in nobody's hand is to be asked for.
-pub(super) async fn take<'a>(
-    near: &'a Near,
+/// What is held of a key; of one that is `busy` it is held from now on, if there is room.
+fn entry<'a>(
+    all: &'a mut HashTable<Held>,
+    (hash, check): (u64, &Check<'_>),
+    (busy, now): (bool, Instant),
+) -> Option<&'a mut Held> {
+    // Looked for twice, since a borrow that is returned in one case is held in all.
+    if all.find(hash, |held| held.is_of(hash, check)).is_some() {
+        return all.find_mut(hash, |held| held.is_of(hash, check));
+    }
+    if !busy {
+        return None;
+    }
+    if all.len() >= ROOM {
+        all.retain(|held| held.asking || now < held.until);
+    }
+    if all.len() >= ROOM {
+        return None;
+    }
+    let new = Held::new(hash, check, now);
+    Some(all.insert_unique(hash, new, |held| held.hash).into_mut())
+}
+
+/// Decides a request with a single limit by a permit in hand, or by one of those that a call brings for all who wait.
+pub(super) async fn take(
+    near: &Near,
     (shared, metrics): (&RedisStore, &StoreMetrics),
-    checks: &[Check<'a>],
-) -> Taken<'a> {
-    let mut hand = Hand::empty(&near.leases);
-    let mut wanted: SmallVec<[(usize, Option<u64>); INLINE_LIMITS]> = (0..checks.len())
-        .filter(|index| may_take(&checks[*index]))
-        .map(|index| (index, None))
-        .collect();
-    for round in 0..PATIENCE {
-        let recalled = near.recall(shared, checks);
-        let asked_for = |check: &Check<'_>| match &recalled {
-            // Whom another limit refuses needs no permit.
-            Some(recalled) => recalled.known.contains(&check.limit.id),
-            None => true,
-        };
-        let new = wanted.iter().filter(|_| round == 0);
-        for check in new
-            .map(|(index, _)| &checks[*index])
-            .filter(|check| asked_for(check))
-        {
-            near.leases.rises(check);
-        }
-        if let Some(recalled) = recalled {
+    check: &Check<'_>,
+) -> Taken {
+    near.leases.rises(check);
+    let mut waited = None;
+    for _ in 0..PATIENCE {
+        if let Some(recalled) = near.recall(shared, &[*check]) {
             return Taken::Known(recalled);
         }
-        let (mut calls, mut refused) = (SmallVec::<[_; INLINE_LIMITS]>::new(), None);
-        wanted.retain(|(index, waited)| {
-            let check = &checks[*index];
-            let (answered, turn) = match near.leases.step(check, *waited) {
-                Step::Take(permit) => {
-                    hand.take(*index, check, permit);
-                    return false;
-                }
-                Step::Refused(refusal) => {
-                    refused = Some((*index, refusal));
-                    return false;
-                }
-                Step::Alone => {
-                    if checks.len() > 1 {
-                        hand.lacks(check);
-                    }
-                    return false;
-                }
-                Step::Wait(answered, turn) => (answered, turn),
-                Step::Ask(answered, turn) => {
-                    spawn(near, (shared, metrics), check);
-                    (answered, turn)
-                }
-            };
-            calls.push(answered);
-            *waited = Some(turn);
-            true
-        });
-        if let Some((index, refusal)) = refused {
-            return Taken::Refused(refusal.half(index, checks));
-        }
-        if calls.is_empty() {
-            break;
-        }
-        // All are listened for before any is waited for: who is told while nobody listens is not told again.
-        let answers: SmallVec<[_; INLINE_LIMITS]> =
-            calls.iter().map(|one| one.notified()).collect();
-        for answer in answers {
-            answer.await;
-        }
+        let (answered, turn) = match near.leases.step(check, waited) {
+            Step::Take(permit) => return Taken::Told(permit.half(check), permit.by),
+            Step::Refused(refusal) => {
+                return Taken::Told(refusal.half(0, &[*check]), DecidedBy::Remembered);
+            }
+            Step::Alone => return Taken::Nothing,
+            Step::Wait(answered, turn) => (answered, turn),
+            Step::Ask(answered, turn) => {
+                spawn(near, (shared, metrics), check);
+                (answered, turn)
+            }
+        };
+        answered.notified().await;
+        waited = Some(turn);
     }
-    match checks {
-        [_] if hand.is_empty() => Taken::Nothing,
-        _ => Taken::Permits(hand),
-    }
+    Taken::Nothing
 }
 
 /// Has the call made, by a task of its own: whoever waits for it may leave.
-fn spawn(near: &Near, (shared, metrics): (&RedisStore, &StoreMetrics), check: &Check<'_>) {
+pub(super) fn spawn(
+    near: &Near,
+    (shared, metrics): (&RedisStore, &StoreMetrics),
+    check: &Check<'_>,
+) {
     let (near, shared, metrics) = (near.clone(), shared.clone(), metrics.clone());
     let (limit, key) = (Arc::clone(check.limit), check.key.into());
     tokio::task::spawn_local(async move {
@@ -232,6 +216,10 @@ async fn ask(
     let Some(units) = near.leases.order(&check, terms, sent) else {
         return;
     };
+    if units == 0 {
+        let (answered, _) = near.leases.told(&check, terms, (None, 0), (sent, sent));
+        return answered.notify_waiters();
+    }
     let order = Check {
         limit: &terms.asks,
         cost: Cost::new(units),
@@ -246,7 +234,7 @@ async fn ask(
         });
         Last::of(&order, terms, &half, (sent, asked))
     });
-    let (answered, until) = near.leases.told(&check, terms, (last, units), told);
+    let (answered, until) = near.leases.told(&check, terms, (last, units), (sent, told));
     answered.notify_waiters();
     if let Some(last) = last {
         metrics.permits(Permits::Taken, u64::from(last.charged));
@@ -262,17 +250,6 @@ impl Leases {
     fn rises(&self, check: &Check<'_>) {
         let hash = self.news.hash(check.limit.id, check.key);
         self.demand.borrow_mut().rises(hash, Instant::now());
-    }
-
-    /// A request for the key was none: another limit has refused it, or it has left. No permits are ordered for such.
-    fn falls(&self, check: &Check<'_>) {
-        let hash = self.news.hash(check.limit.id, check.key);
-        self.demand.borrow_mut().falls(hash, Instant::now());
-    }
-
-    /// Nobody has used this permit.
-    fn put_back(&self, check: &Check<'_>, permit: Permit) {
-        self.with(check, |held| held.put_back(permit.asked, Instant::now()));
     }
 
     fn with<T>(&self, check: &Check<'_>, then: impl FnOnce(&mut Held) -> T) -> Option<T> {
@@ -293,10 +270,11 @@ impl Leases {
         check: &Check<'_>,
         terms: &Terms,
         (last, units): (Option<Last>, u32),
-        now: Instant,
+        (sent, now): (Instant, Instant),
     ) -> (Rc<Notify>, Instant) {
         let told = self.with(check, |held| {
             held.asking = false;
+            held.took = now.saturating_duration_since(sent);
             held.turn += 1;
             let is_same = Arc::ptr_eq(&held.limit, check.limit);
             if let Some(gone) = last.filter(|_| !is_same) {

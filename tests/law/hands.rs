@@ -1,5 +1,5 @@
 //! Permits in hand of some of a request's limits: each limit holds, those in hand are not asked about, and who is refused by
-//! another, or leaves, puts them back.
+//! another, or leaves, takes none.
 
 use super::numbers::{SECOND, fixed_window, limit, token_bucket};
 use super::sparing::gateway;
@@ -240,7 +240,7 @@ fn once_an_hour() -> Limit {
 }
 
 #[tokio::test(flavor = "local")]
-async fn who_is_refused_by_another_limit_puts_the_permit_back() {
+async fn who_is_refused_by_another_limit_takes_no_permit() {
     let one = One::warm(once_an_hour()).await;
     let (warm, mut in_hand) = (one.passed.get(), 0);
     for client in 0_u32..200 {
@@ -261,7 +261,7 @@ async fn who_is_refused_by_another_limit_puts_the_permit_back() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn who_leaves_before_the_decision_puts_the_permit_back() {
+async fn who_leaves_before_the_decision_takes_no_permit() {
     let one = One::warm(once_an_hour()).await;
     for client in 0_u32..100 {
         let client = client.to_be_bytes();
@@ -322,4 +322,47 @@ async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     assert_eq!(one.passed.get(), warm + 500);
     assert!(in_hand > 400, "{in_hand}");
     assert_eq!(one.charged().await, one.passed.get());
+}
+
+/// What is taken for later of a bucket and not used is lost, at every burst anew.
+#[tokio::test(flavor = "local")]
+async fn bursts_use_a_bucket_up_that_fills_slowly() {
+    let server = Redis::start().await;
+    let all = leased("all", token_bucket(1000, HOUR, 1000));
+    let own = unleased("own", fixed_window(100_000, HOUR));
+    for several in [false, true] {
+        let stores = [
+            gateway(connect(&server).await),
+            gateway(connect(&server).await),
+        ];
+        stores[0].reset(&all, ALL).await.unwrap();
+        let mut used = 0_u32;
+        let mut refused = false;
+        while !refused {
+            let burst = (0..32).map(|number| {
+                let (store, all, own) = (
+                    stores[number % 2].clone(),
+                    Arc::clone(&all),
+                    Arc::clone(&own),
+                );
+                tokio::task::spawn_local(async move {
+                    let checks = [Check::new(&all, ALL), Check::new(&own, b"a")];
+                    let some = if several { &checks[..] } else { &checks[..1] };
+                    let (decided, _) = store.decide(some).await.unwrap();
+                    admitted(&decided.unwrap())
+                })
+            });
+            for one in burst.collect::<Vec<_>>() {
+                match one.await.unwrap() {
+                    true => used += 1,
+                    false => refused = true,
+                }
+            }
+            // Longer than permits last.
+            tokio::time::sleep(Duration::from_millis(110)).await;
+        }
+        println!("several: {several}: {used} of 1000");
+        assert!(used >= 950, "{used}");
+        assert!(used <= 1005, "{used}");
+    }
 }

@@ -42,17 +42,6 @@ impl Demand {
         cell.now = cell.now.saturating_add(1);
     }
 
-    /// A request for the key was none: it needed no permit.
-    pub(super) fn falls(&mut self, hash: u64, now: Instant) {
-        let slot = since(self.origin, now) / SLOT;
-        let cell = &mut self.cells[index(hash)];
-        *cell = cell.at(slot);
-        match cell.now {
-            0 => cell.before = cell.before.saturating_sub(1),
-            _ => cell.now -= 1,
-        }
-    }
-
     /// Is it asked for often?
     pub(super) fn is_busy(&self, hash: u64, now: Instant) -> bool {
         let cell = self.at(hash, now);

@@ -1,47 +1,41 @@
-//! What one request has in hand: a permit of each of its limits that had one. Who is refused by another limit, or leaves
-//! before the decision, puts them back.
+//! Permits of several limits of one request. A permit is taken when nothing else can refuse the request: who is refused
+//! by another of his limits takes none, orders none, and keeps none from those who are served.
 
-use super::Leases;
 use super::held::Held;
-use super::since;
+use super::{BRISK, Leases, entry, may_take, since};
 use crate::clock::Timestamp;
-use crate::limit::OnDown;
-use crate::limit::verdict::Verdict;
+use crate::limit::verdict::{Outcome, Verdict, Wait};
 use crate::store::batch::Check;
-use crate::store::beside::Charges;
 use crate::store::decided_by::DecidedBy;
-use crate::store::half::{Half, Measurements};
+use crate::store::half::Half;
 use smallvec::SmallVec;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// When it is tried again whether calls take long still.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// One charge that was made with others.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Permit {
+pub(in crate::store) struct Permit {
     /// What who takes it is told.
-    verdict: Verdict,
+    pub(in crate::store) verdict: Verdict,
     /// Whether it was charged for this request, or for whoever comes.
-    by: DecidedBy,
+    pub(in crate::store) by: DecidedBy,
     /// What the store's clock shows.
-    at: Timestamp,
+    pub(in crate::store) at: Timestamp,
     /// The call that brought it, as the news count time.
-    pub(super) asked: u64,
+    asked: u64,
 }
 
-/// That there is none.
+/// That there is none, nor will be for a while.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refusal {
     verdict: Verdict,
     at: Timestamp,
 }
 
-/// The permits that a request has taken: put back when dropped, unless they were spent.
-#[derive(Debug)]
-pub(in crate::store) struct Hand<'a> {
-    leases: &'a Leases,
-    permits: SmallVec<[(usize, Check<'a>, Permit); 1]>,
-    /// Limits that could be leased and are asked about, beside others.
-    lacks: SmallVec<[Check<'a>; 1]>,
-}
+/// Permits that a request sees, or has taken, by the positions of its checks.
+pub(in crate::store) type Hand = SmallVec<[(usize, Permit); 1]>;
 
 impl Permit {
     pub(super) fn of(held: &Held, now: Instant, by: DecidedBy) -> Self {
@@ -52,6 +46,13 @@ impl Permit {
             asked: held.last.map_or(0, |last| last.asked),
         }
     }
+
+    /// What it says of a request with this check alone.
+    pub(super) fn half(self, check: &Check<'_>) -> Half {
+        let mut half = Half::whole(self.at, std::iter::once(check.nobody()).collect());
+        half.said.push((0, self.verdict));
+        half
+    }
 }
 
 impl Refusal {
@@ -59,6 +60,13 @@ impl Refusal {
         Self {
             verdict: held.refusal(now),
             at: at(held, now),
+        }
+    }
+
+    fn wait(&self) -> Wait {
+        match self.verdict.outcome {
+            Outcome::Refuse(wait) => wait,
+            Outcome::Admit { .. } => Wait::Micros(0),
         }
     }
 
@@ -79,107 +87,90 @@ fn at(held: &Held, now: Instant) -> Timestamp {
     at.unwrap_or_default()
 }
 
-impl<'a> Hand<'a> {
-    pub(super) fn empty(leases: &'a Leases) -> Self {
-        Self {
-            leases,
-            permits: SmallVec::new(),
-            lacks: SmallVec::new(),
+impl Leases {
+    /// Of which of `checks` there is a permit now. Taken is none.
+    ///
+    /// # Errors
+    /// With what is known of the request where one of them has none for a while.
+    pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Hand, Box<Half>> {
+        let now = Instant::now();
+        let (mut found, mut refused) = (Hand::new(), None::<(usize, Refusal)>);
+        for (index, check) in checks
+            .iter()
+            .enumerate()
+            .filter(|(_, check)| may_take(check))
+        {
+            self.with(check, |held| {
+                held.renew(check, &self.news, now);
+                if held.has(now) && held.took <= BRISK {
+                    found.push((index, Permit::of(held, now, DecidedBy::Lease)));
+                } else if now < held.paused {
+                    let refusal = Refusal::of(held, now);
+                    if refused.is_none_or(|(_, other)| other.wait() < refusal.wait()) {
+                        refused = Some((index, refusal));
+                    }
+                }
+            });
+        }
+        match refused {
+            None => Ok(found),
+            Some((index, refusal)) => Err(Box::new(refusal.half(index, checks))),
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.permits.is_empty()
+    /// Takes the permits that were `seen`, but for those that are gone.
+    pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Hand) -> Hand {
+        let now = Instant::now();
+        let drawn = seen.iter().filter_map(|(index, _)| {
+            let check = checks.get(*index)?;
+            let permit = self.with(check, |held| {
+                held.renew(check, &self.news, now);
+                held.has(now).then(|| {
+                    held.permits -= 1;
+                    Permit::of(held, now, DecidedBy::Lease)
+                })
+            });
+            Some((*index, permit.flatten()?))
+        });
+        drawn.collect()
     }
 
-    pub(super) fn take(&mut self, index: usize, check: &Check<'a>, permit: Permit) {
-        self.permits.push((index, *check, permit));
-    }
-
-    pub(super) fn lacks(&mut self, check: &Check<'a>) {
-        self.lacks.push(*check);
-    }
-
-    /// Is there one of the request's check at `index`?
-    pub(in crate::store) fn has(&self, index: usize) -> bool {
-        self.permits.iter().any(|(other, ..)| *other == index)
-    }
-
-    /// Those of `checks` of which there is none.
-    pub(in crate::store) fn rest(&self, checks: &[Check<'a>]) -> impl Iterator<Item = Check<'a>> {
-        let rest = checks.iter().enumerate();
-        rest.filter(|(index, _)| !self.has(*index))
-            .map(|(_, check)| *check)
-    }
-
-    /// Decides `checks`, of all of which there is one.
-    pub(in crate::store) fn spend(mut self, checks: &[Check<'_>]) -> (Half, DecidedBy) {
-        let measured: Measurements = checks.iter().map(Check::nobody).collect();
-        let at = self.permits.first().map(|(.., permit)| permit.at);
-        let mut half = Half::whole(at.unwrap_or_default(), measured);
-        let has_asked = |(.., permit): &(_, _, Permit)| permit.by == DecidedBy::Redis;
-        let by = match self.permits.iter().any(has_asked) {
-            true => DecidedBy::Redis,
-            false => DecidedBy::Lease,
-        };
-        self.show(&mut half, by);
-        self.spent();
-        (half, by)
-    }
-
-    /// Decides `checks`, of which the `rest` was measured, unless all of that may pass while the store is away.
-    pub(in crate::store) fn beside(
-        mut self,
-        (checks, rest): (&[Check<'_>], &[Check<'_>]),
-        (half, by): (Option<Half>, DecidedBy),
-        open: Option<OnDown>,
-    ) -> Option<Half> {
-        let refused = |half: &Half| !Charges::of(rest, &half.measured, false).admitted;
-        let refused = half.as_ref().is_some_and(refused);
-        let whole = match self.permits.first() {
-            None => half,
-            Some((.., permit)) => {
-                let nothing = || Half {
-                    open,
-                    ..Half::whole(permit.at, rest.iter().map(Check::nobody).collect())
-                };
-                let half = half.unwrap_or_else(nothing);
-                let mut whole = half.among(checks, |index| !self.has(index));
-                self.show(&mut whole, by);
-                Some(whole)
-            }
-        };
-        if !refused {
-            self.spent();
-        }
-        whole
-    }
-
-    /// The request is admitted: nothing comes back.
-    fn spent(&mut self) {
-        self.permits.clear();
-        self.lacks.clear();
-    }
-
-    /// Puts what the permits say into what is said of the whole request, which others may have decided.
-    fn show(&self, half: &mut Half, by: DecidedBy) {
-        for (index, _, permit) in &self.permits {
-            half.said.push((*index, permit.verdict));
-            if permit.by != by {
-                half.others.push((*index, permit.by));
+    /// Puts back what nobody has used.
+    pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], hand: &Hand) {
+        let now = Instant::now();
+        for (index, permit) in hand {
+            if let Some(check) = checks.get(*index) {
+                self.with(check, |held| held.put_back(permit.asked, now));
             }
         }
     }
-}
 
-impl Drop for Hand<'_> {
-    fn drop(&mut self) {
-        for (_, check, permit) in self.permits.drain(..) {
-            self.leases.put_back(&check, permit);
-            self.leases.falls(&check);
+    /// A request was admitted that needed a permit of this one. Should a call bring some for those who come next?
+    pub(in crate::store) fn runs_short(&self, check: &Check<'_>) -> bool {
+        let now = Instant::now();
+        let hash = self.news.hash(check.limit.id, check.key);
+        self.rises(check);
+        let Some(terms) = check.limit.leases() else {
+            return false;
+        };
+        if !self.demand.borrow().is_busy(hash, now) {
+            return false;
         }
-        for check in self.lacks.drain(..) {
-            self.leases.falls(&check);
+        let mut all = self.held.borrow_mut();
+        let Some(held) = entry(&mut all, (hash, check), (true, now)) else {
+            return false;
+        };
+        held.renew(check, &self.news, now);
+        if held.asking || held.has(now) || now < held.paused {
+            return false;
         }
+        // Permits that came so late would have ended before whoever sees them is admitted by the others.
+        let is_slow = held.took > BRISK && held.last.is_some_and(|last| now < last.sent + AGAIN);
+        held.leave();
+        if is_slow || held.spare(terms, now) == 0 {
+            return false;
+        }
+        (held.asking, held.sent, held.waiting) = (true, false, 0);
+        true
     }
 }

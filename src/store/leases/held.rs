@@ -17,6 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
+/// A bucket that fills within so many microseconds can spare what is lost of it while it is not half used up.
+const SOON: u64 = 10_000_000;
+/// Part of a bucket's rate that one worker may lose.
+const LOST: f64 = 100.0;
 /// Calls of which something is to go back at once; of more the oldest is lost.
 const MOST_OWED: usize = 8;
 
@@ -42,6 +46,10 @@ pub(super) struct Held {
     pub(super) failed: bool,
     /// Wait for the next call.
     pub(super) waiting: u32,
+    /// How long the last call took.
+    pub(super) took: Duration,
+    /// Units of a bucket that may yet be lost, as of that instant.
+    spare: (f64, Instant),
     /// Nobody asks before that: too little would have come back.
     pub(super) paused: Instant,
     pub(super) last: Option<Last>,
@@ -77,6 +85,8 @@ impl Held {
             sent: false,
             failed: false,
             waiting: 0,
+            took: Duration::ZERO,
+            spare: (f64::from(u16::MAX), now),
             paused: now,
             last: None,
             left: SmallVec::new(),
@@ -104,14 +114,45 @@ impl Held {
     /// What was not used is not used any more.
     pub(super) fn leave(&mut self) {
         let units = std::mem::take(&mut self.permits);
+        self.lose(units);
         if let Some(last) = self.last {
             self.owe(last.asked, units);
         }
     }
 
+    fn lose(&mut self, units: u32) {
+        self.spare.0 -= f64::from(units);
+    }
+
+    /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
+    /// bucket it is lost: at most a hundredth of its rate, and one worker's share at once. One that fills within
+    /// seconds, and is not half used up, has it back before anybody lacks it.
+    pub(super) fn spare(&mut self, terms: &Terms, now: Instant) -> u32 {
+        let capacity = u128::from(self.limit.rule.most());
+        let period = u128::from(self.limit.rate.period.get());
+        let count = u128::from(self.limit.rate.count.get());
+        let is_soon_full = capacity * period <= count * u128::from(SOON);
+        let has_room = |last: &Last| u128::from(last.verdict.remaining) * 2 >= capacity;
+        if terms.give_back() || is_soon_full && self.last.as_ref().is_some_and(has_room) {
+            return u32::MAX;
+        }
+        let (spare, then) = self.spare;
+        let back = since(then, now) as f64 / self.limit.rate.period.get() as f64
+            * f64::from(self.limit.rate.count.get())
+            / LOST;
+        let spare = (spare + back).min(f64::from(terms.most));
+        self.spare = (spare, now);
+        // A cast from a float stays within the bounds.
+        spare.max(0.0) as u32
+    }
+
     /// So many of what was charged in that call are to go back when its time is over.
     pub(super) fn owe(&mut self, asked: u64, units: u32) {
         if units == 0 {
+            return;
+        }
+        if let Some((_, owed)) = self.left.iter_mut().find(|(left, _)| *left == asked) {
+            *owed += units;
             return;
         }
         if self.left.len() >= MOST_OWED {
@@ -120,12 +161,16 @@ impl Held {
         self.left.push((asked, units));
     }
 
-    /// Takes one back that was charged in that call.
+    /// Is there a permit that may be used now?
+    pub(super) fn has(&self, now: Instant) -> bool {
+        self.permits > 0 && now < self.until
+    }
+
+    /// Takes one back that was in hand after that call.
     pub(super) fn put_back(&mut self, asked: u64, now: Instant) {
         let is_last = self.last.is_some_and(|last| last.asked == asked);
         match is_last && now < self.until {
             true => self.permits += 1,
-            // It goes back with what else was left of that call, if that has not gone already.
             false => self.owe(asked, 1),
         }
     }
@@ -199,7 +244,10 @@ impl Held {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;
         let soon = u32::try_from(soon).unwrap_or(u32::MAX);
-        let mut later = soon.saturating_sub(self.waiting).min(terms.most);
+        let mut later = soon
+            .saturating_sub(self.waiting)
+            .min(terms.most)
+            .min(self.spare(terms, now));
         if let Some(last) = self.last.filter(|_| !terms.trickles()) {
             let tail = u32::try_from(last.verdict.remaining / TAIL).unwrap_or(u32::MAX);
             later = later.min(tail);
@@ -222,7 +270,8 @@ impl Held {
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
         self.until = last.sent + Duration::from_micros(lasting);
         self.permits = if now < self.until { permits } else { 0 };
-        if self.permits == 0 && terms.give_back() {
+        if self.permits == 0 {
+            self.lose(rest);
             self.owe(last.asked, rest);
         }
         // Of a window with nothing left the store's own refusal says for how long.
