@@ -300,7 +300,9 @@ impl Exchange {
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
             match self.reason {
                 // The upstream's answer, or the route's own.
-                Reason::Ok | Reason::LimitDelayed | Reason::Upgraded => changes.apply(fields),
+                Reason::Ok | Reason::Repeat | Reason::LimitDelayed | Reason::Upgraded => {
+                    changes.apply(fields);
+                }
                 _ => changes.complete(fields),
             }
         }
