@@ -42,6 +42,41 @@ async fn one_that_is_answered_early_arrives_whole() {
 }
 
 #[tokio::test]
+async fn one_that_its_client_gives_up_is_not_the_servers_failure() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+            .await;
+        connection.wire.ended(PATIENCE).await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    for resets in [false, true] {
+        let mut client = gateway.connect().await;
+        let path = format!("/{resets}");
+        let length = [("Content-Length", "10")];
+        client.send(request("POST", &path, &length) + "half").await;
+        client.head().await;
+        assert_eq!(client.exactly(4).await.unwrap(), "half");
+        match resets {
+            false => drop(client),
+            true => client.reset(),
+        }
+        let line = gateway.line_where("path", &path).await;
+        assert_eq!(line["reason"], "client_gone", "{line}");
+    }
+    let metrics = gateway.metrics().await;
+    let mut failures = metrics
+        .lines()
+        .filter(|line| line.starts_with("tollgate_upstream_failures_total"))
+        .peekable();
+    assert!(failures.peek().is_some(), "{metrics}");
+    assert!(failures.all(|line| line.ends_with(" 0")), "{metrics}");
+}
+
+#[tokio::test]
 async fn one_that_its_client_gives_up_is_let_go_though_the_server_reads_nothing() {
     let upstream = Upstream::playing(async |mut connection: Connection| {
         connection.request().await.unwrap();
