@@ -14,6 +14,30 @@ fn head(length: usize) -> String {
 }
 
 #[tokio::test]
+async fn those_of_unknown_length_arrive_whole_at_a_server_of_http_1_0() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            let (body, _) = connection.wire.request_body(&head).await.unwrap();
+            let kept = "Connection: keep-alive\r\nContent-Length:";
+            let answer = format!("HTTP/1.0 200 OK\r\n{kept} {}\r\n\r\n", body.len());
+            connection.wire.send(answer).await;
+            connection.wire.send(body).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..3 {
+        let head = request("POST", "/", &[("Transfer-Encoding", "chunked")]);
+        let answer = client.ask(head + "4\r\nbody\r\n0\r\n\r\n").await;
+        assert_eq!(answer.expect(200).text(), "body");
+    }
+    let seen = upstream.requests();
+    let lines: Vec<_> = seen.iter().map(|seen| &*seen.head.line).collect();
+    assert_eq!(lines, ["POST / HTTP/1.1"; 3]);
+}
+
+#[tokio::test]
 async fn one_that_is_answered_early_arrives_whole() {
     let read = Arc::new(Notify::new());
     let reading = Arc::clone(&read);
