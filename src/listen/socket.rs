@@ -306,6 +306,15 @@ impl SocketWatch {
         self.stalled.clone()
     }
 
+    /// The connection ends in a reset when it is closed, and not in order, which would say that all has been sent. What
+    /// the client's system has not taken by then is lost.
+    pub fn end_in_reset(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            // At worst it ends in order.
+            let _ = SockRef::from(&lock(&socket).tcp).set_linger(Some(Duration::ZERO));
+        }
+    }
+
     fn register(&self) -> Option<TcpStream> {
         let socket = self.socket.upgrade()?;
         let copy = lock(&socket).tcp.as_fd().try_clone_to_owned().ok()?;

@@ -57,6 +57,9 @@ pub async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
             return pending().await;
         }
         if gone {
+            // Whoever still reads the answer finds its connection ended, by the client's doing.
+            let broken = upload.broken.get().unwrap_or(Broken::ClientGone);
+            upload.broken.set(Some(broken));
             return;
         }
     }

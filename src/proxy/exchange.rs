@@ -16,7 +16,7 @@ use super::slots::Slots;
 use super::{fields, request_id};
 use crate::clock::{self, Timestamp};
 use crate::listen::Peer;
-use crate::listen::socket::Stalled;
+use crate::listen::socket::{SocketWatch, Stalled};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
 use crate::telemetry::log::Throttle;
@@ -70,6 +70,8 @@ pub struct Exchange {
     sent: u64,
     ending: Ending,
     stalled: Stalled,
+    /// Its connection, in HTTP/1.0.
+    old_client: Option<SocketWatch>,
     /// Empty, with room.
     spare: Option<HeaderMap>,
     /// What it holds of limits on what is in flight, until its end.
@@ -153,6 +155,7 @@ impl Exchange {
             sent: 0,
             ending: Ending::ClientGone,
             stalled: peer.watch.stalled(),
+            old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
             spare: None,
             slots: None,
             returns: None,
@@ -300,7 +303,9 @@ impl Exchange {
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
             match self.reason {
                 // The upstream's answer, or the route's own.
-                Reason::Ok | Reason::LimitDelayed | Reason::Upgraded => changes.apply(fields),
+                Reason::Ok | Reason::Repeat | Reason::LimitDelayed | Reason::Upgraded => {
+                    changes.apply(fields);
+                }
                 _ => changes.complete(fields),
             }
         }
@@ -367,6 +372,7 @@ fn spread(wait: u64, percent: u8) -> u64 {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.tell_old_client();
         if self.status == 0 {
             // Nothing was answered because nobody was there to read it, or to write it.
             let end = match self.worker.drain.is_over() {

@@ -104,11 +104,14 @@ pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Op
 /// Removes everything a stranger says in the names of proxies.
 fn forget(fields: &mut HeaderMap) {
     let of_family = |name: &&HeaderName| {
-        let name = name.as_str();
-        let paths = || matches!(name, "x-original-url" | "x-rewrite-url");
         // What is inserted anyway need not be removed.
-        let ours = || matches!(name, "x-forwarded-for" | "x-forwarded-proto");
-        name.starts_with("x-") && (name.starts_with("x-forwarded-") && !ours() || paths())
+        let ours = || {
+            matches!(
+                name.as_str(),
+                "forwarded" | "x-forwarded-for" | "x-forwarded-proto" | "x-real-ip"
+            )
+        };
+        is_of_proxies(name) && !ours()
     };
     if !fields.keys().any(|name| of_family(&name)) {
         return;
@@ -116,6 +119,19 @@ fn forget(fields: &mut HeaderMap) {
     let family: SmallVec<[HeaderName; 4]> = fields.keys().filter(of_family).cloned().collect();
     for name in family {
         fields.remove(name);
+    }
+}
+
+/// Is it a field that proxies alone have a say in: who asks, by which scheme, for which host and path?
+#[must_use]
+pub fn is_of_proxies(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    match name.strip_prefix("x-") {
+        Some(rest) => {
+            rest.starts_with("forwarded-")
+                || matches!(rest, "real-ip" | "original-url" | "rewrite-url")
+        }
+        None => name == "forwarded",
     }
 }
 

@@ -438,6 +438,9 @@ impl Worker {
             None => Some((connection, pool)),
         };
         let (mut parts, incoming) = response.into_parts();
+        // Each hop says its own (RFC 9110 section 2.5), or a client is bound to what the upstream cannot do: keep its
+        // connection, and tell by chunks where a body ends.
+        parts.version = Version::HTTP_11;
         hop::strip_response(parts.status, &mut parts.headers);
         let download = Download::new(incoming, start, self.idle, &peer.watch, lent);
         Response::from_parts(parts, Body::upstream(download))

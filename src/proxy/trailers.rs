@@ -4,6 +4,7 @@
 //! no routing, no credentials, no identity, no controls. They are never merged into the head. `grpc-status`, checksums
 //! and the like pass.
 
+use super::{forwarded, hop};
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
@@ -22,19 +23,22 @@ pub fn filter(trailers: &mut HeaderMap) {
 /// May a trailer of this name be relayed, in either direction?
 #[must_use]
 pub fn may_relay(name: &HeaderName) -> bool {
-    const FAMILIES: [&str; 9] = [
+    const FAMILIES: [&str; 8] = [
         // Pseudo-fields, were one ever let through to us (RFC 9113 section 8.1).
         ":",
         "content-",
         "if-",
         "proxy-",
-        "x-forwarded-",
         "access-control-",
         "sec-",
         // Ours to say, in the head.
         "ratelimit",
         "x-ratelimit-",
     ];
+    // What the head loses is not brought back behind it.
+    if hop::ends_here(name) || forwarded::is_of_proxies(name) {
+        return false;
+    }
     let name = name.as_str();
     let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
     let is_of_family = || FAMILIES.iter().any(|family| name.starts_with(family));
@@ -44,16 +48,16 @@ pub fn may_relay(name: &HeaderName) -> bool {
 fn is_of_the_head(name: &str) -> bool {
     matches!(
         name,
-        // Framing and the connection.
-        "connection" | "keep-alive" | "te" | "trailer" | "transfer-encoding" | "upgrade" | "http2-settings"
+        // Framing.
+        "trailer"
         // Routing.
         | "host" | "max-forwards" | "via" | "location"
         // Credentials.
         | "authorization" | "www-authenticate" | "authentication-info" | "cookie" | "set-cookie"
         // Identity.
-        | "forwarded" | "x-real-ip" | "x-request-id"
+        | "x-request-id"
         // Controls.
-        | "age" | "cache-control" | "date" | "expect" | "expires" | "pragma" | "range" | "retry-after"
+        | "age" | "cache-control" | "date" | "expires" | "pragma" | "range" | "retry-after"
         | "retry-after-ms" | "strict-transport-security" | "vary" | "warning"
     )
 }
@@ -78,6 +82,14 @@ mod tests {
             "forwarded",
             "x-real-ip",
             "x_real_ip",
+            "x-original-url",
+            "x-rewrite-url",
+            "tollgate-granted",
+            "keep-alive",
+            "te",
+            "upgrade",
+            "http2-settings",
+            "expect",
             "cache-control",
             "if-match",
             "connection",

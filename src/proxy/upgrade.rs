@@ -8,6 +8,7 @@ use crate::listen::Peer;
 use http::Response;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -57,41 +58,63 @@ impl Join {
 
 /// Joins both sides in a task of its own. The exchange ends with the tunnel; the peer's connection counts as open as
 /// long.
-fn join(
-    down: OnUpgrade,
-    up: OnUpgrade,
-    mut exchange: Box<Exchange>,
-    peer: Rc<Peer>,
-    idle: Duration,
-) {
+fn join(down: OnUpgrade, up: OnUpgrade, exchange: Box<Exchange>, peer: Rc<Peer>, idle: Duration) {
     tokio::task::spawn_local(async move {
         let handed_over = timeout(HAND_OVER, async { tokio::try_join!(down, up) }).await;
         let Ok(Ok((down, up))) = handed_over else {
             exchange.end(Ending::ClientGone);
             return;
         };
-        let (received, sent) = tunnel(TokioIo::new(down), TokioIo::new(up), idle).await;
-        exchange.received(received);
-        exchange.sent(sent);
-        exchange.end(Ending::Complete);
+        let mut passing = Passing::with(exchange);
+        tunnel(TokioIo::new(down), TokioIo::new(up), idle, &passing).await;
+        passing.ending = Ending::Complete;
+        drop(passing);
         drop(peer);
     });
 }
 
-/// Copies until both directions have ended, or nothing has moved for `idle`. Returns the bytes from the client, and to it.
-async fn tunnel<D, U>(down: D, up: U, idle: Duration) -> (u64, u64)
+/// The bytes of a tunnel, for its exchange, which hears of them also when the tunnel is cut from outside.
+struct Passing {
+    exchange: Option<Box<Exchange>>,
+    received: Cell<u64>,
+    sent: Cell<u64>,
+    ending: Ending,
+}
+
+impl Passing {
+    fn with(exchange: Box<Exchange>) -> Self {
+        Self {
+            exchange: Some(exchange),
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            ending: Ending::ClientGone,
+        }
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        if let Some(mut exchange) = self.exchange.take() {
+            exchange.received(self.received.get());
+            exchange.sent(self.sent.get());
+            exchange.end(self.ending);
+        }
+    }
+}
+
+/// Copies until both directions have ended, or nothing has moved for `idle`.
+async fn tunnel<D, U>(down: D, up: U, idle: Duration, passing: &Passing)
 where
     D: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    let last = std::cell::Cell::new(Instant::now());
-    let (received, sent) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let last = Cell::new(Instant::now());
     let (down_read, down_write) = tokio::io::split(down);
     let (up_read, up_write) = tokio::io::split(up);
     let both = async {
         tokio::join!(
-            copy(down_read, up_write, &last, &received),
-            copy(up_read, down_write, &last, &sent)
+            copy(down_read, up_write, &last, &passing.received),
+            copy(up_read, down_write, &last, &passing.sent)
         );
     };
     let idled = async {
@@ -103,15 +126,10 @@ where
         () = both => {}
         () = idled => {}
     }
-    (received.get(), sent.get())
 }
 
-async fn copy<R, W>(
-    mut from: R,
-    mut to: W,
-    last: &std::cell::Cell<Instant>,
-    count: &std::cell::Cell<u64>,
-) where
+async fn copy<R, W>(mut from: R, mut to: W, last: &Cell<Instant>, count: &Cell<u64>)
+where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {

@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::pool::Pool;
 use super::recorder::{Flow, Recorder};
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Frame;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
@@ -23,6 +23,9 @@ pub struct Connection<B: Body + 'static> {
     driven: Driven<B>,
     /// Has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
+    /// Its server has answered in HTTP/1.0: hyper would send the next request in that version too, and drop its body where
+    /// that has no length.
+    is_old: bool,
 }
 
 /// Who moves its bytes.
@@ -56,6 +59,7 @@ where
             sender,
             driven: Driven::Here(Box::new(driver)),
             reused: false,
+            is_old: false,
         }
     }
 
@@ -78,11 +82,12 @@ where
             }
         }
         let answering = self.sender.try_send_request(request);
-        let driven = &mut self.driven;
+        let (driven, is_old) = (&mut self.driven, &mut self.is_old);
         async move {
             let mut answering = pin!(answering);
             poll_fn(|cx| driven.poll_here(cx, |cx| answering.as_mut().poll(cx)))
                 .await
+                .inspect(|response| *is_old = response.version() == Version::HTTP_10)
                 .map_err(|mut failed| Unanswered {
                     unsent: failed.take_message(),
                     error: failed.into_error(),
@@ -187,7 +192,7 @@ where
     /// Lets it rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&self) -> bool {
         match &self.driven {
-            Driven::Here(driver) if self.is_free() => {
+            Driven::Here(driver) if self.is_free() && !self.is_old => {
                 driver.rest();
                 true
             }

@@ -285,6 +285,8 @@ async fn a_tunnel_that_is_cut_is_counted() {
             .wire
             .send("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
             .await;
+        connection.wire.line().await.unwrap();
+        connection.wire.send("and back\r\n").await;
         connection.wire.ended(PATIENCE).await;
     })
     .await;
@@ -298,10 +300,14 @@ async fn a_tunnel_that_is_cut_is_counted() {
     for client in [&mut one, &mut two] {
         client.send(&upgrade).await;
         assert_eq!(client.head().await.status(), 101);
+        client.send("there\r\n").await;
+        assert_eq!(client.line().await.unwrap(), "and back");
     }
     gateway.stop().await;
     let line = gateway.line_where("path", "/tunnel").await;
     assert_eq!(line["reason"], "drain_cut", "{line}");
+    let bytes = (&line["bytes_in"], &line["bytes_out"]);
+    assert_eq!(bytes, (&7.into(), &10.into()), "{line}");
     let said = gateway.said.text();
     assert!(said.contains("2 connections were cut"), "{said}");
 }

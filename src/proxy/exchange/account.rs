@@ -29,6 +29,17 @@ impl Exchange {
         }
     }
 
+    /// An answer that broke off in the middle ends in a reset in HTTP/1.0, which has no chunks: without a length, an orderly
+    /// end of the connection is the body's (RFC 9112 section 8).
+    pub(super) fn tell_old_client(&self) {
+        if let Some(client) = &self.old_client
+            && self.status != 0
+            && self.ending != Ending::Complete
+        {
+            client.end_in_reset();
+        }
+    }
+
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {

@@ -1,6 +1,8 @@
 //! Answers that break off, and what their upstreams send is no HTTP: the client learns of it, and so do metrics and log.
 
 use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, get};
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// Answers every request with these bytes and leaves at the same moment.
 async fn leaving_with(bytes: &'static str) -> Upstream {
@@ -89,6 +91,76 @@ async fn what_came_before_a_body_broke_reaches_the_client() {
         assert_ne!(client.ended(PATIENCE).await, End::Open);
         assert_told(&gateway, 200, reason, failure).await;
     }
+}
+
+/// Sends `hello` behind this head, and resets the connection when it is told that it has come.
+async fn resetting_after(head: &'static str, came: &Arc<Notify>) -> Upstream {
+    let came = Arc::clone(came);
+    Upstream::playing(move |mut connection: Connection| {
+        let came = Arc::clone(&came);
+        async move {
+            connection.request().await.unwrap();
+            connection.wire.send(format!("{head}\r\nhello")).await;
+            came.notified().await;
+            connection.wire.reset();
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_answer_of_http_1_0_that_was_reset_is_not_whole() {
+    let came = Arc::<Notify>::default();
+    let upstream = resetting_after("HTTP/1.0 200 OK\r\n", &came).await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    client.send(get("/")).await;
+    let head = client.head().await;
+    assert_eq!(head.line, "HTTP/1.1 200 OK");
+    assert_eq!(client.chunk().await.unwrap(), "hello");
+    came.notify_one();
+    let next = client.line().await;
+    next.expect_err("no end of the body is made up");
+    assert_told(&gateway, 200, "upstream_reset", "reset").await;
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_0_is_told_by_a_reset() {
+    for head in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5",
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.0 200 OK\r\n",
+    ] {
+        let came = Arc::<Notify>::default();
+        let upstream = resetting_after(head, &came).await;
+        let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+        let mut client = gateway.connect().await;
+        client
+            .send("GET / HTTP/1.0\r\nHost: gateway.test\r\n\r\n")
+            .await;
+        assert_eq!(client.head().await.line, "HTTP/1.0 200 OK");
+        assert_eq!(client.exactly(5).await.unwrap(), "hello", "{head}");
+        came.notify_one();
+        assert_eq!(client.ended(PATIENCE).await, End::Reset, "{head}");
+        assert_told(&gateway, 200, "upstream_reset", "reset").await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_0_is_told_of_a_cut_at_the_end_of_draining() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello").await;
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server("drain = \"300ms\"")).await;
+    let mut client = gateway.connect().await;
+    client
+        .send("GET / HTTP/1.0\r\nHost: gateway.test\r\n\r\n")
+        .await;
+    client.head().await;
+    assert_eq!(client.exactly(5).await.unwrap(), "hello");
+    gateway.stop().await;
+    assert_eq!(client.ended(PATIENCE).await, End::Reset);
+    let line = gateway.line_where("path", "/").await;
+    assert_eq!(line["reason"], "drain_cut", "{line}");
 }
 
 #[tokio::test]

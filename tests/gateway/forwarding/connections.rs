@@ -73,6 +73,35 @@ async fn an_upstream_that_wants_to_close_does_not_close_the_client() {
 }
 
 #[tokio::test]
+async fn an_upstream_of_http_1_0_does_not_make_the_client_one() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        let head = connection.request().await.unwrap();
+        let length = match head.target() {
+            "/length" => "Content-Length: 5\r\n",
+            _ => "",
+        };
+        let answer = format!("HTTP/1.0 200 OK\r\n{length}\r\nhello");
+        connection.wire.send(answer).await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = gateway.connect().await;
+    for target in ["/length", "/end", "/length"] {
+        client.send(get(target)).await;
+        let head = client.head().await;
+        assert_eq!(head.line, "HTTP/1.1 200 OK");
+        assert_eq!(head.chunked(), target == "/end");
+        assert_eq!(client.rest_of(head).await.unwrap().text(), "hello");
+    }
+    client
+        .send("GET /end HTTP/1.0\r\nHost: gateway.test\r\n\r\n")
+        .await;
+    let head = client.head().await;
+    assert_eq!(head.line, "HTTP/1.0 200 OK");
+    assert_eq!(client.rest_of(head).await.unwrap().text(), "hello");
+}
+
+#[tokio::test]
 async fn http1_and_http2_are_spoken_on_one_port() {
     let upstream = Upstream::echo().await;
     let gateway = Gateway::start(&File::to(&upstream, &[])).await;

@@ -2,7 +2,7 @@
 
 use crate::support::{Connection, Feed, File, Gateway, Upstream, h2, request};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use hyper::body::Frame;
 
 #[tokio::test]
@@ -214,6 +214,57 @@ async fn trailers_of_a_request_reach_the_upstream() {
     let echoed = client.answer().await.expect(200).echoed();
     assert_eq!(echoed.body, "body");
     assert_eq!(echoed.trailers.get("x-sum"), Some("42"));
+}
+
+/// What a head loses, too: whoever merges trailers into it would find it there.
+const NEVER_BEHIND: [&str; 12] = [
+    "Tollgate-Granted",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-For",
+    "Forwarded",
+    "X-Real-IP",
+    "X-Request-Id",
+    "X_Sum",
+    "Authorization",
+    "HTTP2-Settings",
+    "Expect",
+];
+
+#[tokio::test]
+async fn what_decides_does_not_come_behind_the_body() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let all = NEVER_BEHIND.join(", ") + ", X-Sum";
+    let mut client = gateway.connect().await;
+    let fields = [("Transfer-Encoding", "chunked"), ("Trailer", &all)];
+    client.send(request("POST", "/", &fields)).await;
+    let trailers: String = NEVER_BEHIND.map(|name| format!("{name}: 1\r\n")).concat();
+    let rest = format!("4\r\nbody\r\n0\r\n{trailers}X-Sum: 42\r\n\r\n");
+    let over_h1 = client.ask(rest).await;
+
+    let (feeding, body) = Feed::open();
+    let data = Frame::data(Bytes::from_static(b"body"));
+    feeding.send(data).await.unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", HeaderValue::from_static("42"));
+    for name in NEVER_BEHIND {
+        let name = HeaderName::try_from(name).unwrap();
+        trailers.insert(name, HeaderValue::from_static("1"));
+    }
+    feeding.send(Frame::trailers(trailers)).await.unwrap();
+    drop(feeding);
+    let request = Request::post("http://gateway.test/").header("trailer", all);
+    let over_h2 = gateway.h2().await.ask(request.body(body).unwrap()).await;
+
+    for answer in [over_h1, over_h2] {
+        let echoed = answer.expect(200).echoed();
+        assert_eq!(echoed.trailers.get("x-sum"), Some("42"));
+        for name in NEVER_BEHIND {
+            assert!(!echoed.trailers.has(name), "{name}: {echoed:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -14,6 +14,30 @@ fn head(length: usize) -> String {
 }
 
 #[tokio::test]
+async fn those_of_unknown_length_arrive_whole_at_a_server_of_http_1_0() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        while let Ok(head) = connection.request().await {
+            let (body, _) = connection.wire.request_body(&head).await.unwrap();
+            let kept = "Connection: keep-alive\r\nContent-Length:";
+            let answer = format!("HTTP/1.0 200 OK\r\n{kept} {}\r\n\r\n", body.len());
+            connection.wire.send(answer).await;
+            connection.wire.send(body).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..3 {
+        let head = request("POST", "/", &[("Transfer-Encoding", "chunked")]);
+        let answer = client.ask(head + "4\r\nbody\r\n0\r\n\r\n").await;
+        assert_eq!(answer.expect(200).text(), "body");
+    }
+    let seen = upstream.requests();
+    let lines: Vec<_> = seen.iter().map(|seen| &*seen.head.line).collect();
+    assert_eq!(lines, ["POST / HTTP/1.1"; 3]);
+}
+
+#[tokio::test]
 async fn one_that_is_answered_early_arrives_whole() {
     let read = Arc::new(Notify::new());
     let reading = Arc::clone(&read);
@@ -39,6 +63,41 @@ async fn one_that_is_answered_early_arrives_whole() {
     read.notify_one();
     let all = timeout(PATIENCE, arrived.recv()).await;
     assert_eq!(all.expect("the upload was cut off"), Some(()));
+}
+
+#[tokio::test]
+async fn one_that_its_client_gives_up_is_not_the_servers_failure() {
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        connection.request().await.unwrap();
+        connection
+            .wire
+            .send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+            .await;
+        connection.wire.ended(PATIENCE).await;
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    for resets in [false, true] {
+        let mut client = gateway.connect().await;
+        let path = format!("/{resets}");
+        let length = [("Content-Length", "10")];
+        client.send(request("POST", &path, &length) + "half").await;
+        client.head().await;
+        assert_eq!(client.exactly(4).await.unwrap(), "half");
+        match resets {
+            false => drop(client),
+            true => client.reset(),
+        }
+        let line = gateway.line_where("path", &path).await;
+        assert_eq!(line["reason"], "client_gone", "{line}");
+    }
+    let metrics = gateway.metrics().await;
+    let mut failures = metrics
+        .lines()
+        .filter(|line| line.starts_with("tollgate_upstream_failures_total"))
+        .peekable();
+    assert!(failures.peek().is_some(), "{metrics}");
+    assert!(failures.all(|line| line.ends_with(" 0")), "{metrics}");
 }
 
 #[tokio::test]

@@ -36,6 +36,27 @@ async fn fields_are_changed_on_both_ways() {
 }
 
 #[tokio::test]
+async fn the_answer_to_a_repeat_is_changed_like_the_first() {
+    let upstream =
+        Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: secret\r\n\r\nok")
+            .await;
+    let file = File::to(&upstream, &["once"])
+        .with("response_headers = { remove = [\"server\"], set = { x-new = \"1\" } }")
+        .limit(
+            "once",
+            "by = \"ip\"\nrate = \"9/h\"\ndedupe = { header = \"idempotency-key\" }",
+        );
+    let gateway = Gateway::start(&file).await;
+    for reason in ["ok", "repeat"] {
+        let sent = [("Idempotency-Key", "a")];
+        let answer = gateway.get_with("/", &sent).await.expect(200);
+        assert_eq!(gateway.line_of(&answer).await["reason"], reason);
+        assert!(!answer.fields.has("server"), "{reason}: {answer:?}");
+        assert_eq!(answer.fields.all("x-new"), ["1"], "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn limits_count_by_what_the_client_sent() {
     let upstream = Upstream::echo().await;
     let file = File::default()
