@@ -2,10 +2,65 @@
 
 use super::bucket::{self, BucketState};
 use super::leaky_bucket::LeakyBucket;
-use super::rate::Span;
+use super::rate::{MAX_SPAN, Span};
 use super::token_bucket::TokenBucket;
-use super::{Change, Mark, Refunded, Rule, State, Ticket};
+use super::trail::TrailMark;
+use super::{Change, Leasing, Limit, Mark, Refunded, Rule, State, Ticket, lease};
 use crate::clock::Timestamp;
+use std::sync::Arc;
+
+impl Limit {
+    /// The same counters for a request that others may refuse when this one has been charged: the state then says what
+    /// must be known for all of the charge to come back. Nothing where it does so anyhow or need not: windows count units,
+    /// a place in a queue comes back in its order, and who has permits of a bucket relies on what is in it.
+    #[must_use]
+    pub fn apart(&self) -> Option<&Arc<Self>> {
+        let made = self.apart.get_or_init(|| {
+            let is_bucket = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
+            if !is_bucket || self.trails || self.rule.queues() || self.leases().is_some() {
+                return None;
+            }
+            let mut made = Self {
+                window: self.window.clone(),
+                cost: self.cost,
+                partial: self.partial,
+                dedupe: self.dedupe.clone(),
+                gives_back: self.gives_back,
+                leasing: Leasing::Off,
+                trails: true,
+                ..self.alike(self.rule.clone())
+            };
+            made.block = made.block_of(self.cost, Timestamp::default());
+            Some(Arc::new(made))
+        });
+        made.as_ref()
+    }
+
+    /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on: nobody but who came
+    /// behind it in a queue was told of it.
+    ///
+    /// A bucket that leases keeps of it what drains while permits are in somebody's hand: they are good for as long as
+    /// the bucket is not empty without them, and the charge may be what it is not empty by.
+    #[must_use]
+    pub fn undone(&self, ticket: Ticket, at: Timestamp) -> Ticket {
+        if !matches!(ticket.mark, Mark::Bucket(_)) || self.rule.queues() {
+            return ticket;
+        }
+        let relied = self.leases().map_or(0, |_| lease::LONGEST);
+        let mark = Mark::Trailed(TrailMark {
+            // What else was in the bucket is not known to be there still.
+            was: BucketState {
+                at: 0,
+                part: 0,
+                den: 1,
+            },
+            at: Timestamp::from_micros(at.micros().saturating_sub(relied)),
+            back: MAX_SPAN,
+            cost: ticket.cost,
+        });
+        Ticket { mark, ..ticket }
+    }
+}
 
 impl Rule {
     /// Takes back at `now` what was charged at `at` for a request that another limit then refused. Nobody was told of

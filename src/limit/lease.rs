@@ -4,8 +4,12 @@
 //! A permit is charged when it is taken and used later. That is as good as charging it when it is used if the counter
 //! would have forgotten nothing of it meanwhile. A window forgets at its end, or its part's. A bucket forgets while it is
 //! empty: with the permits not yet used taken out of it, it must not be, so that they last for as long as what else is in
-//! it takes to drain. Whoever else takes permits raises it further. What lowers it, a charge that comes back, is not for
-//! limits that lease; and a bucket's permits are not given back.
+//! it takes to drain. Whoever else takes permits raises it further.
+//!
+//! What lowers it is a charge that comes back. Of such a one as much stays as drains until no permit is left that was
+//! taken while it was there, 100 ms: the bucket of those who were admitted may have been empty since the charge was made,
+//! and may be until then, and for no longer than that have permits been in hand which it did not hold up (`undone`). So
+//! much the less comes back of permits that were not used. No other charge of a limit that leases does.
 
 use super::clock_window::Anchor;
 use super::leaky_bucket::LeakyBucket;
@@ -19,7 +23,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 /// Longest that permits are held, in microseconds.
-const LONGEST: u64 = 100_000;
+pub(super) const LONGEST: u64 = 100_000;
 /// Shorter holds are not worth a call.
 const SHORTEST: u64 = 5_000;
 /// Part of a quota that one worker may hold.
@@ -192,7 +196,21 @@ impl Terms {
     /// Can permits that were not used go back?
     #[must_use]
     pub fn give_back(&self) -> bool {
-        self.asks.rule.interval().is_none()
+        self.comes_back(self.most.saturating_add(1), 0)
+    }
+
+    /// Is something lost of permits that are not used, all of it or what drains meanwhile?
+    #[must_use]
+    pub fn loses(&self) -> bool {
+        self.asks.rule.interval().is_some()
+    }
+
+    /// Would anything come back of so many units, so many microseconds after they were charged? Of a bucket not what has
+    /// drained by then, nor what the permits of others may rely on.
+    #[must_use]
+    pub fn comes_back(&self, units: u32, after: u64) -> bool {
+        let of = |one: Interval| one.times(u64::from(units)).whole > after + LONGEST;
+        self.asks.rule.interval().is_none_or(of)
     }
 
     /// Does what is left come back little by little, and not all at once?

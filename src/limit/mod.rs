@@ -87,6 +87,8 @@ pub struct Limit {
     overdraft: OnceLock<Option<Arc<Limit>>>,
     /// Does it grant what is left when it cannot grant all?
     pub partial: bool,
+    /// The same as it is asked beside limits of other slots; made when it is first asked for.
+    apart: OnceLock<Option<Arc<Limit>>>,
     /// Does its counters' state say what a settlement must know (`trail`)?
     trails: bool,
     /// Does it charge a repeated request once?
@@ -137,6 +139,7 @@ impl Limit {
             price: None,
             meter: None,
             overdraft: OnceLock::new(),
+            apart: OnceLock::new(),
             partial: false,
             trails: false,
             dedupe: None,

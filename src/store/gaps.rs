@@ -2,7 +2,7 @@
 //! decided holds; for the rest, and for it alone, `on_down` answers.
 
 use super::away::StandIn;
-use super::batch::{Check, Refund};
+use super::batch::Check;
 use super::beside::Charges;
 use super::decided_by::DecidedBy;
 use super::error::StoreError;
@@ -44,14 +44,14 @@ impl StandIn<'_> {
         let (own, by) = match self.decide(&rest, refused, why) {
             Ok(answer) => answer,
             Err(why) => {
-                shared.refund(charged.iter().map(Refund::from));
+                shared.undo(&charged);
                 return Err(why);
             }
         };
         if let Some(own) = &own
             && !Charges::of(&rest, &own.measured, false).admitted
         {
-            shared.refund(charged.iter().map(Refund::from));
+            shared.undo(&charged);
         }
         for (position, (index, check)) in unknown.iter().zip(&rest).enumerate() {
             let counted = own.as_ref().filter(|_| self.does(check) == OnDown::Local);

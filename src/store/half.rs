@@ -8,6 +8,7 @@ use crate::limit::OnDown;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Verdict};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 /// What a store measured for each limit of a request.
 pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
@@ -40,11 +41,22 @@ pub struct Gap {
     /// The limits' positions.
     pub unknown: Vec<usize>,
     /// What the others were charged, if they all agree.
-    pub charged: Vec<Charge>,
+    pub charged: Vec<Tentative>,
     /// One of the others refuses, and nothing stays charged.
     pub refused: bool,
     /// Why.
     pub why: StoreError,
+}
+
+/// A charge that was made before it was known whether the request goes on.
+#[derive(Debug, Clone)]
+pub struct Tentative {
+    /// The charge.
+    pub charge: Charge,
+    /// When it was made, by the clock of who made it.
+    pub at: Timestamp,
+    /// How long after that its turn is, in a queue.
+    pub turn: Duration,
 }
 
 impl Half {

@@ -241,6 +241,9 @@ async fn ask(
         if terms.give_back() {
             tokio::time::sleep_until(until.into()).await;
             near.leases.give_back(&check, last, (shared, metrics, near));
+            // Who had one in hand then has been decided now.
+            tokio::time::sleep(near.longest()).await;
+            near.leases.give_back(&check, last, (shared, metrics, near));
         }
     }
 }
@@ -302,13 +305,19 @@ impl Leases {
         (shared, metrics, near): (&RedisStore, &StoreMetrics, &Near),
     ) {
         let units = self.with(check, |held| held.take(last.asked));
-        let Some(units) = units.filter(|units| *units > 0) else {
+        let Check { limit, key, .. } = *check;
+        let out = since(last.sent, Instant::now());
+        let comes_back = |units: &u32| {
+            let terms = limit.leases().filter(|_| *units > 0);
+            terms.is_some_and(|terms| terms.comes_back(*units, out))
+        };
+        let Some(units) = units.filter(comes_back) else {
             return;
         };
-        let Check { limit, key, .. } = *check;
-        let rule = &limit.rule;
-        let ticket = rule.ticket(last.at, last.measured, Cost::new(units));
+        let ticket = limit.rule.ticket(last.at, last.measured, Cost::new(units));
+        let ticket = limit.undone(ticket, last.at);
         near.returns(limit, key);
+        self.with(check, |held| held.has_returned(units));
         metrics.permits(Permits::Returned, u64::from(units));
         shared.refund([Refund { limit, key, ticket }]);
     }

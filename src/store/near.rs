@@ -61,6 +61,11 @@ impl Near {
         self.timeout / 10
     }
 
+    /// How long a call takes at most.
+    pub(super) fn longest(&self) -> Duration {
+        self.timeout
+    }
+
     /// The counter has been reset.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8]) {
         self.news.reset(limit, key, Instant::now());

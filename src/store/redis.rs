@@ -30,7 +30,7 @@ pub use stats::{Counter, Stats};
 
 use super::batch::{Check, Decided, Refund};
 use super::error::StoreError;
-use super::half::Half;
+use super::half::{Half, Tentative};
 use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
@@ -126,7 +126,7 @@ impl RedisStore {
             None => Ok(Decided::of_half(checks, half)),
             // Who asks for a decision of all has no use for some of it.
             Some(gap) => {
-                self.return_all(clock, gap.charged.iter().map(Refund::from));
+                self.take_back(clock, &gap.charged);
                 Err(gap.why)
             }
         }
@@ -140,6 +140,18 @@ impl RedisStore {
     /// Like [`RedisStore::refund`], by a clock of the caller's.
     pub fn refund_at<'a>(&self, now: Timestamp, refunds: impl IntoIterator<Item = Refund<'a>>) {
         self.return_all(Some(now), refunds);
+    }
+
+    /// Takes back what was charged for a request that does not go on, soon; nobody waits for it.
+    pub(super) fn undo(&self, charged: &[Tentative]) {
+        self.take_back(None, charged);
+    }
+
+    fn take_back(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+        // One Redis decides all or nothing.
+        if let Way::Many(cluster) = &self.way {
+            cluster.undo(clock, charged);
+        }
     }
 
     /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of

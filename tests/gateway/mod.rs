@@ -30,3 +30,4 @@ mod scopes;
 mod sharing;
 mod shipped;
 mod targets;
+mod undone;

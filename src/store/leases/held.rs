@@ -124,8 +124,13 @@ impl Held {
         self.spare.0 -= f64::from(units);
     }
 
+    /// So many are not lost, but have gone back.
+    pub(super) fn has_returned(&mut self, units: u32) {
+        self.spare.0 += f64::from(units);
+    }
+
     /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
-    /// bucket it is lost: at most a hundredth of its rate, and one worker's share at once. One that fills within
+    /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share at once. One that fills within
     /// seconds, and is not half used up, has it back before anybody lacks it.
     pub(super) fn spare(&mut self, terms: &Terms, now: Instant) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
@@ -133,7 +138,7 @@ impl Held {
         let count = u128::from(self.limit.rate.count.get());
         let is_soon_full = capacity * period <= count * u128::from(SOON);
         let has_room = |last: &Last| u128::from(last.verdict.remaining) * 2 >= capacity;
-        if terms.give_back() || is_soon_full && self.last.as_ref().is_some_and(has_room) {
+        if !terms.loses() || is_soon_full && self.last.as_ref().is_some_and(has_room) {
             return u32::MAX;
         }
         let (spare, then) = self.spare;
@@ -181,6 +186,7 @@ impl Held {
         if self.last.is_some_and(|last| last.asked == asked) {
             // Who has not come for what was brought for him by now has left.
             units = std::mem::take(&mut self.permits) + std::mem::take(&mut self.due);
+            self.lose(units);
         }
         self.left.retain(|(left, more)| {
             let is_it = *left == asked;
@@ -270,9 +276,11 @@ impl Held {
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
         self.until = last.sent + Duration::from_micros(lasting);
         self.permits = if now < self.until { permits } else { 0 };
+        if terms.give_back() {
+            self.owe(last.asked, rest - self.permits);
+        }
         if self.permits == 0 {
             self.lose(rest);
-            self.owe(last.asked, rest);
         }
         // Of a window with nothing left the store's own refusal says for how long.
         if last.charged < asked && terms.trickles() {

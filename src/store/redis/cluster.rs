@@ -22,7 +22,7 @@ use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::store::batch::{Check, Refund};
 use crate::store::error::StoreError;
-use crate::store::half::Half;
+use crate::store::half::{Half, Tentative};
 use crate::store::place::Address;
 use crate::store::settings::{RedisTarget, Settings};
 use crate::telemetry::metrics::Reach;
@@ -246,6 +246,11 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Takes back what was charged for a request that does not go on.
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+        self.nodes.undo(clock, charged);
     }
 
     /// Every master that serves something, once that is known; else why it is not.

@@ -23,5 +23,6 @@ pub(super) mod support;
 mod tls;
 mod trouble;
 mod twins;
+mod undone;
 mod watched;
 mod words;

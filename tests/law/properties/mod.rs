@@ -4,6 +4,7 @@ mod answers;
 mod bounds;
 mod repeats;
 mod together;
+mod undone;
 mod windows;
 
 use super::numbers::{

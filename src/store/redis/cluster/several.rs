@@ -12,7 +12,7 @@ use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::batch::{Charge, Check, Refund};
 use crate::store::beside::Charges;
 use crate::store::error::StoreError;
-use crate::store::half::{Gap, Half};
+use crate::store::half::{Gap, Half, Tentative};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use tokio::sync::oneshot::Receiver;
@@ -72,6 +72,11 @@ pub(super) async fn ask(
     checks: &[Check<'_>],
     parts: Parts,
 ) -> Result<Half, StoreError> {
+    let apart = checks.iter().map(|check| Check {
+        limit: check.limit.apart().unwrap_or(check.limit),
+        ..*check
+    });
+    let checks: &SmallVec<[Check<'_>; INLINE_LIMITS]> = &apart.collect();
     let parts = parts.into_iter().map(|(slot, indexes)| {
         let mut part = Part {
             indexes,
@@ -108,9 +113,7 @@ pub(super) async fn ask(
         .half(checks));
     }
     if whole.refused {
-        for charge in &whole.charged {
-            nodes.give_back(clock, Refund::from(charge));
-        }
+        nodes.undo(clock, &whole.charged);
     }
     Ok(whole.half(checks))
 }
@@ -174,11 +177,41 @@ impl Straggler {
             return;
         };
         let decided = !whole.refused && whole.why.is_none();
-        for charge in &whole.charged {
-            if !decided || comes_back(&charge.limit) {
-                nodes.give_back(self.clock, Refund::from(charge));
+        if !decided {
+            return nodes.undo(self.clock, &whole.charged);
+        }
+        for tentative in &whole.charged {
+            if comes_back(&tentative.charge.limit) && !nodes.leave_behind(self.clock, tentative) {
+                nodes.give_back(self.clock, Refund::from(&tentative.charge));
             }
         }
+    }
+}
+
+impl Nodes {
+    /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
+    /// in their order.
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+        for tentative in charged {
+            if self.leave_behind(clock, tentative) {
+                continue;
+            }
+            let Charge {
+                limit, key, ticket, ..
+            } = &tentative.charge;
+            let ticket = limit.undone(*ticket, tentative.at);
+            self.give_back(clock, Refund { limit, key, ticket });
+        }
+    }
+
+    /// Hands a place in a queue over, if somebody takes it.
+    fn leave_behind(&self, clock: Option<Timestamp>, tentative: &Tentative) -> bool {
+        let queues = tentative.charge.limit.rule.queues() && clock.is_none();
+        let Some(heir) = self.leavers.heir.get().filter(|_| queues) else {
+            return false;
+        };
+        heir(tentative.charge.clone(), tentative.turn);
+        true
     }
 }
 
@@ -186,7 +219,7 @@ impl Straggler {
 struct Whole<'a> {
     parts: &'a [Part],
     /// What the parts were charged, each for itself.
-    charged: Vec<Charge>,
+    charged: Vec<Tentative>,
     /// Does any limit refuse that decides?
     refused: bool,
     /// Why a part did not answer, if one did not.
@@ -228,7 +261,7 @@ fn whole<'a>(checks: &[Check<'_>], parts: &'a [Part], left: bool) -> Result<Whol
 
 impl Part {
     /// Adds what was charged here.
-    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<Charge>) {
+    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<Tentative>) {
         let State::Answered(Ok(half)) = &self.state else {
             return;
         };
@@ -237,11 +270,15 @@ impl Part {
         for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
             let ticket = check.ticket(half.at, *measured);
             if let Some(ticket) = ticket.filter(|_| charges.has(index)) {
-                charged.push(Charge {
-                    limit: check.limit.clone(),
-                    key: check.key.into(),
-                    ticket,
-                    by: None,
+                charged.push(Tentative {
+                    charge: Charge {
+                        limit: check.limit.clone(),
+                        key: check.key.into(),
+                        ticket,
+                        by: None,
+                    },
+                    at: half.at,
+                    turn: check.turn(half.at, *measured),
                 });
             }
         }

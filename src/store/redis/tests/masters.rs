@@ -5,6 +5,7 @@ use super::moving::slots_move;
 use super::support::{
     concurrency, fixed_window, leaky_bucket, limit, sliding_log, sliding_window, token_bucket,
 };
+use super::undone::refusals_take_nothing;
 use crate::clock::{Clock, Timestamp};
 use crate::key::IdField;
 use crate::limit::Limit;
@@ -24,7 +25,7 @@ pub(super) fn admitted(decided: &Decided) -> bool {
 }
 
 /// A key of `limit` that lives with that master.
-fn key_on(servers: &Servers, limit: &Limit, master: usize) -> String {
+pub(super) fn key_on(servers: &Servers, limit: &Limit, master: usize) -> String {
     let mut keys = (0..).map(|number| format!("key-{number}"));
     let found = keys.find(|key| servers.home(slot_of(limit, key.as_bytes())) == master);
     found.unwrap()
@@ -41,6 +42,8 @@ async fn a_cluster_is_one_store() {
     never_too_much(&servers).await;
     servers.flush();
     less_for_a_moment(&servers).await;
+    servers.flush();
+    refusals_take_nothing(&servers).await;
     servers.flush();
     who_leaves(&servers).await;
     servers.flush();

@@ -1,0 +1,138 @@
+//! A request over several slots of which one refuses, again and again, and many at a time: what the others were charged is
+//! there again.
+
+use super::clusters::Servers;
+use super::masters::{admitted, key_on};
+use super::support::{fixed_window, leaky_bucket, limit, sliding_window, token_bucket};
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::{Leasing, Limit};
+use crate::store::batch::Check;
+use crate::store::redis::RedisStore;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+const DAY: u64 = 86_400_000_000;
+
+async fn left(store: &RedisStore, at: Option<Timestamp>, limit: &Arc<Limit>, key: &str) -> u64 {
+    let peek = [Check {
+        cost: Cost::ZERO,
+        ..Check::new(limit, key.as_bytes())
+    }];
+    let told = match at {
+        Some(at) => store.decide_at(at, &peek).await,
+        None => store.decide(&peek).await,
+    };
+    told.unwrap().decision.verdicts[0].remaining
+}
+
+pub(super) async fn refusals_take_nothing(servers: &Servers) {
+    let store = servers.store().await;
+    let unleased = |limit: Arc<Limit>| {
+        let limit = Arc::into_inner(limit).unwrap();
+        Arc::new(limit.leasing(Leasing::Off))
+    };
+    let shared = [
+        limit("tokens", token_bucket(900, DAY, 900)),
+        limit("leased", token_bucket(1000, DAY, 1000)),
+        limit("meter", leaky_bucket(900, DAY, 900, 0, 0)),
+        limit("fast", token_bucket(50, 1_000_000, 50)),
+        unleased(limit("faster", token_bucket(5000, 1_000_000, 5000))),
+        limit("window", fixed_window(900, DAY)),
+        limit("parts", sliding_window(900, DAY, 6, false)),
+    ];
+    let empty = limit("empty", fixed_window(1, DAY));
+    for limit in &shared {
+        let (a, b) = (key_on(servers, limit, 0), key_on(servers, &empty, 1));
+        one_after_the_other(&store, limit, &empty, (&a, &b)).await;
+    }
+    for limit in &shared {
+        servers.flush();
+        let (a, b) = (key_on(servers, limit, 0), key_on(servers, &empty, 1));
+        many_at_once(&store, limit, &empty, (&a, &b)).await;
+    }
+}
+
+/// By a clock of the test's: nothing is missing, to the unit.
+async fn one_after_the_other(
+    store: &RedisStore,
+    limit: &Arc<Limit>,
+    empty: &Arc<Limit>,
+    (a, b): (&str, &str),
+) {
+    let both = [
+        Check::new(limit, a.as_bytes()),
+        Check::new(empty, b.as_bytes()),
+    ];
+    let first = store.decide_at(NOW, &both).await.unwrap();
+    assert!(admitted(&first), "{}", limit.name);
+    let before = left(store, Some(NOW), limit, a).await;
+    for _ in 0..50 {
+        let refused = store.decide_at(NOW, &both).await.unwrap();
+        assert!(!admitted(&refused));
+    }
+    let after = left(store, Some(NOW), limit, a).await;
+    // Of a bucket that leases each leaves a tenth of a second: 5 s, where a unit takes 86.
+    let relied = u64::from(limit.leases().is_some());
+    assert!(
+        after >= before - relied,
+        "{}: {before} and {after}",
+        limit.name
+    );
+    store.reset(empty, b.as_bytes()).await.unwrap();
+}
+
+/// Sixteen clients over their limit, for a while, beside one that is admitted now and then.
+async fn many_at_once(
+    store: &RedisStore,
+    limit: &Arc<Limit>,
+    empty: &Arc<Limit>,
+    (a, b): (&str, &str),
+) {
+    let used = [Check::new(empty, b.as_bytes())];
+    assert!(admitted(&store.decide(&used).await.unwrap()));
+    // Half of it is used: it is not empty in the meantime.
+    let most = limit.rule.most();
+    let half = Check {
+        cost: Cost::new(u32::try_from(most / 2).unwrap()),
+        ..Check::new(limit, a.as_bytes())
+    };
+    assert!(admitted(&store.decide(&[half]).await.unwrap()));
+    let before = left(store, None, limit, a).await;
+    let over = Instant::now() + Duration::from_millis(300);
+    let clients = (0..16).map(|_| {
+        let (store, limit, empty) = (store.clone(), Arc::clone(limit), Arc::clone(empty));
+        let (a, b) = (a.to_owned(), b.to_owned());
+        tokio::task::spawn_local(async move {
+            let mut refused = 0;
+            while Instant::now() < over {
+                let both = [
+                    Check::new(&limit, a.as_bytes()),
+                    Check::new(&empty, b.as_bytes()),
+                ];
+                assert!(!admitted(&store.decide(&both).await.unwrap()));
+                refused += 1;
+            }
+            refused
+        })
+    });
+    let mut refused: u64 = 0;
+    for client in clients.collect::<Vec<_>>() {
+        refused += client.await.unwrap();
+    }
+    store.settle().await;
+    assert!(refused > 100, "{refused}");
+    let after = left(store, None, limit, a).await;
+    println!(
+        "{}: {refused} refused, {before} before, {after} after",
+        limit.name
+    );
+    // What comes in by itself only adds to it; of a bucket that leases each leaves a tenth of a second and how long it took.
+    let relied = limit.leases().map_or(0, |_| 1 + refused / 200);
+    assert!(
+        after + relied >= before,
+        "{}: {before} and {after}",
+        limit.name
+    );
+}

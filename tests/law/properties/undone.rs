@@ -1,0 +1,210 @@
+//! Charges that were made for a request which another slot then refused: they come back whole where that makes no room for
+//! more than the limit, whoever else was charged meanwhile, and however many have permits in hand.
+
+use super::{Counter, arrivals, pause, rates};
+use crate::law::numbers::{NOON, SECOND, leaky_bucket, limit, token_bucket};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tollgate::clock::Timestamp;
+use tollgate::limit::rate::{Cost, Rate};
+use tollgate::limit::verdict::{Measured, Outcome, Wait};
+use tollgate::limit::{Limit, Refunded, Rule, State, Ticket};
+
+/// Counters of one limit, as Redis has them.
+struct Shared {
+    limit: Arc<Limit>,
+    state: Option<State>,
+}
+
+impl Shared {
+    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u32) -> Option<Measured> {
+        let (measured, change) = limit.check(self.state.as_ref(), at, Cost::new(cost));
+        let change = change.filter(|_| measured.wait == Wait::Micros(0))?;
+        self.state = Some(change.update.after(self.state.take()));
+        Some(measured)
+    }
+
+    /// A charge before it is known whether the request goes on.
+    fn charge(&mut self, at: Timestamp, cost: u32) -> Option<Ticket> {
+        let limit = Arc::clone(&self.limit);
+        let asked = limit.apart().unwrap_or(&limit);
+        let measured = self.take(asked, at, cost)?;
+        let ticket = asked.ticket(at, measured, Cost::new(cost));
+        Some(asked.undone(ticket, at))
+    }
+
+    fn undo(&mut self, at: Timestamp, ticket: Ticket) {
+        match self.limit.rule.refund(self.state.as_ref(), at, ticket) {
+            Refunded::Nothing => {}
+            Refunded::Left(change) => {
+                self.state = Some(change.update.after(self.state.take()));
+            }
+            Refunded::Gone => self.state = None,
+        }
+    }
+}
+
+/// Could the counter have admitted these, and nothing else?
+fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), String> {
+    kept.sort_by_key(|(then, _)| *then);
+    let mut alone = Counter::of(rule);
+    for (then, cost) in kept {
+        alone.at = then;
+        let (verdict, _) = alone.take(cost);
+        if !matches!(verdict.outcome, Outcome::Admit { .. }) {
+            return Err(format!("{cost} at {}: {verdict:?}", alone.ago()));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Of many requests under way some are refused elsewhere, in any order, beside others that ask about this limit alone.
+    #[test]
+    fn what_is_undone_wholly_makes_no_room_for_others(
+        meter in any::<bool>(),
+        rate in rates(),
+        size in 1..40_u32,
+        arrivals in arrivals(9),
+        fates in prop::collection::vec((0..4_u8, 0..6_usize), 120),
+    ) {
+        let rule = match meter {
+            true => leaky_bucket(rate, size, 0, 0),
+            false => token_bucket(rate.0, rate.1, size),
+        };
+        let limit = limit("apart", rule.clone());
+        prop_assert!(limit.apart().is_some());
+        let mut shared = Shared { limit, state: None };
+        let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
+        let (mut kept, mut at) = (Vec::new(), NOON);
+        for ((wait, cost), (fate, under_way)) in arrivals.into_iter().zip(fates) {
+            at = at.plus(pause(wait, rate));
+            if fate == 0 && cost > 0 {
+                let limit = Arc::clone(&shared.limit);
+                if shared.take(&limit, at, cost).is_some() {
+                    kept.push((at, cost));
+                }
+            } else if cost > 0 && let Some(ticket) = shared.charge(at, cost) {
+                pending.push_back((at, cost, ticket, fate == 1));
+            }
+            while pending.len() > under_way {
+                // Not always the oldest.
+                let index = if fate % 2 == 0 { 0 } else { pending.len() - 1 };
+                let (then, cost, ticket, stays) = pending.remove(index).unwrap();
+                match stays {
+                    true => kept.push((then, cost)),
+                    false => shared.undo(at, ticket),
+                }
+            }
+        }
+        let fit = fits(rule, kept);
+        prop_assert!(fit.is_ok(), "{fit:?}");
+    }
+
+    /// However long they are under way and however many, a bucket that is never empty gets all of it back.
+    #[test]
+    fn a_bucket_that_is_not_empty_gets_back_what_the_refused_were_charged(
+        rate in rates(),
+        held in 2..20_u32,
+        many in 1..20_u32,
+        steps in prop::collection::vec(0..1000_u64, 1..40),
+    ) {
+        let (count, period) = rate;
+        let rule = token_bucket(count, period, 60);
+        let mut shared = Shared { limit: limit("kept", rule), state: None };
+        let mut alone = Counter::of(token_bucket(count, period, 60));
+        let limit = Arc::clone(&shared.limit);
+        // Who is admitted asks beside other slots, too.
+        prop_assert!(shared.take(limit.apart().unwrap(), NOON, held).is_some());
+        alone.take(held);
+        let mut at = NOON;
+        let (mut pending, mut undone) = (VecDeque::new(), 0);
+        for thousandths in steps {
+            let next = at.plus(pause(thousandths, rate));
+            // Something is left of what is held, to the microsecond.
+            if next.since(NOON) + 2 >= pause(u64::from(held) * 1000, rate) {
+                break;
+            }
+            at = next;
+            if pending.len() < many as usize {
+                pending.extend(shared.charge(at, 1));
+            } else {
+                shared.undo(at, pending.pop_front().unwrap());
+                undone += 1;
+            }
+        }
+        undone += pending.len() as u64;
+        for ticket in pending {
+            shared.undo(at, ticket);
+        }
+        alone.at = at;
+        let (left, _) = alone.would(at, 0);
+        let (told, _) = shared.limit.check(shared.state.as_ref(), at, Cost::ZERO);
+        let told = shared.limit.rule.verdict(told, at, Cost::ZERO, true);
+        // What has come back is counted in whole microseconds, rounded up.
+        prop_assert!(told.reset <= left.reset + undone, "{told:?} and {left:?}");
+    }
+
+    /// Permits rely on what is in the bucket: what comes back of that makes none of them one too many.
+    #[test]
+    fn what_is_undone_leaves_permits_in_hand_what_they_rely_on(
+        count in 1000..9000_u32,
+        period in prop_oneof![Just(SECOND), SECOND..30 * SECOND, Just(86_400 * SECOND)],
+        burst in prop_oneof![Just(100), Just(10), Just(1)],
+        events in prop::collection::vec((0..6_u8, 0..60_000_u64, 1..1000_u32, 0..1000_u64), 1..120),
+    ) {
+        let size = (count / burst).max(1000);
+        let rule = token_bucket(count, period, size);
+        let limit = limit("leased", rule.clone());
+        let Some(terms) = limit.leases() else { return Ok(()) };
+        let mut shared = Shared { limit: Arc::clone(&limit), state: None };
+        let (mut kept, mut at, mut pending) = (Vec::new(), NOON, VecDeque::new());
+        for (event, wait, part, when) in events {
+            let units = (size * part / 1000).max(1);
+            match event {
+                0 => if let Some(ticket) = shared.charge(at, units) {
+                    pending.push_back((at, ticket));
+                },
+                1 | 2 => {
+                    // What was not used goes back when its time is over.
+                    let ready = |(from, _): &(Timestamp, Ticket)| *from <= at;
+                    if let Some(index) = pending.iter().position(ready) {
+                        let (_, ticket) = pending.remove(index).unwrap();
+                        shared.undo(at, ticket);
+                    }
+                }
+                3 => {
+                    // Now and then all there is.
+                    let (told, _) = limit.check(shared.state.as_ref(), at, Cost::ZERO);
+                    let left = limit.rule.verdict(told, at, Cost::ZERO, true).remaining;
+                    let units = if part > 600 { left as u32 } else { 1 + units / 50 };
+                    if units > 0 && shared.take(&limit, at, units).is_some() {
+                        kept.push((at, units));
+                    }
+                }
+                4 => {
+                    // As much as is asked for beside what makes it last.
+                    let units = 1 + units / 10 + terms.padding(0);
+                    let Some(measured) = shared.take(&terms.asks, at, units) else { continue };
+                    let charged = measured.charged(Cost::new(units)).units();
+                    let (permits, lasting) = terms.permits(charged, measured, at);
+                    let used = permits * part / 1000;
+                    if used > 0 {
+                        kept.push((at.plus(lasting * when / 1000), used));
+                    }
+                    let rest = Cost::new(charged - used);
+                    if rest > Cost::ZERO {
+                        let ticket = limit.rule.ticket(at, measured, rest);
+                        pending.push_back((at.plus(lasting), limit.undone(ticket, at)));
+                    }
+                }
+                _ => at = at.plus(wait),
+            }
+        }
+        let fit = fits(rule, kept);
+        prop_assert!(fit.is_ok(), "{fit:?}");
+    }
+}
