@@ -2,6 +2,7 @@
 
 use crate::support::{Cluster, File, Gateway, Upstream, Wire, eventually, long, request};
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -253,4 +254,45 @@ async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     let back = |line: &str| line.contains("every slot of redis+cluster://");
     gateway.said.line(0, "that it is back", back).await;
     assert_eq!(up(&gateway).await, 1.0);
+}
+
+/// Nodes that take connections and say nothing, as behind a firewall that drops: the first request waits for them within
+/// the store's timeout, the log says so at once, and nobody else waits.
+#[tokio::test]
+async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
+    let upstream = Upstream::echo().await;
+    let silent: Vec<TcpListener> = (0..4)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let seeds: Vec<String> = silent
+        .iter()
+        .map(|seed| seed.local_addr().unwrap().to_string())
+        .collect();
+    let store = format!(
+        "url = \"redis+cluster://{}\"\ntimeout = \"400ms\"\non_down = \"open\"",
+        seeds.join(",")
+    );
+    let file = File::to(&upstream, &["total"])
+        .server("workers = 1")
+        .store(&store)
+        .limit("total", "by = \"everyone\"\nrate = \"10/h\"");
+    let gateway = Gateway::start(&file).await;
+    let mut wire = gateway.connect().await;
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        let begun = Instant::now();
+        wire.ask(request("GET", "/", &[])).await.expect(200);
+        took.push(begun.elapsed());
+    }
+    println!("{took:?}");
+    let waited = took
+        .iter()
+        .filter(|took| **took > Duration::from_millis(100));
+    // None where the first came so late that they had been found out already.
+    assert!(waited.count() <= 1, "{took:?}");
+    let begun = Instant::now();
+    let away = |line: &str| line.contains("WARN redis+cluster://") && line.contains("is away");
+    gateway.said.line(0, "that it is away", away).await;
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    assert_eq!(gateway.said.text().matches("is away").count(), 1);
 }

@@ -164,7 +164,8 @@ impl Cluster {
         node.ask(clock, checks, (refused, route)).await
     }
 
-    /// Waits until somebody has told who serves what: not for long, and not at all once nobody could be asked.
+    /// Waits until somebody has told who serves what: not for long, and not at all once nobody could be asked or somebody
+    /// has waited in vain.
     pub(super) async fn known(&self) -> Result<(), StoreError> {
         let nodes = &self.nodes;
         let asked = async {
@@ -178,8 +179,12 @@ impl Cluster {
             }
         };
         // The question itself is to have time left.
-        let asked = timeout(nodes.timeout() / 2, asked).await;
-        let known = asked.unwrap_or(Err(StoreError::Down));
+        let patience = nodes.timeout() / 2;
+        let asked = timeout(patience, asked).await;
+        let known = asked.unwrap_or_else(|_| {
+            nodes.unknown(&StoreError::Timeout { after: patience });
+            Err(StoreError::Down)
+        });
         if known.is_err() {
             nodes.stats.down.add(1);
         }

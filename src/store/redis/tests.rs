@@ -19,6 +19,7 @@ mod moving;
 mod outage;
 mod places;
 mod scripts;
+mod silent;
 pub(super) mod support;
 mod tls;
 mod trouble;

@@ -9,6 +9,7 @@ use crate::store::place::Address;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 /// When nothing has happened.
@@ -22,6 +23,8 @@ const STAYS: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(2);
 /// Between any two questions, whatever happens.
 const LEAST: Duration = Duration::from_millis(20);
+/// Who has not told the map by then is not waited for alone.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Asks, and asks again, until the worker ends.
 pub(super) async fn keep(nodes: Rc<Nodes>) {
@@ -70,27 +73,43 @@ impl Nodes {
         (map.up().len(), map.unserved())
     }
 
-    /// Who serves what, by whoever answers first: a node that is up, else one that the file names.
-    async fn learn(&self) -> Result<Vec<Range>, StoreError> {
+    /// Who serves what, by whoever answers first: a node that is up, else one that the file names. The next is asked when
+    /// one cannot tell, and beside one that lets us wait: of many that are cut off none holds up the one that is not.
+    async fn learn(self: &Rc<Self>) -> Result<Vec<Range>, StoreError> {
         let mut known = self.map.borrow().up();
         fastrand::shuffle(&mut known);
         let mut seeds = self.seeds.to_vec();
         fastrand::shuffle(&mut seeds);
         seeds.retain(|seed| !known.contains(seed));
-        let mut trouble = StoreError::Down;
-        for address in known.iter().chain(&seeds) {
-            let told = timeout(CONNECT_WITHIN, self.slots(address)).await;
-            match told.unwrap_or(Err(StoreError::Timeout {
-                after: CONNECT_WITHIN,
-            })) {
-                Ok(ranges) => return Ok(ranges),
-                Err(error) => {
-                    tracing::debug!("{address} of {} does not tell: {error}", self.target);
-                    trouble = error;
-                }
+        let (mut trouble, mut asked) = (StoreError::Down, JoinSet::new());
+        let mut next = known.into_iter().chain(seeds).peekable();
+        loop {
+            if let Some(address) = next.next() {
+                asked.spawn_local(Rc::clone(self).ask(address));
+            }
+            let (mut told, more) = (None, next.peek().is_some());
+            tokio::select! {
+                one = asked.join_next() => told = one,
+                () = sleep(PATIENCE), if more => {}
+            }
+            match told {
+                Some(Ok(Ok(ranges))) => return Ok(ranges),
+                Some(Ok(Err(error))) => trouble = error,
+                Some(Err(_)) => {}
+                None if asked.is_empty() && !more => return Err(trouble),
+                None => {}
             }
         }
-        Err(trouble)
+    }
+
+    async fn ask(self: Rc<Self>, address: Address) -> Result<Vec<Range>, StoreError> {
+        let late = |_| StoreError::Timeout {
+            after: CONNECT_WITHIN,
+        };
+        let told = timeout(CONNECT_WITHIN, self.slots(&address)).await;
+        told.map_err(late).flatten().inspect_err(|error| {
+            tracing::debug!("{address} of {} does not tell: {error}", self.target);
+        })
     }
 
     async fn slots(&self, address: &Address) -> Result<Vec<Range>, StoreError> {
@@ -119,10 +138,12 @@ impl Nodes {
     }
 
     /// Nobody can be asked. What was known stays: each of its nodes says for itself whether it is there.
-    fn unknown(&self, why: &StoreError) {
-        if self.knowledge.get() == Knowledge::New {
-            self.knowledge.set(Knowledge::Unreachable);
-            *self.why.borrow_mut() = Some(why.clone());
+    pub(super) fn unknown(&self, why: &StoreError) {
+        if self.knowledge.get() == Knowledge::Known {
+            return;
+        }
+        *self.why.borrow_mut() = Some(why.clone());
+        if self.knowledge.replace(Knowledge::Unreachable) == Knowledge::New {
             self.stats.falls.add(1);
             if self.outage.begins() {
                 let name = &self.target;

@@ -1,0 +1,67 @@
+//! A cluster of which most seeds take connections and say nothing.
+
+use super::clusters::Servers;
+use super::support::{fixed_window, limit, until_up};
+use crate::store::batch::Check;
+use crate::store::error::StoreError;
+use crate::store::place::{Address, Place};
+use crate::store::redis::RedisStore;
+use crate::store::settings::{RedisTarget, Settings};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+/// So many that answer nobody, and where they are.
+fn silent(many: usize) -> (Vec<TcpListener>, Vec<Address>) {
+    let seeds: Vec<TcpListener> = (0..many)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let at = seeds
+        .iter()
+        .map(|seed| Address::new("127.0.0.1", seed.local_addr().unwrap().port()));
+    let at = at.collect();
+    (seeds, at)
+}
+
+fn store(seeds: Vec<Address>) -> RedisStore {
+    let seeds = seeds.into();
+    let target = RedisTarget::new(Place::Cluster { seeds });
+    let settings = Settings {
+        timeout: TIMEOUT,
+        ..Settings::default()
+    };
+    RedisStore::new(&target, &settings)
+}
+
+#[tokio::test(flavor = "local")]
+async fn who_has_waited_in_vain_waited_for_all() {
+    let (_silent, seeds) = silent(5);
+    let store = store(seeds);
+    let one = limit("one", fixed_window(9, 60_000_000));
+    let ask = async || {
+        let begun = Instant::now();
+        let told = store.decide(&[Check::new(&one, b"one")]).await;
+        assert_eq!(told.unwrap_err(), StoreError::Down);
+        begun.elapsed()
+    };
+    let first = ask().await;
+    assert!(first < TIMEOUT, "{first:?}");
+    assert_eq!(store.stats().falls.get(), 1);
+    for _ in 0..100 {
+        let took = ask().await;
+        assert!(took < TIMEOUT / 4, "{took:?}");
+    }
+    assert_eq!(store.stats().falls.get(), 1);
+}
+
+#[tokio::test(flavor = "local")]
+async fn the_one_seed_that_answers_is_soon_found() {
+    let servers = Servers::start(2, false, &[]);
+    let (_silent, mut seeds) = silent(6);
+    seeds.push(Address::new("127.0.0.1", servers.masters[0].port));
+    // Asked one after the other each would be waited for.
+    let took = until_up(&store(seeds), Duration::from_secs(5)).await;
+    println!("up after {took:?}");
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+}
