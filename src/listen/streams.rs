@@ -1,10 +1,11 @@
 //! The requests of one HTTP/2 connection: handed on, watched until their answers are taken, and given up when they are not.
 
-use super::Peer;
 use super::connection::{Answer, Carried};
+use super::heads::Finding;
 use super::socket::Beside;
 use super::taking::{Taking, Tracked};
-use http::{Request, Response};
+use super::{Peer, connection};
+use http::{HeaderMap, Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::Service;
@@ -15,6 +16,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
+
+/// What each field of a head counts beside its bytes (RFC 9113 section 6.5.2).
+const FIELD: usize = 32;
 
 /// Answers requests.
 pub(super) struct Calls<A: Answer> {
@@ -28,14 +32,29 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
         let tracked = self.streams.begin();
+        if size(request.uri(), request.headers()) > connection::MOST_HEAD {
+            request.extensions_mut().insert(Finding::TooLarge);
+        }
         Box::pin(async move {
             let response = answer.answer(request, peer).await;
             Ok(response.map(|body| tracked.with(body)))
         })
     }
+}
+
+/// About as h2 counts a head, pseudo-fields included.
+fn size(uri: &Uri, fields: &HeaderMap) -> usize {
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    let authority = uri
+        .authority()
+        .map_or(0, |authority| authority.as_str().len());
+    let sizes = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    sizes.sum::<usize>() + target + authority + 4 * FIELD
 }
 
 /// A connection's signs of life. Pieces of answers write here from within h2.
