@@ -1,4 +1,5 @@
-//! The service under hyper: hands each request on with what was found in its head, and knows how many are under way.
+//! The service under hyper in HTTP/1.1: hands each request on with what was found in its head, and knows how many are under
+//! way.
 
 use super::Peer;
 use super::connection::Answer;
@@ -15,8 +16,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// Answers the requests of one connection.
 pub(super) struct Calls<A> {
@@ -24,8 +24,7 @@ pub(super) struct Calls<A> {
     pub(super) peer: Rc<Peer>,
     pub(super) open: Rc<Open>,
     pub(super) drain: LocalDrain,
-    /// In HTTP/1.1.
-    pub(super) beside: Option<Beside>,
+    pub(super) beside: Beside,
 }
 
 /// Requests of a connection under way, and since when there is none.
@@ -54,21 +53,6 @@ impl Open {
     /// When the last request ended, or the connection began.
     pub(super) fn since(&self) -> Instant {
         self.since.get()
-    }
-
-    /// Resolves when nothing has been under way for so long.
-    pub(super) async fn idle_for(&self, allowed: Duration) {
-        loop {
-            let since = if self.is_idle() {
-                self.since.get()
-            } else {
-                Instant::now()
-            };
-            sleep_until(since + allowed).await;
-            if self.is_idle() && Instant::now() >= self.since.get() + allowed {
-                return;
-            }
-        }
     }
 }
 
@@ -129,17 +113,13 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
         if let Some(found) = found {
             request.extensions_mut().insert(found);
         }
-        let http1 = self.beside.is_some();
-        let upgrading = self
-            .beside
-            .as_ref()
-            .filter(|_| request.extensions().get::<OnUpgrade>().is_some())
-            .cloned();
+        let upgrading = request.extensions().get::<OnUpgrade>().is_some();
+        let upgrading = upgrading.then(|| self.beside.clone());
         let drain = self.drain.clone();
         // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
         Box::pin(async move {
             let mut response = answer.answer(request, peer).await;
-            if http1 && (found.is_some() || is_last(&drain, response.status())) {
+            if found.is_some() || is_last(&drain, response.status()) {
                 let fields = response.headers_mut();
                 fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -154,9 +134,9 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
 }
 
 impl<A> Calls<A> {
-    /// What is wrong with the head of the latest request. In HTTP/1.1 they come one after the other, as their heads do.
+    /// What is wrong with the head of the latest request. They come one after the other, as their heads do.
     fn found(&self) -> Option<Finding> {
-        self.beside.as_ref()?.found(self.open.begun.get())
+        self.beside.found(self.open.begun.get())
     }
 }
 

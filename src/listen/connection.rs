@@ -3,11 +3,11 @@
 use super::calls::{Calls, Open};
 use super::drain::LocalDrain;
 use super::socket::{Beside, Stream};
+use super::streams::{self, OnWorker, Streams, Waits};
 use super::{Peer, Settings};
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
-use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::error::Error as StdError;
@@ -21,8 +21,10 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Most bytes in a head. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
-const MOST_HEAD: usize = 64 * 1024;
+/// Most bytes in a head. h2 answers what exceeds its own bound without telling us, so that one is higher. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
+pub(super) const MOST_HEAD: usize = 64 * 1024;
+/// Most bytes in a head of HTTP/2 that we get to see, and refuse.
+const MOST_SEEN: u32 = 128 * 1024;
 /// How long a peer without a request under way may take to say goodbye, at most a quarter of the idle time it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most requests at once on one HTTP/2 connection.
@@ -31,7 +33,7 @@ const MOST_STREAMS: u32 = 128;
 /// What answers requests. Given by whoever wires the program; this room does not know it.
 pub trait Answer: 'static {
     /// Body of the responses.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static;
+    type Body: Carried;
 
     /// Answers one request.
     fn answer(
@@ -44,6 +46,17 @@ pub trait Answer: 'static {
     fn refused(&self, head: &RefusedHead<'_>, peer: &Peer);
 }
 
+/// A body that hears, over HTTP/2, what became of it. Over HTTP/1.1 it is over when all of it has been asked for.
+pub trait Carried:
+    Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
+{
+    /// The client has taken all of it. One that hears nothing and is dropped has lost its client.
+    fn taken(&mut self);
+
+    /// The client has taken nothing of it for the idle time.
+    fn stalled(&mut self);
+}
+
 /// A head that hyper has refused.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusedHead<'a> {
@@ -51,16 +64,6 @@ pub struct RefusedHead<'a> {
     pub status: StatusCode,
     /// Its first line, or as much as has come and is worth keeping of it.
     pub line: &'a [u8],
-}
-
-/// Spawns on the worker's own thread.
-#[derive(Debug, Clone, Copy)]
-struct Local;
-
-impl<F: Future + 'static> Executor<F> for Local {
-    fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
-    }
 }
 
 /// Serves one connection until it ends, idles too long, or draining is over.
@@ -131,7 +134,7 @@ async fn serve_http1<A: Answer>(
         peer: Rc::clone(&peer),
         open: Rc::clone(&open),
         drain: drain.clone(),
-        beside: Some(beside.clone()),
+        beside: beside.clone(),
     };
     // Without hyper's deadline for heads, which is a timer set anew for each request, and without its way of looking for
     // a client that leaves, which is a read.
@@ -216,43 +219,49 @@ async fn serve_http2<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
-    let open = Open::new();
-    let service = Calls {
+    let (beside, streams) = (stream.beside(), Streams::new());
+    let service = streams::Calls {
         answer,
         peer,
-        open: Rc::clone(&open),
-        drain: drain.clone(),
-        beside: None,
+        streams: Rc::clone(&streams),
     };
-    let connection = http2::Builder::new(Local)
+    let connection = http2::Builder::new(OnWorker(Rc::clone(&streams)))
         .timer(TokioTimer::new())
         .max_concurrent_streams(MOST_STREAMS)
-        .max_header_list_size(u32::try_from(MOST_HEAD).unwrap_or(u32::MAX))
+        .max_header_list_size(MOST_SEEN)
         .initial_stream_window_size(256 * 1024)
         .initial_connection_window_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let mut draining = drain.listen();
-    let farewell = FAREWELL.min(settings.idle / 4);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = poll_fn(|cx| draining.poll_begun(cx)) => {}
-        // hyper's keep-alive finds dead peers; a live one that asks for nothing is ours to end.
-        () = open.idle_for(settings.idle - farewell) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    if open.is_idle() {
-        // Nothing is under way: only the peer's farewell is waited for.
-        let ended = timeout(farewell, connection.as_mut()).await;
-        if ended.is_ok() || open.is_idle() {
-            return;
+    {
+        let mut connection = pin!(connection);
+        let mut draining = drain.listen();
+        let farewell = FAREWELL.min(settings.idle / 4);
+        let waits = Waits {
+            from: Instant::now(),
+            silent: settings.idle - farewell,
+            idle: settings.idle,
+        };
+        let is_over = tokio::select! {
+            _ = streams.drive(connection.as_mut()) => true,
+            () = poll_fn(|cx| draining.poll_begun(cx)) => false,
+            // hyper's keep-alive finds dead peers; a live one that asks for nothing, or takes nothing, is ours to end.
+            () = streams.over(waits, &beside) => false,
+        };
+        if !is_over {
+            connection.as_mut().graceful_shutdown();
+            // What is under way is finished; while draining, the app's deadline ends what does not end by itself.
+            let waits = Waits {
+                from: Instant::now(),
+                silent: farewell,
+                idle: settings.idle,
+            };
+            tokio::select! {
+                _ = streams.drive(connection) => {}
+                () = streams.over(waits, &beside) => {}
+            }
         }
     }
-    // What is under way is finished; while draining, the app's deadline ends what does not end by itself.
-    tokio::select! {
-        _ = connection => {}
-        () = open.idle_for(farewell) => {}
-    }
+    streams.settle();
 }

@@ -11,13 +11,15 @@ use memchr::memchr;
 /// Most of a first line that is kept: enough to recognise a request in the log.
 const KEPT: usize = 1024;
 
-/// What is wrong with a head although hyper takes it.
+/// What is wrong with a head although hyper takes it. Found here in HTTP/1.1, and by the streams of HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
     /// `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
     LengthAndCoding,
     /// `#` in the target (RFC 9112, section 3.2.1).
     Fragment,
+    /// More bytes than a head may have, in HTTP/2.
+    TooLarge,
 }
 
 /// The place in the bytes of one connection.

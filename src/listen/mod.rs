@@ -7,6 +7,8 @@ pub mod connection;
 pub mod drain;
 mod heads;
 pub mod socket;
+mod streams;
+mod taking;
 
 pub use heads::Finding;
 

@@ -64,6 +64,8 @@ struct Watched {
     heads: Option<Heads>,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
+    /// It takes nothing now.
+    is_full: bool,
     /// When the peer last took bytes.
     wrote: Instant,
 }
@@ -87,7 +89,7 @@ pub struct SocketWatch {
     stalled: Stalled,
 }
 
-/// Sees what hyper does not tell of an HTTP/1.1 connection. Keeps the socket open.
+/// Sees what hyper does not tell of a connection, most of it in HTTP/1.1 only. Keeps the socket open.
 #[derive(Debug, Clone)]
 pub(super) struct Beside(Shared);
 
@@ -104,6 +106,7 @@ impl Stream {
             tcp: TcpStream::from_std(tcp)?,
             heads: None,
             is_unread: false,
+            is_full: false,
             wrote: Instant::now(),
         };
         Ok(Self {
@@ -134,6 +137,11 @@ impl Stream {
     /// Follows the heads of HTTP/1.1 from here on.
     pub(super) fn follow(&self) -> Beside {
         lock(&self.socket).heads = Some(Heads::new());
+        self.beside()
+    }
+
+    /// What hyper does not tell of the connection.
+    pub(super) fn beside(&self) -> Beside {
         Beside(Arc::clone(&self.socket))
     }
 }
@@ -154,11 +162,13 @@ impl Watched {
             [buf] => tcp.poll_write(cx, buf),
             bufs => tcp.poll_write_vectored(cx, bufs),
         };
-        if written.is_pending() {
+        self.is_full = written.is_pending();
+        if self.is_full {
             ready!(stall.poll_late(cx));
             written = Poll::Ready(self.write_at_once(bufs, &stall.over));
         }
         stall.timer = None;
+        self.is_full = false;
         self.wrote = Instant::now();
         written
     }
@@ -338,6 +348,11 @@ impl Beside {
         let socket = lock(&self.0);
         let line = socket.heads.as_ref().map(Heads::line);
         line.unwrap_or_default().to_owned()
+    }
+
+    /// Bytes wait because the socket takes none.
+    pub(super) fn is_full(&self) -> bool {
+        lock(&self.0).is_full
     }
 
     /// When the client last took bytes.

@@ -3,11 +3,11 @@
 use super::download::{Download, filter_trailers};
 use super::exchange::{Ending, Exchange};
 use super::patience::QUICK;
-use super::unread::{Unread, Watched};
+use crate::listen::connection::Carried;
 use crate::listen::socket::{IdleTimer, SocketWatch};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, header};
+use http::{Request, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::{Body as _, Incoming};
 use std::cell::Cell;
@@ -25,9 +25,6 @@ pub enum BodyError {
     /// Nothing came for too long.
     #[error("nothing came for {0:?}")]
     Idle(Duration),
-    /// Its client has taken nothing of it for too long.
-    #[error("the client does not read it")]
-    Unread,
     /// Nobody is left to read it.
     #[error("the client is gone")]
     ClientGone,
@@ -195,6 +192,8 @@ impl Sending {
 pub struct Body {
     kind: Kind,
     exchange: Option<Box<Exchange>>,
+    /// Its end is when the client has taken it, not when it has been handed on.
+    until_taken: bool,
 }
 
 enum Kind {
@@ -202,8 +201,6 @@ enum Kind {
     Own(Option<Bytes>),
     /// Streamed from the upstream.
     Upstream(Box<Download>),
-    /// The same, to a client that may close its window.
-    Watched(Rc<Watched>),
 }
 
 impl fmt::Debug for Body {
@@ -211,7 +208,6 @@ impl fmt::Debug for Body {
         f.write_str(match self.kind {
             Kind::Own(_) => "Body::Own",
             Kind::Upstream(_) => "Body::Upstream",
-            Kind::Watched(_) => "Body::Watched",
         })
     }
 }
@@ -223,6 +219,7 @@ impl Body {
         Self {
             kind: Kind::Own(Some(bytes).filter(|bytes| !bytes.is_empty())),
             exchange: None,
+            until_taken: false,
         }
     }
 
@@ -235,36 +232,34 @@ impl Body {
                 None => Kind::Own(None),
             },
             exchange: None,
+            until_taken: false,
         }
     }
 
     /// Lets the exchange ride on this body: it ends when the last byte has been handed on, or when the body is dropped.
     #[must_use]
     pub fn carrying(mut self, mut exchange: Box<Exchange>) -> Self {
-        match &self.kind {
-            Kind::Own(bytes) => {
-                exchange.sent(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
-                exchange.end(Ending::Complete);
-            }
-            Kind::Upstream(_) | Kind::Watched(_) => self.exchange = Some(exchange),
+        self.until_taken = exchange.version() == Version::HTTP_2;
+        if let Kind::Own(bytes) = &self.kind {
+            exchange.sent(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
+        }
+        self.exchange = Some(exchange);
+        if let Kind::Own(_) = &self.kind {
+            self.complete();
         }
         self
     }
 
-    /// The same, watched by `unread` if it is one that takes time.
-    #[must_use]
-    pub fn watched(self, unread: &Unread) -> Self {
-        match self.kind {
-            Kind::Upstream(_) => Self {
-                kind: Kind::Watched(unread.watch(self)),
-                exchange: None,
-            },
-            Kind::Own(_) | Kind::Watched(_) => self,
+    /// All of it has been handed on.
+    fn complete(&mut self) {
+        match &mut self.exchange {
+            Some(exchange) if self.until_taken => exchange.handed_on(),
+            _ => self.end(Ending::Complete),
         }
     }
 
     /// It goes no further.
-    pub fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: Ending) {
         if let Some(exchange) = self.exchange.take() {
             exchange.end(ending);
         }
@@ -285,7 +280,6 @@ impl http_body::Body for Body {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
             Kind::Upstream(download) => download,
-            Kind::Watched(watched) => return watched.poll_frame(cx),
         };
         let frame = ready!(download.poll_frame(cx));
         // A server that knows the length stops asking after the last byte, so the end is seen here and not by a
@@ -297,7 +291,7 @@ impl http_body::Body for Body {
                 }
                 // Nothing follows trailers, and hyper does not ask again after writing them.
                 if part.is_trailers() || download.is_end_stream() {
-                    this.end(Ending::Complete);
+                    this.complete();
                 }
             }
             Some(Err(BodyError::ClientGone)) => this.end(Ending::ClientGone),
@@ -306,7 +300,7 @@ impl http_body::Body for Body {
                 this.end(Ending::UpstreamMalformed);
             }
             Some(Err(_)) => this.end(Ending::UpstreamFailed),
-            None => this.end(Ending::Complete),
+            None => this.complete(),
         }
         Poll::Ready(frame)
     }
@@ -315,7 +309,6 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Own(bytes) => bytes.is_none(),
             Kind::Upstream(download) => download.is_end_stream(),
-            Kind::Watched(watched) => watched.is_end_stream(),
         }
     }
 
@@ -325,8 +318,17 @@ impl http_body::Body for Body {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             Kind::Upstream(download) => download.size_hint(),
-            Kind::Watched(watched) => watched.size_hint(),
         }
+    }
+}
+
+impl Carried for Body {
+    fn taken(&mut self) {
+        self.end(Ending::Complete);
+    }
+
+    fn stalled(&mut self) {
+        self.end(Ending::ClientStalled);
     }
 }
 

@@ -5,6 +5,7 @@ use super::request::BadRequest;
 use crate::key::Part;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
+use crate::listen::Finding;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::pool::ConnectError;
 use http::StatusCode;
@@ -172,6 +173,7 @@ impl ProxyError {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
+            Self::BadRequest(BadRequest::HeadTooLarge) => Reason::TooLarge,
             Self::BadRequest(_) | Self::Loop | Self::BodyMalformed | Self::AmbiguousKey { .. } => {
                 Reason::BadRequest
             }
@@ -202,6 +204,16 @@ impl ProxyError {
             } => Some(*wait),
             Self::TooManyHeld | Self::StoreDown | Self::Draining => Some(LATER),
             _ => None,
+        }
+    }
+}
+
+impl From<Finding> for BadRequest {
+    fn from(finding: Finding) -> Self {
+        match finding {
+            Finding::LengthAndCoding => Self::LengthAndCoding,
+            Finding::Fragment => Self::Fragment,
+            Finding::TooLarge => Self::HeadTooLarge,
         }
     }
 }

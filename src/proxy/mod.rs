@@ -26,7 +26,6 @@ mod returns;
 mod slots;
 mod told;
 pub mod trailers;
-mod unread;
 pub mod upgrade;
 pub mod value;
 
@@ -69,7 +68,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use unread::Unread;
 
 /// Everything one worker needs to answer requests. Stays on its thread.
 #[derive(Debug)]
@@ -80,7 +78,6 @@ pub struct Worker {
     pools: Pools<RequestBody>,
     holds: Arc<Holds>,
     lines: Rc<Lines>,
-    unread: Unread,
     drain: Drain,
     idle: Duration,
     metrics: WorkerMetrics,
@@ -118,13 +115,7 @@ impl Answer for Worker {
             Err(error) => exchange.fail(&error),
         };
         exchange.stamp(&mut response);
-        let can_close_its_window = exchange.version() == Version::HTTP_2;
-        let response = exchange.ride(response);
-        if can_close_its_window {
-            response.map(|body| body.watched(&self.unread))
-        } else {
-            response
-        }
+        exchange.ride(response)
     }
 
     fn refused(&self, head: &RefusedHead<'_>, peer: &Peer) {
@@ -162,7 +153,6 @@ impl Worker {
             pools: Pools::default(),
             holds,
             lines,
-            unread: Unread::default(),
             drain,
             idle,
             metrics,
@@ -173,7 +163,6 @@ impl Worker {
     /// Housekeeping, about once a second.
     pub fn sweep(&self) {
         self.pools.sweep();
-        self.unread.sweep(self.idle);
         self.lines.sweep();
         self.store.report();
     }

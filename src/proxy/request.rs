@@ -2,9 +2,8 @@
 //!
 //! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last line,
 //! `Transfer-Encoding`. Differing and malformed lengths it refuses. What it settles before we look, a `Content-Length`
-//! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`Finding`] of `listen`.
+//! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`Finding`](crate::listen::Finding) of `listen`.
 
-use crate::listen::Finding;
 use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
@@ -63,6 +62,8 @@ pub enum BadRequest {
     LengthAndCoding,
     /// `#` in the target (RFC 9112 section 3.2.1).
     Fragment,
+    /// More fields, or longer ones, than are read.
+    HeadTooLarge,
     /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
     ConnectionField,
     /// The path.
@@ -76,6 +77,7 @@ impl BadRequest {
         match self {
             Self::Connect | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -99,6 +101,7 @@ impl BadRequest {
             Self::BadLength => "Content-Length is not one number",
             Self::LengthAndCoding => "Content-Length and Transfer-Encoding exclude each other",
             Self::Fragment => "the target has a fragment",
+            Self::HeadTooLarge => "the request's fields are too large",
             Self::ConnectionField => "HTTP/2 has no connection fields",
             Self::Path(bad) => bad.reason(),
         }
@@ -112,15 +115,6 @@ impl fmt::Display for BadRequest {
 }
 
 impl std::error::Error for BadRequest {}
-
-impl From<Finding> for BadRequest {
-    fn from(finding: Finding) -> Self {
-        match finding {
-            Finding::LengthAndCoding => Self::LengthAndCoding,
-            Finding::Fragment => Self::Fragment,
-        }
-    }
-}
 
 impl From<BadPath> for BadRequest {
     fn from(bad: BadPath) -> Self {

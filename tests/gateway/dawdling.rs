@@ -258,6 +258,122 @@ async fn an_http2_client_that_never_opens_its_window_is_not_served_for_ever() {
     }
 }
 
+/// An upstream whose answers all have this many bytes.
+async fn sized(length: usize) -> Upstream {
+    Upstream::playing(move |mut connection| async move {
+        while connection.request().await.is_ok() {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+            if connection.wire.try_send(head).await.is_err() {
+                return;
+            }
+            let _ = connection.wire.try_send("x".repeat(length)).await;
+        }
+    })
+    .await
+}
+
+async fn connections(gateway: &Gateway) -> String {
+    let metrics = gateway.metrics().await;
+    let mut lines = metrics.lines();
+    let line = lines.find(|line| line.starts_with("tollgate_connections "));
+    line.expect("a sample").to_owned()
+}
+
+/// Small answers are handed over whole at once, the gateway's own among them; nothing is asked of them any more.
+#[tokio::test]
+async fn an_http2_client_that_takes_no_answer_holds_no_connection() {
+    let upstream = sized(100).await;
+    let file = File::to(&upstream, &["once"])
+        .limit("once", "by = \"ip\"\nrate = \"1/h\"")
+        .server(HURRY);
+    let gateway = Gateway::start(&file).await;
+    let start = Instant::now();
+    for status in [200, 429] {
+        let client = H2::with_window(gateway.address(), 0).await;
+        let path = format!("/{status}");
+        let unread = client.send(h2::get(&path)).await.unwrap();
+        assert_eq!(unread.status(), status);
+        let line = gateway.line_where("path", &path).await;
+        assert_eq!(line["reason"], "client_stalled");
+        let took = line["duration_ms"].as_f64().unwrap();
+        assert!((950.0..2500.0).contains(&took), "{took} ms");
+        // It answers PINGs and waits; only then is it told that its request has failed.
+        let mut body = unread.into_body();
+        let frame = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap();
+        frame.expect("an error").unwrap_err();
+        eventually(PATIENCE, "the connection ends", async || client.closed()).await;
+    }
+    eventually(PATIENCE, "none is counted", async || {
+        connections(&gateway).await == "tollgate_connections 0"
+    })
+    .await;
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn an_http2_stream_that_is_not_read_fails_beside_one_that_is() {
+    let upstream = sized(200_000).await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let client = H2::with_window(gateway.address(), 10_000).await;
+    let start = Instant::now();
+    let mut unread = client.send(h2::get("/unread")).await.unwrap().into_body();
+    let reading = {
+        let client = client.clone();
+        tokio::spawn(async move {
+            while start.elapsed() < Duration::from_secs(3) {
+                let answer = client.get("/read").await.expect(200);
+                assert_eq!(answer.body.len(), 200_000);
+                tokio::time::sleep(A_WHILE).await;
+            }
+        })
+    };
+    let line = gateway.line_where("path", "/unread").await;
+    assert_eq!(line["reason"], "client_stalled");
+    let took = line["duration_ms"].as_f64().unwrap();
+    assert!((950.0..2500.0).contains(&took), "{took} ms");
+    // What the window had room for, and then the reset.
+    let mut read = 0;
+    let error = loop {
+        let frame = tokio::time::timeout(PATIENCE, unread.frame()).await;
+        match frame.unwrap().expect("no end") {
+            Ok(frame) => read += frame.into_data().unwrap().len(),
+            Err(error) => break error,
+        }
+    };
+    assert!(read <= 10_000, "{read} bytes");
+    let error = format!("{error:?}");
+    assert!(error.contains("Reset"), "{error}");
+    reading.await.unwrap();
+    assert!(!client.closed(), "the connection lives on");
+}
+
+/// An answer that h2 has to its last byte is not over while the client takes of it, a little at a time.
+#[tokio::test]
+async fn an_http2_client_may_read_the_end_slowly() {
+    const LENGTH: usize = 16_000;
+    let upstream = sized(LENGTH).await;
+    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let client = H2::with_window(gateway.address(), 1_000).await;
+    let mut body = client.send(h2::get("/")).await.unwrap().into_body();
+    let (mut read, start) = (0, Instant::now());
+    while let Some(frame) = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap() {
+        read += frame.unwrap().into_data().unwrap().len();
+        // Longer than the idle time in all.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(read, LENGTH);
+    assert!(
+        start.elapsed() > Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(gateway.line_where("path", "/").await["reason"], "ok");
+}
+
 #[tokio::test]
 async fn an_http2_client_may_read_slowly() {
     let upstream = Upstream::playing(async |mut connection: Connection| {

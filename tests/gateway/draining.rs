@@ -1,7 +1,7 @@
 //! Stopping: what was begun is finished, nothing new is taken, and there is an end to waiting.
 
 use crate::support::{
-    Connection, End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2, request,
+    Connection, End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -136,6 +136,30 @@ async fn idle_connections_are_closed_and_the_gateway_leaves_at_once() {
         "{:?}",
         start.elapsed()
     );
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_are_not_waited_for_longer_than_the_idle_time() {
+    let upstream = Upstream::echo().await;
+    let server = "idle = \"2s\"\ndrain = \"30s\"";
+    let mut gateway = Gateway::start(&File::to(&upstream, &[]).server(server)).await;
+    let client = H2::with_window(gateway.address(), 0).await;
+    let unread = client.send(h2::get("/")).await.unwrap();
+    assert_eq!(unread.status(), 200);
+    let start = Instant::now();
+    gateway.signal("TERM");
+    assert_eq!(gateway.exit(PATIENCE).await, Some(0));
+    let took = start.elapsed();
+    // A client that has yet to read is given its time.
+    assert!(
+        took > Duration::from_secs(1) && took < Duration::from_secs(5),
+        "{took:?}"
+    );
+    assert_eq!(
+        gateway.line_where("path", "/").await["reason"],
+        "client_stalled"
+    );
+    drop(unread);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What is wrong with a head must be seen however it arrives, answered, and told; what only looks wrong must pass.
 
-use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, request};
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, eventually, get, h2, request};
 
 const LENGTH: (&str, &str) = ("Content-Length", "4");
 const CHUNKS: (&str, &str) = ("Transfer-Encoding", "chunked");
@@ -245,6 +245,40 @@ async fn what_cannot_be_read_is_told_too() {
                 .sum()
         };
         counted("400") == 6 && counted("431") == 2
+    })
+    .await;
+}
+
+/// h2 answers beyond its own bound without telling anybody; the gateway's is lower.
+#[tokio::test]
+async fn a_head_of_http2_that_is_too_large_is_told() {
+    let (upstream, gateway) = gateway().await;
+    let client = gateway.h2().await;
+    for (length, status) in [(60_000, 200), (66_000, 431), (120_000, 431)] {
+        let mut request = h2::get(&format!("/{length}"));
+        let fields = request.headers_mut();
+        for _ in 0..length / 1_000 {
+            fields.append("x", "x".repeat(967).parse().unwrap());
+        }
+        let answer = client.ask(request).await.expect(status);
+        let line = gateway.line_where("path", &format!("/{length}")).await;
+        assert_eq!(line["status"], status, "{line}");
+        let reason = if status == 431 { "too_large" } else { "ok" };
+        assert_eq!(line["reason"], reason, "{line}");
+        assert_eq!(
+            answer.fields.get("x-request-id"),
+            line["request_id"].as_str(),
+            "{line}"
+        );
+    }
+    assert_eq!(upstream.seen(), 1);
+    eventually(PATIENCE, "both are counted", async || {
+        let metrics = gateway.metrics().await;
+        metrics.lines().any(|line| {
+            line.starts_with("tollgate_http_requests_total")
+                && line.contains("code=\"431\"")
+                && line.ends_with(" 2")
+        })
     })
     .await;
 }

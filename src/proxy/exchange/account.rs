@@ -40,6 +40,18 @@ impl Exchange {
         }
     }
 
+    /// All of the answer is on its way to a client that takes it when it likes: its limits do not wait for that.
+    pub(in crate::proxy) fn handed_on(&mut self) {
+        self.slots = None;
+        if let Some(returns) = &self.returns {
+            returns.over();
+        }
+        if self.source == Source::Gateway {
+            // Why the gateway answered says more than that the client did not stay to read it.
+            self.ending = Ending::Complete;
+        }
+    }
+
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {

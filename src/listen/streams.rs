@@ -1,0 +1,262 @@
+//! The requests of one HTTP/2 connection: handed on, watched until their answers are taken, and given up when they are not.
+
+use super::connection::{Answer, Carried};
+use super::heads::Finding;
+use super::socket::Beside;
+use super::taking::{Taking, Tracked};
+use super::{Peer, connection};
+use http::{HeaderMap, Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::Service;
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// What each field of a head counts beside its bytes (RFC 9113 section 6.5.2).
+const FIELD: usize = 32;
+
+/// Answers requests.
+pub(super) struct Calls<A: Answer> {
+    pub(super) answer: Rc<A>,
+    pub(super) peer: Rc<Peer>,
+    pub(super) streams: Rc<Streams<A::Body>>,
+}
+
+impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
+    type Response = Response<Tracked<A::Body>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
+        let tracked = self.streams.begin();
+        if size(request.uri(), request.headers()) > connection::MOST_HEAD {
+            request.extensions_mut().insert(Finding::TooLarge);
+        }
+        Box::pin(async move {
+            let response = answer.answer(request, peer).await;
+            Ok(response.map(|body| tracked.with(body)))
+        })
+    }
+}
+
+/// About as h2 counts a head, pseudo-fields included.
+fn size(uri: &Uri, fields: &HeaderMap) -> usize {
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    let authority = uri
+        .authority()
+        .map_or(0, |authority| authority.as_str().len());
+    let sizes = fields
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    sizes.sum::<usize>() + target + authority + 4 * FIELD
+}
+
+/// A connection's signs of life. Pieces of answers write here from within h2.
+pub(super) struct Pulse {
+    /// Requests that wait for us or for an upstream.
+    under_way: Cell<u32>,
+    /// Answers that wait for the client.
+    waiting: Cell<u32>,
+    /// When the client last took a byte, or there was last something for it to wait for.
+    since: Cell<Instant>,
+    /// There may be answers to finish.
+    finished: Cell<bool>,
+}
+
+impl Pulse {
+    pub(super) fn since(&self) -> Instant {
+        self.since.get()
+    }
+
+    /// Something was taken. Returns the time.
+    pub(super) fn beats(&self) -> Instant {
+        let now = Instant::now();
+        self.since.set(now);
+        now
+    }
+
+    /// A request has come.
+    pub(super) fn begins(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    /// One that was under way is over, perhaps by our own doing.
+    pub(super) fn ends(&self, given_up: bool) {
+        self.under_way.set(self.under_way.get().saturating_sub(1));
+        if !given_up {
+            self.beats();
+        }
+    }
+
+    /// One that was under way waits for the client now. Returns the time.
+    pub(super) fn waits(&self) -> Instant {
+        self.under_way.set(self.under_way.get().saturating_sub(1));
+        self.waiting.set(self.waiting.get() + 1);
+        self.beats()
+    }
+
+    /// One waits no more: it is under way again, unless nobody does anything for it.
+    pub(super) fn waits_no_more(&self, gone: bool) {
+        self.waiting.set(self.waiting.get().saturating_sub(1));
+        match gone {
+            true => self.finished.set(true),
+            false => self.begins(),
+        }
+    }
+}
+
+/// How long a connection is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waits {
+    /// At least until so long after this.
+    pub(super) from: Instant,
+    /// Without a request.
+    pub(super) silent: Duration,
+    /// While answers wait for the client. Not shorter than the other.
+    pub(super) idle: Duration,
+}
+
+/// The streams of one connection.
+pub(super) struct Streams<B> {
+    pulse: Rc<Pulse>,
+    all: RefCell<Vec<Rc<Taking<B>>>>,
+    /// The one that was begun last, until its task is.
+    latest: RefCell<Option<Rc<Taking<B>>>>,
+}
+
+impl<B: Carried> Streams<B> {
+    pub(super) fn new() -> Rc<Self> {
+        let pulse = Pulse {
+            under_way: Cell::new(0),
+            waiting: Cell::new(0),
+            since: Cell::new(Instant::now()),
+            finished: Cell::new(false),
+        };
+        Rc::new(Self {
+            pulse: Rc::new(pulse),
+            all: RefCell::default(),
+            latest: RefCell::default(),
+        })
+    }
+
+    fn begin(self: &Rc<Self>) -> Tracked<B> {
+        let taking = Taking::begin(&self.pulse);
+        self.all.borrow_mut().push(Rc::clone(&taking));
+        self.latest.replace(Some(Rc::clone(&taking)));
+        Tracked::new(taking, Rc::clone(self))
+    }
+
+    pub(super) fn remove(&self, one: &Rc<Taking<B>>) {
+        let mut all = self.all.borrow_mut();
+        if let Some(at) = all.iter().position(|other| Rc::ptr_eq(one, other)) {
+            all.swap_remove(at);
+        }
+    }
+
+    /// Drives hyper's connection to its end, and finishes answers as they are taken.
+    pub(super) fn drive<'a, C: Future>(
+        &'a self,
+        mut connection: Pin<&'a mut C>,
+    ) -> impl Future<Output = C::Output> + 'a {
+        poll_fn(move |cx| {
+            let ended = connection.as_mut().poll(cx);
+            self.settle();
+            ended
+        })
+    }
+
+    /// Finishes what has been taken, or lost, to its end.
+    pub(super) fn settle(&self) {
+        if !self.pulse.finished.take() {
+            return;
+        }
+        let mut at = 0;
+        while let Some(one) = self.get(at) {
+            match one.is_over() {
+                true => {
+                    self.all.borrow_mut().swap_remove(at);
+                    one.finish();
+                }
+                false => at += 1,
+            }
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<Rc<Taking<B>>> {
+        self.all.borrow().get(at).cloned()
+    }
+
+    /// Resolves when the client is no longer to be waited for: it has asked for nothing, or taken nothing of any answer
+    /// that is there, for too long. Until then answers are given up that are not taken beside others that are.
+    pub(super) async fn over(&self, waits: Waits, socket: &Beside) {
+        loop {
+            let now = Instant::now();
+            // What the socket does not take cannot be taken; a client that takes nothing of that is found out there.
+            let is_full = socket.is_full();
+            let next = self.give_up(now, waits.idle, is_full);
+            let until = if is_full || self.pulse.under_way.get() > 0 {
+                now + waits.silent
+            } else {
+                let allowed = match self.pulse.waiting.get() {
+                    0 => waits.silent,
+                    _ => waits.idle,
+                };
+                (self.pulse.since() + allowed).max(waits.from + waits.silent)
+            };
+            if until <= now {
+                return;
+            }
+            let until = until.min(now + waits.silent);
+            sleep_until(next.map_or(until, |next| next.min(until))).await;
+        }
+    }
+
+    /// Gives up answers of which nothing has been taken for `idle`. Returns when the next may be due.
+    fn give_up(&self, now: Instant, idle: Duration, excused: bool) -> Option<Instant> {
+        let (mut at, mut next) = (0, None);
+        while let Some(one) = self.get(at) {
+            at += 1;
+            let Some(since) = one.waits_since() else {
+                continue;
+            };
+            let until = match excused {
+                true => now + idle,
+                false => since + idle,
+            };
+            if excused {
+                one.excuse(now);
+            }
+            if until <= now {
+                one.give_up();
+            } else {
+                next = Some(next.map_or(until, |next: Instant| next.min(until)));
+            }
+        }
+        next
+    }
+}
+
+/// Runs what hyper does for the streams, on the worker's own thread, and lets each know what is done for it.
+pub(super) struct OnWorker<B>(pub(super) Rc<Streams<B>>);
+
+impl<B> Clone for OnWorker<B> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<B, F: Future + 'static> Executor<F> for OnWorker<B> {
+    fn execute(&self, future: F) {
+        let task = tokio::task::spawn_local(future);
+        // hyper calls the service, and runs what that returns, before it looks at the next request.
+        if let Some(latest) = self.0.latest.take() {
+            latest.runs(task.abort_handle());
+        }
+    }
+}

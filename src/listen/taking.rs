@@ -1,0 +1,253 @@
+//! An answer on its way to an HTTP/2 client, which takes of it what it likes, when it likes: handed out in pieces that know
+//! whether they were taken.
+//!
+//! hyper takes a piece from a body before the client's window has room for it, and h2 keeps what the window does not let
+//! through. So the body is not asked while the client takes nothing, and only the pieces know that nothing is taken.
+//!
+//! h2 takes and drops pieces under locks of its own, which dropping a body may want too (its request's, if that is still
+//! to come). So what a piece finds out is noted only; the connection finishes what is to be finished ([`super::streams`]).
+
+use super::connection::Carried;
+use super::streams::{Pulse, Streams};
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// The most that is handed out at once, since h2 cannot be made to give it back: what one DATA frame holds unless a client
+/// allows more (RFC 9113 section 6.5.2).
+const PIECE: usize = 16 * 1024;
+
+/// One answer, from its request on.
+pub(super) struct Taking<B> {
+    /// Nothing before it is there, and once it is over.
+    body: RefCell<Option<B>>,
+    /// What has come and was too much to hand out at once.
+    rest: RefCell<Bytes>,
+    /// Handed out and not yet taken.
+    pieces: Cell<u32>,
+    /// When the client last took a byte, or should have begun to.
+    since: Cell<Instant>,
+    /// All of it has been handed out.
+    whole: Cell<bool>,
+    /// A piece was dropped instead of taken.
+    lost: Cell<bool>,
+    /// hyper asks for no more of it.
+    gone: Cell<bool>,
+    /// It was taken away, since the client took nothing.
+    stalled: Cell<bool>,
+    /// What hyper does for it.
+    task: Cell<Option<AbortHandle>>,
+    pulse: Rc<Pulse>,
+}
+
+/// The body that hyper has.
+pub(super) struct Tracked<B: Carried> {
+    taking: Rc<Taking<B>>,
+    streams: Rc<Streams<B>>,
+}
+
+/// A piece on its way out.
+pub(super) struct Piece<B> {
+    bytes: Bytes,
+    of: Rc<Taking<B>>,
+}
+
+impl<B> Taking<B> {
+    /// A request has come.
+    pub(super) fn begin(pulse: &Rc<Pulse>) -> Rc<Self> {
+        pulse.begins();
+        Rc::new(Self {
+            body: RefCell::default(),
+            rest: RefCell::default(),
+            pieces: Cell::new(0),
+            since: Cell::new(pulse.since()),
+            whole: Cell::new(false),
+            lost: Cell::new(false),
+            gone: Cell::new(false),
+            stalled: Cell::new(false),
+            task: Cell::default(),
+            pulse: Rc::clone(pulse),
+        })
+    }
+
+    /// What hyper does for it can be ended by this.
+    pub(super) fn runs(&self, task: AbortHandle) {
+        self.task.set(Some(task));
+    }
+
+    /// Nobody does anything for it any more, and nothing of it is on its way out.
+    pub(super) fn is_over(&self) -> bool {
+        self.gone.get() && self.pieces.get() == 0
+    }
+
+    /// Since when it waits for the client, if it does.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        (self.pieces.get() > 0 && !self.stalled.get()).then(|| self.since.get())
+    }
+
+    /// The client could not take anything until now.
+    pub(super) fn excuse(&self, now: Instant) {
+        self.since.set(now);
+    }
+
+    fn hand_out(self: &Rc<Self>, bytes: Bytes) -> Piece<B> {
+        if !bytes.is_empty() {
+            if self.pieces.get() == 0 {
+                self.since.set(self.pulse.waits());
+            }
+            self.pieces.set(self.pieces.get() + 1);
+        }
+        Piece {
+            bytes,
+            of: Rc::clone(self),
+        }
+    }
+
+    /// A piece is no longer on its way.
+    fn settle(&self) {
+        self.pieces.set(self.pieces.get().saturating_sub(1));
+        if self.pieces.get() == 0 {
+            self.pulse.waits_no_more(self.gone.get());
+        }
+    }
+}
+
+impl<B: Carried> Taking<B> {
+    /// Lets go of the body. Not to be called by a piece.
+    pub(super) fn finish(&self) {
+        if let Some(mut body) = self.body.take()
+            && self.whole.get()
+            && !self.lost.get()
+        {
+            body.taken();
+        }
+    }
+
+    /// Takes the rest away and resets the stream. What h2 already has to the end stays with it.
+    pub(super) fn give_up(&self) {
+        self.stalled.set(true);
+        if let Some(mut body) = self.body.take() {
+            body.stalled();
+        }
+        self.rest.take();
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+impl<B: Carried> Tracked<B> {
+    pub(super) fn new(taking: Rc<Taking<B>>, streams: Rc<Streams<B>>) -> Self {
+        Self { taking, streams }
+    }
+
+    /// The answer is there.
+    pub(super) fn with(self, body: B) -> Self {
+        self.taking.whole.set(body.is_end_stream());
+        self.taking.body.replace(Some(body));
+        self
+    }
+}
+
+impl<B: Carried> Body for Tracked<B> {
+    type Data = Piece<B>;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Piece<B>>, B::Error>>> {
+        let taking = &self.taking;
+        let mut body = taking.body.borrow_mut();
+        // What asks for a body that was given up is itself being ended.
+        let Some(body) = &mut *body else {
+            return Poll::Pending;
+        };
+        let mut rest = taking.rest.borrow_mut();
+        if rest.is_empty() {
+            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => *rest = data,
+                    Err(trailers) => {
+                        taking.whole.set(true);
+                        let frame = trailers.map_data(|bytes| taking.hand_out(bytes));
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    taking.whole.set(true);
+                    return Poll::Ready(None);
+                }
+            }
+        }
+        let piece = match rest.len() {
+            ..=PIECE => mem::take(&mut *rest),
+            _ => rest.split_to(PIECE),
+        };
+        taking.whole.set(rest.is_empty() && body.is_end_stream());
+        Poll::Ready(Some(Ok(Frame::data(taking.hand_out(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.taking.whole.get()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.taking.body.borrow();
+        let mut hint = body.as_ref().map(Body::size_hint).unwrap_or_default();
+        let rest = self.taking.rest.borrow().len() as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
+    }
+}
+
+impl<B: Carried> Drop for Tracked<B> {
+    fn drop(&mut self) {
+        self.taking.gone.set(true);
+        if self.taking.pieces.get() == 0 {
+            self.taking.pulse.ends(self.taking.stalled.get());
+            self.streams.remove(&self.taking);
+            self.taking.finish();
+        }
+    }
+}
+
+impl<B> Buf for Piece<B> {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.bytes.advance(count);
+        self.of.since.set(self.of.pulse.beats());
+        if self.bytes.is_empty() {
+            self.of.settle();
+        }
+    }
+}
+
+impl<B> Drop for Piece<B> {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            self.of.lost.set(true);
+            self.of.settle();
+        }
+    }
+}
