@@ -34,6 +34,8 @@ use tokio::sync::Notify;
 
 /// Keys that one worker may have permits of.
 const ROOM: usize = 1024;
+/// For how long a key is known that nobody asks for any more.
+const IDLE: Duration = Duration::from_mins(1);
 /// How often one request waits for permits that others then take, before it asks for itself.
 const PATIENCE: usize = 4;
 /// Who comes while a call is under way waits for what it brings, where the last one did not take longer.
@@ -333,10 +335,10 @@ impl Leases {
         }
     }
 
-    /// Forgets what nobody has used for a while.
+    /// Forgets what nobody has used for a while. Not sooner: what was lost of a bucket counts until it has come back.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        let idle = |held: &Held| !held.asking && held.until + Duration::from_secs(1) < now;
+        let idle = |held: &Held| !held.asking && held.until + IDLE < now;
         self.held.borrow_mut().retain(|held| !idle(held));
     }
 }
