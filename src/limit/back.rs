@@ -5,19 +5,19 @@ use super::leaky_bucket::LeakyBucket;
 use super::rate::{MAX_SPAN, Span};
 use super::token_bucket::TokenBucket;
 use super::trail::TrailMark;
-use super::{Change, Leasing, Limit, Mark, Refunded, Rule, State, Ticket, lease};
+use super::{Change, Limit, Mark, Refunded, Rule, State, Ticket, lease};
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
 impl Limit {
     /// The same counters for a request that others may refuse when this one has been charged: the state then says what
     /// must be known for all of the charge to come back. Nothing where it does so anyhow or need not: windows count units,
-    /// a place in a queue comes back in its order, and who has permits of a bucket relies on what is in it.
+    /// and a place in a queue comes back in its order.
     #[must_use]
     pub fn apart(&self) -> Option<&Arc<Self>> {
         let made = self.apart.get_or_init(|| {
             let is_bucket = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
-            if !is_bucket || self.trails || self.rule.queues() || self.leases().is_some() {
+            if !is_bucket || self.trails || self.rule.queues() {
                 return None;
             }
             let mut made = Self {
@@ -26,7 +26,7 @@ impl Limit {
                 partial: self.partial,
                 dedupe: self.dedupe.clone(),
                 gives_back: self.gives_back,
-                leasing: Leasing::Off,
+                leasing: self.leasing,
                 trails: true,
                 ..self.alike(self.rule.clone())
             };
@@ -36,29 +36,48 @@ impl Limit {
         made.as_ref()
     }
 
+    /// The same if anybody in this process has asked so: who asks in another way forgets what the state says beside.
+    #[must_use]
+    pub fn apart_if_made(&self) -> Option<&Arc<Self>> {
+        self.apart.get()?.as_ref()
+    }
+
     /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on: nobody but who came
     /// behind it in a queue was told of it.
     ///
-    /// A bucket that leases keeps of it what drains while permits are in somebody's hand: they are good for as long as
-    /// the bucket is not empty without them, and the charge may be what it is not empty by.
+    /// Permits of a bucket are good for as long as it is not empty without them, and this charge may be what it is not
+    /// empty by. The call that brings permits leaves a state that says nothing beside: if it says for longer than 100 ms before
+    /// the charge what has been, no permit was in hand since, and all comes back as ever. Else the charge counts as so
+    /// much older, and what drains until the last permit has ended stays.
     #[must_use]
     pub fn undone(&self, ticket: Ticket, at: Timestamp) -> Ticket {
-        if !matches!(ticket.mark, Mark::Bucket(_)) || self.rule.queues() {
+        if self.rule.queues() {
             return ticket;
         }
         let relied = self.leases().map_or(0, |_| lease::LONGEST);
-        let mark = Mark::Trailed(TrailMark {
-            // What else was in the bucket is not known to be there still.
-            was: BucketState {
-                at: 0,
-                part: 0,
-                den: 1,
+        let before = |at: Timestamp| Timestamp::from_micros(at.micros().saturating_sub(relied));
+        let mark = match ticket.mark {
+            Mark::Trailed(mark) => TrailMark {
+                at: before(mark.at),
+                ..mark
             },
-            at: Timestamp::from_micros(at.micros().saturating_sub(relied)),
-            back: MAX_SPAN,
-            cost: ticket.cost,
-        });
-        Ticket { mark, ..ticket }
+            Mark::Bucket(_) => TrailMark {
+                // What else was in the bucket is not known to be there still.
+                was: BucketState {
+                    at: 0,
+                    part: 0,
+                    den: 1,
+                },
+                at: before(at),
+                back: MAX_SPAN,
+                cost: ticket.cost,
+            },
+            Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) => return ticket,
+        };
+        Ticket {
+            mark: Mark::Trailed(mark),
+            ..ticket
+        }
     }
 }
 

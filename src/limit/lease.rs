@@ -9,7 +9,8 @@
 //! What lowers it is a charge that comes back. Of such a one as much stays as drains until no permit is left that was
 //! taken while it was there, 100 ms: the bucket of those who were admitted may have been empty since the charge was made,
 //! and may be until then, and for no longer than that have permits been in hand which it did not hold up (`undone`). So
-//! much the less comes back of permits that were not used. No other charge of a limit that leases does.
+//! much the less comes back of permits that were not used. Where it is known that no permit was in hand since, nothing
+//! stays. No other charge of a limit that leases comes back.
 
 use super::clock_window::Anchor;
 use super::leaky_bucket::LeakyBucket;

@@ -161,7 +161,14 @@ impl Cluster {
             return several::ask(&self.nodes, (clock, refused), checks, parts).await;
         };
         let (node, route) = self.nodes.at(*slot)?;
-        node.ask(clock, checks, (refused, route)).await
+        if !checks
+            .iter()
+            .any(|check| check.limit.apart_if_made().is_some())
+        {
+            return node.ask(clock, checks, (refused, route)).await;
+        }
+        let checks = several::apart(checks, Limit::apart_if_made);
+        node.ask(clock, &checks, (refused, route)).await
     }
 
     /// Waits until somebody has told who serves what: not for long, and not at all once nobody could be asked or somebody

@@ -8,6 +8,7 @@ use super::super::reply::Told;
 use super::slot::Slot;
 use super::{Nodes, slot_of};
 use crate::clock::Timestamp;
+use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::batch::{Charge, Check, Refund};
 use crate::store::beside::Charges;
@@ -15,6 +16,7 @@ use crate::store::error::StoreError;
 use crate::store::half::{Gap, Half, Tentative};
 use smallvec::SmallVec;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::sync::oneshot::Receiver;
 
 /// Positions among the limits of a request.
@@ -65,6 +67,18 @@ impl Part {
     }
 }
 
+/// The same `checks`, with what `other` is in the place of their limits.
+pub(super) fn apart<'a>(
+    checks: &[Check<'a>],
+    other: impl Fn(&Limit) -> Option<&Arc<Limit>>,
+) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
+    let apart = checks.iter().map(|check| Check {
+        limit: other(check.limit).unwrap_or(check.limit),
+        ..*check
+    });
+    apart.collect()
+}
+
 /// Asks about `checks`, which live in several slots.
 pub(super) async fn ask(
     nodes: &Rc<Nodes>,
@@ -72,11 +86,7 @@ pub(super) async fn ask(
     checks: &[Check<'_>],
     parts: Parts,
 ) -> Result<Half, StoreError> {
-    let apart = checks.iter().map(|check| Check {
-        limit: check.limit.apart().unwrap_or(check.limit),
-        ..*check
-    });
-    let checks: &SmallVec<[Check<'_>; INLINE_LIMITS]> = &apart.collect();
+    let checks = &apart(checks, Limit::apart);
     let parts = parts.into_iter().map(|(slot, indexes)| {
         let mut part = Part {
             indexes,
