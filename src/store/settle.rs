@@ -41,9 +41,7 @@ impl Store {
     /// Makes a charge, decided `by` that, one of `truth`.
     pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
         let truth = match by {
-            DecidedBy::Local { gateways } => {
-                more(&charge.limit, &charge.key, truth).times(gateways).cost
-            }
+            DecidedBy::Local { gateways } => charge.limit.share(truth, gateways),
             _ => truth,
         };
         let Some(correction) = charge.correction(truth) else {

@@ -93,6 +93,69 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
     assert_eq!(answer.remaining("odd"), 32, "its share of what is left");
 }
 
+/// All that one client is granted through `gateways` by turns, each request asking for `cost`.
+async fn granted(gateways: &[&Gateway], path: &str, cost: u64, tries: usize) -> u64 {
+    let mut granted = 0;
+    for turn in 0..tries {
+        let answer = gateways[turn % gateways.len()].get(path).await;
+        if answer.status == 429 {
+            continue;
+        }
+        let told = answer.expect(200).echoed();
+        let one: u64 = told
+            .fields
+            .get("tollgate-granted")
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert!((1..=cost).contains(&one), "{path}: {one} of {cost}");
+        granted += one;
+    }
+    granted
+}
+
+#[tokio::test]
+async fn what_is_granted_in_part_is_divided_like_the_rest() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let limits = [
+        ("token", 5, 18, "rate = \"20/h\"\nburst = 20"),
+        ("dear", 50, 18, "rate = \"20/h\"\nburst = 20"),
+        ("ones", 1, 18, "rate = \"20/h\"\nburst = 20"),
+        (
+            "fixed",
+            4,
+            18,
+            "rate = \"20/h\"\nalgorithm = \"fixed-window\"",
+        ),
+        ("log", 4, 18, "rate = \"20/h\"\nalgorithm = \"sliding-log\""),
+        // A limit smaller than the number of gateways: one unit in each.
+        ("tiny", 5, 3, "rate = \"2/h\"\nalgorithm = \"fixed-window\""),
+    ];
+    let mut file = File::to(&upstream, &[]).redis(&redis, "timeout = \"1s\"");
+    for (name, cost, _, numbers) in limits {
+        let rule = format!("by = \"everyone\"\npartial = true\ncost = {cost}\n{numbers}");
+        file = file
+            .limit(name, &rule)
+            .route(name, &format!("/{name}"), "main", &[name]);
+    }
+    let gateways = [
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+    ];
+    let all: Vec<&Gateway> = gateways.iter().collect();
+    hear_of(&all, 3).await;
+    lose(&mut redis, &all).await;
+    for (name, cost, most, _) in limits {
+        let got = granted(&all, &format!("/{name}"), cost, 40).await;
+        assert_eq!(got, most, "{name}");
+    }
+    let refused = all[0].get("/token").await.expect(429);
+    let wait = refused.number("retry-after-ms");
+    // Two of its twenty are left over, and the third, with which each gateway has one more, comes within three minutes.
+    assert!((1..=180_000).contains(&wait), "{wait}");
+}
+
 #[tokio::test]
 async fn a_gateway_that_goes_says_so() {
     let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
