@@ -38,9 +38,7 @@ impl StandIn<'_> {
         refused: bool,
         error: StoreError,
     ) -> Result<(Option<Half>, DecidedBy), StoreError> {
-        // Who decides nothing keeps nobody out.
-        let mut deciding = checks.iter().filter(|check| check.limit.mode.decides());
-        if deciding.any(|check| self.does(check) == OnDown::Closed) {
+        if checks.iter().any(|check| self.shuts(check)) {
             self.metrics.fallback(metrics::DecidedBy::Closed);
             return Err(error);
         }
@@ -61,6 +59,11 @@ impl StandIn<'_> {
             gateways: self.gateways,
         };
         Ok((Some(self.spread(checks, half)), by))
+    }
+
+    /// Does `check` let nothing pass? Who decides nothing keeps nobody out.
+    pub(super) fn shuts(&self, check: &Check<'_>) -> bool {
+        check.limit.mode.decides() && self.does(check) == OnDown::Closed
     }
 
     pub(super) fn does(&self, check: &Check<'_>) -> OnDown {

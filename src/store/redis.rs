@@ -22,6 +22,7 @@ mod sentinel;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod without;
 
 pub use beat::Sign;
 pub use cluster::slot_of;

@@ -28,4 +28,5 @@ mod routing;
 mod scopes;
 mod sharing;
 mod shipped;
+mod spoilt;
 mod targets;
