@@ -1,7 +1,8 @@
 //! Something else lives at a key of ours, or the store's clock is off: what cannot be counted for it, and nothing else.
 
 use crate::support::{File, Gateway, Redis, Upstream, eventually};
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -104,4 +105,56 @@ async fn a_calendar_that_cannot_be_followed_takes_no_other_with_it() {
     assert_eq!(passed(&gateway, "/", "any", 12).await, 5);
     let told = |line: &str| line.contains("daily") && line.contains("set the clocks");
     gateway.said.line(0, "what to do", told).await;
+}
+
+#[tokio::test]
+async fn gateways_that_cannot_be_counted_are_told_of_and_cost_nothing() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let there = "tollgate:1:gateways:{*}";
+    redis.command::<i64>(&["RPUSH", there, "not ours"]).await;
+    let file = File::to(&upstream, &["calls"])
+        .server("workers = 2")
+        .limit("calls", "by = \"everyone\"\nrate = \"90/h\"")
+        .redis(&redis, "timeout = \"2s\"");
+    let gateway = Gateway::start(&file).await;
+    let told = |line: &str| line.contains(there) && line.contains("delete that key in Redis");
+    gateway.said.line(0, "what to do", told).await;
+
+    let beats = async || {
+        let stats: String = redis.command(&["INFO", "commandstats"]).await;
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_eval:"));
+        let calls = line.and_then(|line| line.split("calls=").nth(1)?.split(',').next());
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    let connections = async || -> BTreeSet<String> {
+        let list: String = redis.command(&["CLIENT", "LIST"]).await;
+        let ours = list.lines().filter(|line| !line.contains(" cmd=client"));
+        let id = |line: &str| line.split(' ').next().unwrap().to_owned();
+        ours.map(id).collect()
+    };
+    eventually(SOON, "both workers have connections", async || {
+        connections().await.len() >= 4
+    })
+    .await;
+    let (first, before, begun) = (beats().await, connections().await, Instant::now());
+    eventually(SOON, "it beats again, and again", async || {
+        beats().await >= first + 2
+    })
+    .await;
+    // A beat comes after a second and a half at the earliest.
+    assert!(
+        begun.elapsed() > Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    let after = connections().await;
+    assert!(before.is_subset(&after), "{before:?} {after:?}");
+    let lines = gateway.said.lines();
+    assert_eq!(lines.iter().filter(|line| told(line)).count(), 1);
+
+    redis.command::<i64>(&["DEL", there]).await;
+    eventually(SOON, "they are counted", async || {
+        redis.command::<i64>(&["EXISTS", there]).await == 1
+    })
+    .await;
 }
