@@ -1,6 +1,6 @@
 //! While Redis is away each limit does as it says, and gateways that count alone admit together what one would.
 
-use crate::support::{File, Gateway, Redis, Upstream, eventually};
+use crate::support::{File, Gateway, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -260,4 +260,65 @@ async fn slots_taken_without_redis_are_freed() {
     for _ in 0..20 {
         all[0].get("/").await.expect(200);
     }
+}
+
+/// How many slots are taken, by Redis' own clock.
+async fn taken(redis: &Redis) -> u64 {
+    let (seconds, micros): (u64, u64) = redis.command(&["TIME"]).await;
+    let from = format!("({}", seconds * 1_000_000 + micros);
+    let keys = redis.keys().await;
+    let Some(key) = keys.iter().find(|key| key.contains(":slots:")) else {
+        return 0;
+    };
+    redis.command(&["ZCOUNT", key, &from, "+inf"]).await
+}
+
+#[tokio::test]
+async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts() {
+    let (upstream, redis) = (Upstream::silent().await, Redis::start().await);
+    let file = File::to(&upstream, &["slots"])
+        .redis(&redis, "timeout = \"200ms\"\non_down = \"closed\"")
+        .limit(
+            "slots",
+            "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 3\nslot_ttl = \"1s\"",
+        );
+    let mut gateway = Gateway::start(&file).await;
+    hear_of(&[&gateway], 1).await;
+    let mut living = Vec::new();
+    for nth in 1..=3 {
+        let mut client = gateway.connect().await;
+        living.push(tokio::spawn(async move { client.ask(get("/")).await }));
+        upstream.sees(nth).await;
+    }
+    gateway.get("/").await.expect(429);
+    redis.freeze();
+    let frozen = std::time::Instant::now();
+    eventually(SOON, "the gateway knows", async || {
+        gateway.get("/").await.status == 503
+    })
+    .await;
+    // Until no slot is left by any clock.
+    tokio::time::sleep_until((frozen + Duration::from_millis(1500)).into()).await;
+    redis.thaw();
+    eventually(SOON, "all three are counted again", async || {
+        taken(&redis).await == 3
+    })
+    .await;
+    eventually(SOON, "and nobody else is admitted", async || {
+        gateway.get("/").await.status == 429
+    })
+    .await;
+    assert_eq!(upstream.seen(), 3);
+    // Whoever ends gives its slot back, and those of a gateway that dies lapse.
+    living.remove(0).abort();
+    eventually(SOON, "one has ended", async || taken(&redis).await == 2).await;
+    gateway.signal("KILL");
+    gateway.exit(SOON).await;
+    let dead = std::time::Instant::now();
+    eventually(SOON, "the others lapse", async || taken(&redis).await == 0).await;
+    assert!(
+        dead.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        dead.elapsed()
+    );
 }
