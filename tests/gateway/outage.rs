@@ -322,3 +322,21 @@ async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts
         dead.elapsed()
     );
 }
+
+#[tokio::test]
+async fn the_log_has_the_reason_however_early_the_first_request_comes() {
+    let upstream = Upstream::echo().await;
+    let locked = Redis::start_with_password("s3cret-word").await;
+    for (redis, reason) in [(Redis::absent(), "refused"), (locked, "NOAUTH")] {
+        for _ in 0..3 {
+            let file = File::to(&upstream, &["calls"])
+                .redis(&redis, "on_down = \"open\"")
+                .limit("calls", "by = \"everyone\"\nrate = \"90/h\"");
+            let gateway = Gateway::start(&file).await;
+            gateway.get("/").await.expect(200);
+            let away = |line: &str| line.contains("is away");
+            let line = gateway.said.line(0, "that it is away", away).await;
+            assert!(line.contains(reason), "{line}");
+        }
+    }
+}

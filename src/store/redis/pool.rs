@@ -175,12 +175,27 @@ pub(super) struct Signals {
     failed: Notify,
     /// Connections that were made at a lesser age are not used any more.
     age: AtomicU64,
+    /// Why the last attempt to make one failed, if it did.
     why: Mutex<Option<(Instant, StoreError)>>,
 }
 
 impl Signals {
     fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
         self.why.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why none can be made, as soon as that is known: at once where the next attempt is not to come yet.
+    async fn hopeless(&self) -> StoreError {
+        let failed = self.failed.notified();
+        if let Some((at, why)) = &*self.last_failure()
+            && at.elapsed() < KNOCK_EVERY
+        {
+            return why.clone();
+        }
+        failed.await;
+        let why = self.last_failure();
+        why.as_ref()
+            .map_or(StoreError::Down, |(_, why)| why.clone())
     }
 }
 
@@ -272,8 +287,9 @@ impl ManageConnection for Manager {
             .unwrap_or(Err(StoreError::Timeout {
                 after: CONNECT_WITHIN,
             }));
-        if let Err(error) = &made {
-            *self.signals.last_failure() = Some((Instant::now(), error.clone()));
+        let failure = made.as_ref().err();
+        *self.signals.last_failure() = failure.map(|error| (Instant::now(), error.clone()));
+        if failure.is_some() {
             self.signals.failed.notify_waiters();
         }
         made
@@ -337,10 +353,15 @@ impl Connections {
         }
     }
 
+    /// Why none could be made, if that was the last that was heard.
+    pub(super) fn why_not(&self) -> Option<StoreError> {
+        let why = self.signals.last_failure();
+        why.as_ref().map(|(_, why)| why.clone())
+    }
+
     /// A live connection, as soon as there is one; an error as soon as one cannot be made.
     pub(super) async fn take(&self) -> Result<Taken<'_>, StoreError> {
         loop {
-            let failed = self.signals.failed.notified();
             tokio::select! {
                 biased;
                 taken = self.pool.get() => match taken {
@@ -351,10 +372,7 @@ impl Connections {
                         return Err(StoreError::Timeout { after: CONNECT_WITHIN });
                     }
                 },
-                () = failed => {
-                    let why = self.signals.last_failure();
-                    return Err(why.as_ref().map_or(StoreError::Down, |(_, why)| why.clone()));
-                }
+                why = self.signals.hopeless() => return Err(why),
             }
         }
     }
