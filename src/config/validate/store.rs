@@ -29,6 +29,18 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
             );
         }
     }
+    if target.is_some() {
+        let named = written.username.at().map(|at| &at.span).or(user_in_url);
+        let is_given = !written.password.is_absent() || in_url.is_some();
+        without_password("[store]", named.filter(|_| !is_given), found);
+        if let Some(sentinel) = written.sentinel.get() {
+            let lonely = sentinel
+                .username
+                .at()
+                .filter(|_| sentinel.password.is_absent());
+            without_password("[store.sentinel]", lonely.map(|at| &at.span), found);
+        }
+    }
     match target {
         Some((target, url)) => beside_redis(document, target, url, found),
         None if !written.url.is_bad() => beside_memory(document, found),
@@ -47,6 +59,22 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
             Diagnostic::warning(Code::SecretInFile, "a password is written into the file")
                 .at(span, "whoever reads the file knows it")
                 .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
+        );
+    }
+}
+
+/// A user without a password, who would have to be somebody else to log in.
+fn without_password(table: &str, named: Option<&Span>, found: &mut Vec<Diagnostic>) {
+    if let Some(span) = named {
+        found.push(
+            Diagnostic::error(
+                Code::MissingKey,
+                format!("`{table}` names a user, and no `password`"),
+            )
+            .at(span, "nobody logs in by a name alone")
+            .help(
+                "add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none",
+            ),
         );
     }
 }

@@ -4,7 +4,7 @@
 use super::pool::{Connection, first_word};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
-use crate::store::settings::RedisTarget;
+use crate::store::settings::{RedisTarget, Secret};
 use crate::store::tls;
 use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
 
@@ -48,12 +48,15 @@ impl Connection {
         whose: Whose,
     ) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
-        if let Some(password) = &target.password {
+        let logs_in = target.password.is_some() || target.username.is_some();
+        if logs_in {
             let mut auth = cmd("AUTH");
             if let Some(name) = &target.username {
                 auth.arg(&**name);
             }
-            words.add_command(auth.arg(password.expose()).clone());
+            // A user without one is logged in with any.
+            let password = target.password.as_ref().map_or("", Secret::expose);
+            words.add_command(auth.arg(password).clone());
             matter.push(Step::Login);
         }
         if target.database != 0 {
@@ -63,7 +66,7 @@ impl Connection {
         if matter.is_empty() {
             return Ok(());
         }
-        if target.password.is_some() {
+        if logs_in {
             // What was said before the login had no effect. A user need not be allowed it.
             for (what, value) in NAME {
                 words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);

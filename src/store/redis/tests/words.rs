@@ -1,10 +1,13 @@
 //! What cannot be reached says what to write instead, and nothing of any secret.
 
 use super::certificates::{Authority, TlsServer, has_tls};
-use super::support::{Server, look};
+use super::clusters::text;
+use super::support::{Server, look, until_up};
 use super::watched::{Sentinel, by};
+use crate::store::redis::RedisStore;
 use crate::store::{Address, Place, RedisTarget, Secret};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn at(port: u16) -> Address {
     Address::new("127.0.0.1", port)
@@ -189,4 +192,23 @@ async fn tls_is_asked_about_where_it_may_be_missing() {
         ];
         refused(&target, &words).await;
     }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_user_without_a_password_logs_in_by_name() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.say("ACL SETUSER free on nopass ~* +@all");
+    client.say("ACL SETUSER strict on >s3cret-of-strict ~* +@all");
+    let named = |name: &str| RedisTarget {
+        username: Some(Arc::from(name)),
+        ..alone(server.port)
+    };
+    for target in [named("free"), with(alone(server.port), Some("free"), "")] {
+        let store = RedisStore::new(&target, &server.settings());
+        until_up(&store, Duration::from_secs(10)).await;
+        let list = text(&server, "CLIENT LIST");
+        assert!(list.contains("user=free"), "{list}");
+    }
+    refused(&named("strict"), &["(WRONGPASS): look at `username`"]).await;
 }
