@@ -4,6 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Kept, StoreTls};
 use super::super::source::{At, Span};
 use crate::store::{Place, RedisTarget, Source};
+use std::time::Duration;
 
 pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
     let written = &document.store;
@@ -41,6 +42,9 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
             without_password("[store.sentinel]", lonely.map(|at| &at.span), found);
         }
     }
+    if let Some(at) = written.timeout.at() {
+        timeout(at, found);
+    }
     match target {
         Some((target, url)) => beside_redis(document, target, url, found),
         None if !written.url.is_bad() => beside_memory(document, found),
@@ -77,6 +81,24 @@ fn without_password(table: &str, named: Option<&Span>, found: &mut Vec<Diagnosti
             ),
         );
     }
+}
+
+/// The longest that a decision may wait: more would be no deadline.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+fn timeout(at: &At<Duration>, found: &mut Vec<Diagnostic>) {
+    let (bound, label) = match at.value {
+        time if time < Duration::from_millis(1) => ("1ms", "must be at least 1ms"),
+        time if time > LONGEST_TIMEOUT => ("60s", "must be 60s at most"),
+        _ => return,
+    };
+    found.push(
+        Diagnostic::error(Code::BadDuration, "`timeout` in `[store]` is out of range")
+            .at(&at.span, label)
+            .help(format!(
+                "write `timeout = \"{bound}\"`; a request waits for that long where the store does not answer"
+            )),
+    );
 }
 
 /// A password that stands in the file itself.

@@ -1,7 +1,7 @@
 //! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
 //! words that say what to do, and without the server's own where these may repeat a secret.
 
-use super::pool::{Connection, first_word};
+use super::pool::{Connection, first_word, shortened};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::{RedisTarget, Secret};
@@ -83,7 +83,7 @@ impl Connection {
                 let why = match step {
                     Step::Login => refused_login(code, detail, whose),
                     Step::Database => no_password(code, whose).unwrap_or_else(|| {
-                        format!("no database {}: {code} {detail}", target.database)
+                        shortened(format!("no database {}: {code} {detail}", target.database))
                     }),
                 };
                 return Err(StoreError::Refused(why.into()));

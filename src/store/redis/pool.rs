@@ -32,6 +32,9 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Least time between a failure to connect and the next attempt.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
+/// Of what a server says when it refuses, in bytes: it may be anything, and is told in one line.
+const LONGEST_WORDS: usize = 400;
+
 /// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
@@ -378,11 +381,21 @@ impl Connections {
     }
 }
 
+/// As much of a server's words as a line of the log has room for.
+pub(super) fn shortened(mut words: String) -> String {
+    if words.len() > LONGEST_WORDS {
+        words.truncate(words.floor_char_boundary(LONGEST_WORDS));
+        words.push_str("...");
+    }
+    words
+}
+
 /// The crate's error as one of ours.
 fn told(error: RedisError) -> StoreError {
     match error.code() {
         Some(code) => {
-            StoreError::Refused(format!("{code} {}", error.detail().unwrap_or_default()).into())
+            let words = format!("{code} {}", error.detail().unwrap_or_default());
+            StoreError::Refused(shortened(words).into())
         }
         None => StoreError::Lost(error.to_string().into()),
     }

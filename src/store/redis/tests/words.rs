@@ -8,6 +8,7 @@ use crate::store::redis::RedisStore;
 use crate::store::{Address, Place, RedisTarget, Secret};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn at(port: u16) -> Address {
     Address::new("127.0.0.1", port)
@@ -211,4 +212,27 @@ async fn a_user_without_a_password_logs_in_by_name() {
         assert!(list.contains("user=free"), "{list}");
     }
     refused(&named("strict"), &["(WRONGPASS): look at `username`"]).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_server_that_talks_without_end_is_cut_short() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let words = format!("-ERR {}\r\n", "\u{e4}".repeat(100_000));
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut asked = [0; 4096];
+            while let Ok(read @ 1..) = client.read(&mut asked).await {
+                let commands = asked[..read].iter().filter(|byte| **byte == b'*').count();
+                let all = words.repeat(commands);
+                if client.write_all(all.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let said = look(&alone(port)).await.unwrap_err().to_string();
+    assert!(said.contains("\u{e4}..."), "{said}");
+    assert!(said.len() < 500, "{}", said.len());
+    server.abort();
 }
