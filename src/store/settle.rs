@@ -40,7 +40,7 @@ impl Charge {
 impl Store {
     /// Makes a charge, decided `by` that, one of `truth`.
     pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
-        let truth = match by {
+        let truth = match charge.by.unwrap_or(by) {
             DecidedBy::Local { gateways } => charge.limit.share(truth, gateways),
             _ => truth,
         };
