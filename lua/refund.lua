@@ -148,7 +148,8 @@ local function log(key)
   return type(reply) == "table" and "\3" or "\1"
 end
 
--- Slots whose request has ended, or lives. One that has lapsed may be somebody else's by now.
+-- Slots whose request has ended, or lives: then one that has lapsed meanwhile is taken anew, whether there is room or not,
+-- since the request is in flight.
 local function slots(key)
   local kind, ttl, first, count, past = unpack(">Bddd", blocks, at)
   at = past
@@ -159,12 +160,8 @@ local function slots(key)
     if kind == 7 then
       reply = call("ZREM", key, slot)
     else
-      local lease = call("ZSCORE", key, slot)
-      if lease and lease.err then return "\3" end
-      if lease and tonumber(lease) > now then
-        reply = call("ZADD", key, string.format("%.0f", now + ttl), slot)
-        if type(reply) ~= "table" then reply = 1 end
-      end
+      reply = call("ZADD", key, string.format("%.0f", now + ttl), slot)
+      if type(reply) ~= "table" then reply = 1 end
     end
     if type(reply) == "table" then return "\3" end
     done = done + reply

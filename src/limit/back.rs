@@ -118,9 +118,9 @@ impl Rule {
     /// Renews a ticket's slots; nothing of any other rule's is ever renewed.
     #[must_use]
     pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
-        match (self, state, ticket.mark) {
-            (Self::Concurrency(rule), Some(State::Leases(state)), Mark::Slot(first)) => {
-                rule.renew(state, first, ticket.cost, now)
+        match (self, ticket.mark) {
+            (Self::Concurrency(rule), Mark::Slot(first)) => {
+                rule.renew(state.and_then(State::leases), first, ticket.cost, now)
             }
             _ => Refunded::Nothing,
         }

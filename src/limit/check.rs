@@ -4,6 +4,7 @@ use super::rate::Cost;
 use super::verdict::{Measured, Wait};
 use super::{Change, Limit, State, wire};
 use crate::clock::Timestamp;
+use std::num::NonZeroU32;
 
 impl Limit {
     /// The same, granting what is left.
@@ -26,20 +27,43 @@ impl Limit {
         now: Timestamp,
         cost: Cost,
     ) -> (Measured, Option<Change>) {
-        // Most are neither: what the rule says is then handed on as it is, and not copied.
-        if self.partial || self.trails {
-            return self.check_beyond(state, now, cost);
+        self.check_as_one_of(state, now, (cost, NonZeroU32::MIN))
+    }
+
+    /// The same where one of so many gateways counts for itself, and charges [`Limit::share`]. What it grants is told as
+    /// what the request gets of it.
+    #[inline]
+    #[must_use]
+    pub fn check_as_one_of(
+        &self,
+        state: Option<&State>,
+        now: Timestamp,
+        (cost, gateways): (Cost, NonZeroU32),
+    ) -> (Measured, Option<Change>) {
+        // Most are none of this: what the rule says is then handed on as it is, and not copied.
+        if self.partial || self.trails || gateways > NonZeroU32::MIN {
+            return self.check_beyond(state, now, (cost, gateways));
         }
         self.rule.check(state, now, cost)
+    }
+
+    /// What a request of `cost` is charged where each of so many gateways counts for itself, so that all of them together
+    /// admit what one would. Where that is more than the limit ever holds, it is all of that: a limit smaller than the
+    /// number of gateways admits one request in each.
+    #[must_use]
+    pub fn share(&self, cost: Cost, gateways: NonZeroU32) -> Cost {
+        let most = self.rule.most().max(u64::from(cost.units()));
+        let all = u64::from(cost.units()).saturating_mul(u64::from(gateways.get()));
+        Cost::new(u32::try_from(all.min(most)).unwrap_or(u32::MAX))
     }
 
     fn check_beyond(
         &self,
         state: Option<&State>,
         now: Timestamp,
-        cost: Cost,
+        share: (Cost, NonZeroU32),
     ) -> (Measured, Option<Change>) {
-        let answer = self.check_untrailed(state, now, cost);
+        let answer = self.check_untrailed(state, now, share);
         if self.trails {
             return self.trailed(state, now, answer);
         }
@@ -50,16 +74,24 @@ impl Limit {
         &self,
         state: Option<&State>,
         now: Timestamp,
-        cost: Cost,
+        (cost, gateways): (Cost, NonZeroU32),
     ) -> (Measured, Option<Change>) {
-        let (measured, change) = self.rule.check(state, now, cost);
-        if !self.partial || measured.wait == Wait::Micros(0) || cost <= Cost::ONE {
+        if !self.partial || cost <= Cost::ONE {
+            return self.rule.check(state, now, self.share(cost, gateways));
+        }
+        // All of it: what is more than the limit holds is granted in part.
+        let all = cost.units().saturating_mul(gateways.get());
+        let (measured, change) = self.rule.check(state, now, Cost::new(all));
+        if measured.wait == Wait::Micros(0) {
             return (measured, change);
         }
-        let left = self.rule.verdict(measured, now, cost, false).remaining;
+        let left = self.rule.verdict(measured, now, Cost::new(all), false);
+        // Every unit that is granted is charged once for each gateway: what is left of that is granted to nobody.
+        let unit = self.share(Cost::ONE, gateways).units().max(1);
+        let left = left.remaining / u64::from(unit);
         // With nothing left the wait is the one for a single unit.
         let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
-        let (mut measured, change) = self.rule.check(state, now, less);
+        let (mut measured, change) = self.rule.check(state, now, self.share(less, gateways));
         measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);
         (measured, change)
     }

@@ -125,15 +125,23 @@ impl Concurrency {
         }
     }
 
-    /// Renews the slots from `first` on: their request lives. Those that have lapsed may be somebody else's by now.
+    /// Renews the slots from `first` on: their request lives. Those that have lapsed meanwhile are taken anew, whether
+    /// there is room or not, since it is in flight: nobody else is admitted until enough have ended.
     #[must_use]
-    pub fn renew(&self, state: &LeasesState, first: u64, cost: Cost, now: Timestamp) -> Refunded {
-        let mut left = state.clone();
-        let slots = first..first.saturating_add(u64::from(cost.units()));
+    pub fn renew(
+        &self,
+        state: Option<&LeasesState>,
+        first: u64,
+        cost: Cost,
+        now: Timestamp,
+    ) -> Refunded {
+        let mut left = state.cloned().unwrap_or_default();
+        let until = now.plus(self.ttl).micros();
         let mut renewed = false;
-        for (_, until) in left.0.range_mut(slots) {
-            if *until > now.micros() && *until != FOREVER {
-                *until = now.plus(self.ttl).micros();
+        for slot in first..first.saturating_add(u64::from(cost.units())) {
+            let lease = left.0.entry(slot).or_insert(until);
+            if *lease != FOREVER {
+                *lease = until;
                 renewed = true;
             }
         }

@@ -7,6 +7,7 @@ use super::verdict::{Measured, Repeat, Wait};
 use super::{Change, Limit, State};
 use crate::clock::Timestamp;
 use crate::key::IdField;
+use std::num::NonZeroU32;
 
 /// How a limit treats requests that say they are repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Dedupe {
 impl Limit {
     /// Would `cost` be admitted at `now`, given what is remembered of its id? A repeat that goes free takes nothing and
     /// waits for nothing, and is told what the first was granted. One too many is charged like any other, and leaves
-    /// what is remembered as it is.
+    /// what is remembered as it is. As one of so many gateways.
     #[must_use]
     pub fn check_with_id(
         &self,
@@ -70,7 +71,7 @@ impl Limit {
         record: Option<RecordState>,
         state: Option<&State>,
         now: Timestamp,
-        cost: Cost,
+        (cost, gateways): (Cost, NonZeroU32),
     ) -> Checked {
         let standing = dedupe.standing(record, now);
         if let Some(record) = standing.filter(|record| record.free < dedupe.repeats) {
@@ -88,7 +89,7 @@ impl Limit {
                 }),
             };
         }
-        let (mut measured, change) = self.check(state, now, cost);
+        let (mut measured, change) = self.check_as_one_of(state, now, (cost, gateways));
         let mut left = None;
         if standing.is_none() && measured.wait == Wait::Micros(0) {
             let granted = measured.granted.unwrap_or(cost);

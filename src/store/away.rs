@@ -10,7 +10,6 @@ use super::error::StoreError;
 use super::half::{Half, Measurements};
 use super::memory::MemoryStore;
 use crate::limit::OnDown;
-use crate::limit::rate::Cost;
 use crate::limit::verdict::{INLINE_LIMITS, Measured};
 use crate::telemetry::metrics::{self, StoreMetrics};
 use smallvec::SmallVec;
@@ -39,27 +38,32 @@ impl StandIn<'_> {
         refused: bool,
         error: StoreError,
     ) -> Result<(Option<Half>, DecidedBy), StoreError> {
-        // Who decides nothing keeps nobody out.
-        let mut deciding = checks.iter().filter(|check| check.limit.mode.decides());
-        if deciding.any(|check| self.does(check) == OnDown::Closed) {
+        if checks.iter().any(|check| self.shuts(check)) {
             self.metrics.fallback(metrics::DecidedBy::Closed);
             return Err(error);
         }
         let counted: SmallVec<[Check<'_>; INLINE_LIMITS]> = checks
             .iter()
             .filter(|check| self.does(check) == OnDown::Local)
-            .map(|check| check.times(self.gateways))
+            .copied()
             .collect();
         if counted.is_empty() {
             self.metrics.fallback(metrics::DecidedBy::Open);
             return Ok((None, DecidedBy::Open));
         }
         self.metrics.fallback(metrics::DecidedBy::Local);
-        let half = self.memory.measure(&counted, None, refused);
+        let half = self
+            .memory
+            .measure_as_one_of(&counted, (None, refused), self.gateways);
         let by = DecidedBy::Local {
             gateways: self.gateways,
         };
         Ok((Some(self.spread(checks, half)), by))
+    }
+
+    /// Does `check` let nothing pass? Who decides nothing keeps nobody out.
+    pub(super) fn shuts(&self, check: &Check<'_>) -> bool {
+        check.limit.mode.decides() && self.does(check) == OnDown::Closed
     }
 
     pub(super) fn does(&self, check: &Check<'_>) -> OnDown {
@@ -82,21 +86,6 @@ impl StandIn<'_> {
             gateways: self.gateways,
             open: any_open.then_some(self.on_down),
             ..Half::whole(half.at, Measurements::new())
-        }
-    }
-}
-
-impl Check<'_> {
-    /// The same for one of so many gateways. Where that is more than the limit ever holds, it costs all of that: a limit
-    /// smaller than the number of gateways admits one request in each.
-    #[must_use]
-    pub(super) fn times(self, gateways: NonZeroU32) -> Self {
-        let own = u64::from(self.cost.units());
-        let most = self.limit.rule.most().max(own);
-        let cost = own.saturating_mul(u64::from(gateways.get())).min(most);
-        Self {
-            cost: Cost::new(u32::try_from(cost).unwrap_or(u32::MAX)),
-            ..self
         }
     }
 }

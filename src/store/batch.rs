@@ -68,6 +68,16 @@ impl Check<'_> {
 
     /// The ticket of what was charged at `at`, if anything was.
     pub(super) fn ticket(&self, at: Timestamp, measured: Measured) -> Option<Ticket> {
+        self.ticket_as_one_of(at, measured, NonZeroU32::MIN)
+    }
+
+    /// The same of one of so many gateways that count each for itself.
+    fn ticket_as_one_of(
+        &self,
+        at: Timestamp,
+        measured: Measured,
+        gateways: NonZeroU32,
+    ) -> Option<Ticket> {
         let record = match (measured.repeat, self.repeats()) {
             // Nothing was charged, but for the one that it repeats.
             (Repeat::Free, _) => return None,
@@ -77,7 +87,7 @@ impl Check<'_> {
             }),
             _ => None,
         };
-        let cost = measured.charged(self.cost);
+        let cost = self.limit.share(measured.charged(self.cost), gateways);
         let ticket = self.limit.ticket(at, measured, cost);
         (self.cost != Cost::ZERO).then_some(Ticket { record, ..ticket })
     }
@@ -277,7 +287,7 @@ impl Decided {
             false => {
                 let other = self.other(check.limit);
                 let gateways = other.map_or(self.gateways, DecidedBy::gateways);
-                check.times(gateways).ticket(at, *measured)
+                check.ticket_as_one_of(at, *measured, gateways)
             }
         }
     }

@@ -21,7 +21,7 @@ const RARE: Duration = Duration::from_secs(4);
 /// How often each worker looks whether a beat is due.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Tells of a user who may not count the gateways.
+/// Tells of a user who may not count the gateways, and of a key that is not theirs.
 static UNCOUNTED: Throttle = Throttle::every(Duration::from_secs(300));
 
 /// What this process knows of the gateways beside it. Its workers share it; none waits for another.
@@ -69,15 +69,8 @@ impl Fleet {
             if store.serves_everyone() && self.is_my_turn() {
                 match store.beat(self.me, Sign::There, LIFE).await {
                     Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
-                    // It will be the same the next time.
-                    Err(StoreError::Refused(why)) if why.starts_with("NOPERM") => {
-                        if let Some(more) = UNCOUNTED.pass() {
-                            tracing::warn!(
-                                "the gateways cannot be counted: {why}; without Redis each would \
-                                 count as if it were alone; let its user call EVAL on PREFIX:1:gateways:*{more}"
-                            );
-                        }
-                    }
+                    // It may be the same the next time.
+                    Err(StoreError::Refused(why)) => tell_uncounted(&why),
                     Err(error) => {
                         tracing::debug!("the gateways were not counted: {error}");
                         self.due.store(self.millis(), Ordering::Relaxed);
@@ -136,6 +129,20 @@ impl Fleet {
                 self.now.store(gateways, Ordering::Relaxed);
             }
         }
+    }
+}
+
+/// Tells why the gateways are not counted, where somebody can do something about that alone.
+fn tell_uncounted(why: &str) {
+    let remedy = match why {
+        why if why.contains("NOPERM") => "let its user call EVAL on PREFIX:1:gateways:*",
+        why if why.contains("WRONGTYPE") => "delete that key in Redis",
+        _ => return tracing::debug!("the gateways were not counted: {why}"),
+    };
+    if let Some(more) = UNCOUNTED.pass() {
+        tracing::warn!(
+            "the gateways cannot be counted: {why}; without Redis each would count as if it were alone; {remedy}{more}"
+        );
     }
 }
 

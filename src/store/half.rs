@@ -125,7 +125,7 @@ impl Half {
         if check.is_own() || gateways == NonZeroU32::MIN {
             return rule.verdict(*measured, at, measured.charged(check.cost), charged);
         }
-        let cost = measured.charged(check.times(gateways).cost);
+        let cost = check.limit.share(measured.charged(check.cost), gateways);
         let verdict = rule.verdict(*measured, at, cost, charged);
         let remaining = verdict.remaining / u64::from(gateways.get());
         Verdict {

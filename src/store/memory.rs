@@ -18,6 +18,7 @@ use entry::Entry;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -108,6 +109,16 @@ impl MemoryStore {
 
     /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
     pub fn measure(&self, checks: &[Check<'_>], now: Option<Timestamp>, refused: bool) -> Half {
+        self.measure_as_one_of(checks, (now, refused), NonZeroU32::MIN)
+    }
+
+    /// The same as one of so many gateways that count each for itself.
+    pub(super) fn measure_as_one_of(
+        &self,
+        checks: &[Check<'_>],
+        (now, refused): (Option<Timestamp>, bool),
+        gateways: NonZeroU32,
+    ) -> Half {
         // Nothing is made where no request has an id.
         let mut ids = Vec::new();
         if checks.iter().any(|check| check.repeats().is_some()) {
@@ -134,7 +145,7 @@ impl MemoryStore {
             match self.attempt(
                 checks,
                 (&mut steps, &records),
-                (now, refused),
+                (now, refused, gateways),
                 &mut measured,
             ) {
                 Ok(at) => break at,
@@ -154,7 +165,7 @@ impl MemoryStore {
         &self,
         checks: &[Check<'_>],
         (steps, records): (&mut Steps<'_>, &[Option<Place<'_>>]),
-        (now, refused): (Option<Timestamp>, bool),
+        (now, refused, gateways): (Option<Timestamp>, bool, NonZeroU32),
         measured: &mut Measurements,
     ) -> Result<Timestamp, usize> {
         measured.clear();
@@ -195,7 +206,8 @@ impl MemoryStore {
                         let record = at.find(&guards).and_then(State::record);
                         let state = place.find(&guards);
                         let limit = check.limit;
-                        let found = limit.check_with_id(dedupe, record, state, now, check.cost);
+                        let found =
+                            limit.check_with_id(dedupe, record, state, now, (check.cost, gateways));
                         remembered.extend(found.record.map(|record| (index, at, record)));
                         (found.measured, found.change)
                     }
@@ -203,7 +215,8 @@ impl MemoryStore {
                         // One that has just made room is not there any more, and was worth nothing.
                         let held = step.found.and_then(|index| table.get_bucket(index));
                         let state = held.map(|entry| &entry.state);
-                        check.limit.check(state, now, check.cost)
+                        let share = (check.cost, gateways);
+                        check.limit.check_as_one_of(state, now, share)
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;

@@ -19,9 +19,11 @@ mod question;
 mod reply;
 mod script;
 mod sentinel;
+mod signals;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod without;
 
 pub use beat::Sign;
 pub use cluster::slot_of;
@@ -148,10 +150,16 @@ impl RedisStore {
     }
 
     fn take_back(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
-        // One Redis decides all or nothing.
         if let Way::Many(cluster) = &self.way {
-            cluster.undo(clock, charged);
+            return cluster.undo(clock, charged);
         }
+        // One Redis decides all or nothing; but of a request some limits may be answered for elsewhere.
+        let refunds = charged.iter().map(|Tentative { charge, at, .. }| Refund {
+            limit: &charge.limit,
+            key: &charge.key,
+            ticket: charge.limit.undone(charge.ticket, *at),
+        });
+        self.return_all(clock, refunds);
     }
 
     /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of

@@ -40,10 +40,8 @@ impl Charge {
 impl Store {
     /// Makes a charge, decided `by` that, one of `truth`.
     pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
-        let truth = match by {
-            DecidedBy::Local { gateways } => {
-                more(&charge.limit, &charge.key, truth).times(gateways).cost
-            }
+        let truth = match charge.by.unwrap_or(by) {
+            DecidedBy::Local { gateways } => charge.limit.share(truth, gateways),
             _ => truth,
         };
         let Some(correction) = charge.correction(truth) else {

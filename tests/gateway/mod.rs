@@ -29,5 +29,6 @@ mod routing;
 mod scopes;
 mod sharing;
 mod shipped;
+mod spoilt;
 mod targets;
 mod undone;

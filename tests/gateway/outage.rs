@@ -1,6 +1,6 @@
 //! While Redis is away each limit does as it says, and gateways that count alone admit together what one would.
 
-use crate::support::{File, Gateway, Redis, Upstream, eventually};
+use crate::support::{File, Gateway, Redis, Upstream, eventually, get};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -91,6 +91,69 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
         .await
         .expect(200);
     assert_eq!(answer.remaining("odd"), 32, "its share of what is left");
+}
+
+/// All that one client is granted through `gateways` by turns, each request asking for `cost`.
+async fn granted(gateways: &[&Gateway], path: &str, cost: u64, tries: usize) -> u64 {
+    let mut granted = 0;
+    for turn in 0..tries {
+        let answer = gateways[turn % gateways.len()].get(path).await;
+        if answer.status == 429 {
+            continue;
+        }
+        let told = answer.expect(200).echoed();
+        let one: u64 = told
+            .fields
+            .get("tollgate-granted")
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert!((1..=cost).contains(&one), "{path}: {one} of {cost}");
+        granted += one;
+    }
+    granted
+}
+
+#[tokio::test]
+async fn what_is_granted_in_part_is_divided_like_the_rest() {
+    let (upstream, mut redis) = (Upstream::echo().await, Redis::start().await);
+    let limits = [
+        ("token", 5, 18, "rate = \"20/h\"\nburst = 20"),
+        ("dear", 50, 18, "rate = \"20/h\"\nburst = 20"),
+        ("ones", 1, 18, "rate = \"20/h\"\nburst = 20"),
+        (
+            "fixed",
+            4,
+            18,
+            "rate = \"20/h\"\nalgorithm = \"fixed-window\"",
+        ),
+        ("log", 4, 18, "rate = \"20/h\"\nalgorithm = \"sliding-log\""),
+        // A limit smaller than the number of gateways: one unit in each.
+        ("tiny", 5, 3, "rate = \"2/h\"\nalgorithm = \"fixed-window\""),
+    ];
+    let mut file = File::to(&upstream, &[]).redis(&redis, "timeout = \"1s\"");
+    for (name, cost, _, numbers) in limits {
+        let rule = format!("by = \"everyone\"\npartial = true\ncost = {cost}\n{numbers}");
+        file = file
+            .limit(name, &rule)
+            .route(name, &format!("/{name}"), "main", &[name]);
+    }
+    let gateways = [
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+        Gateway::start(&file).await,
+    ];
+    let all: Vec<&Gateway> = gateways.iter().collect();
+    hear_of(&all, 3).await;
+    lose(&mut redis, &all).await;
+    for (name, cost, most, _) in limits {
+        let got = granted(&all, &format!("/{name}"), cost, 40).await;
+        assert_eq!(got, most, "{name}");
+    }
+    let refused = all[0].get("/token").await.expect(429);
+    let wait = refused.number("retry-after-ms");
+    // Two of its twenty are left over, and the third, with which each gateway has one more, comes within three minutes.
+    assert!((1..=180_000).contains(&wait), "{wait}");
 }
 
 #[tokio::test]
@@ -196,5 +259,84 @@ async fn slots_taken_without_redis_are_freed() {
     // Every slot comes back, however many each request took.
     for _ in 0..20 {
         all[0].get("/").await.expect(200);
+    }
+}
+
+/// How many slots are taken, by Redis' own clock.
+async fn taken(redis: &Redis) -> u64 {
+    let (seconds, micros): (u64, u64) = redis.command(&["TIME"]).await;
+    let from = format!("({}", seconds * 1_000_000 + micros);
+    let keys = redis.keys().await;
+    let Some(key) = keys.iter().find(|key| key.contains(":slots:")) else {
+        return 0;
+    };
+    redis.command(&["ZCOUNT", key, &from, "+inf"]).await
+}
+
+#[tokio::test]
+async fn what_is_in_flight_counts_again_after_an_outage_longer_than_a_slot_lasts() {
+    let (upstream, redis) = (Upstream::silent().await, Redis::start().await);
+    let file = File::to(&upstream, &["slots"])
+        .redis(&redis, "timeout = \"200ms\"\non_down = \"closed\"")
+        .limit(
+            "slots",
+            "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 3\nslot_ttl = \"1s\"",
+        );
+    let mut gateway = Gateway::start(&file).await;
+    hear_of(&[&gateway], 1).await;
+    let mut living = Vec::new();
+    for nth in 1..=3 {
+        let mut client = gateway.connect().await;
+        living.push(tokio::spawn(async move { client.ask(get("/")).await }));
+        upstream.sees(nth).await;
+    }
+    gateway.get("/").await.expect(429);
+    redis.freeze();
+    let frozen = std::time::Instant::now();
+    eventually(SOON, "the gateway knows", async || {
+        gateway.get("/").await.status == 503
+    })
+    .await;
+    // Until no slot is left by any clock.
+    tokio::time::sleep_until((frozen + Duration::from_millis(1500)).into()).await;
+    redis.thaw();
+    eventually(SOON, "all three are counted again", async || {
+        taken(&redis).await == 3
+    })
+    .await;
+    eventually(SOON, "and nobody else is admitted", async || {
+        gateway.get("/").await.status == 429
+    })
+    .await;
+    assert_eq!(upstream.seen(), 3);
+    // Whoever ends gives its slot back, and those of a gateway that dies lapse.
+    living.remove(0).abort();
+    eventually(SOON, "one has ended", async || taken(&redis).await == 2).await;
+    gateway.signal("KILL");
+    gateway.exit(SOON).await;
+    let dead = std::time::Instant::now();
+    eventually(SOON, "the others lapse", async || taken(&redis).await == 0).await;
+    assert!(
+        dead.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        dead.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn the_log_has_the_reason_however_early_the_first_request_comes() {
+    let upstream = Upstream::echo().await;
+    let locked = Redis::start_with_password("s3cret-word").await;
+    for (redis, reason) in [(Redis::absent(), "refused"), (locked, "NOAUTH")] {
+        for _ in 0..3 {
+            let file = File::to(&upstream, &["calls"])
+                .redis(&redis, "on_down = \"open\"")
+                .limit("calls", "by = \"everyone\"\nrate = \"90/h\"");
+            let gateway = Gateway::start(&file).await;
+            gateway.get("/").await.expect(200);
+            let away = |line: &str| line.contains("is away");
+            let line = gateway.said.line(0, "that it is away", away).await;
+            assert!(line.contains(reason), "{line}");
+        }
     }
 }

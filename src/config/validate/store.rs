@@ -4,6 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Kept, StoreTls};
 use super::super::source::{At, Span};
 use crate::store::{Place, RedisTarget, Source};
+use std::time::Duration;
 
 pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
     let written = &document.store;
@@ -29,6 +30,21 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
             );
         }
     }
+    if target.is_some() {
+        let named = written.username.at().map(|at| &at.span).or(user_in_url);
+        let is_given = !written.password.is_absent() || in_url.is_some();
+        without_password("[store]", named.filter(|_| !is_given), found);
+        if let Some(sentinel) = written.sentinel.get() {
+            let lonely = sentinel
+                .username
+                .at()
+                .filter(|_| sentinel.password.is_absent());
+            without_password("[store.sentinel]", lonely.map(|at| &at.span), found);
+        }
+    }
+    if let Some(at) = written.timeout.at() {
+        timeout(at, found);
+    }
     match target {
         Some((target, url)) => beside_redis(document, target, url, found),
         None if !written.url.is_bad() => beside_memory(document, found),
@@ -49,6 +65,40 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
                 .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
         );
     }
+}
+
+/// A user without a password, who would have to be somebody else to log in.
+fn without_password(table: &str, named: Option<&Span>, found: &mut Vec<Diagnostic>) {
+    if let Some(span) = named {
+        found.push(
+            Diagnostic::error(
+                Code::MissingKey,
+                format!("`{table}` names a user, and no `password`"),
+            )
+            .at(span, "nobody logs in by a name alone")
+            .help(
+                "add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none",
+            ),
+        );
+    }
+}
+
+/// The longest that a decision may wait: more would be no deadline.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+fn timeout(at: &At<Duration>, found: &mut Vec<Diagnostic>) {
+    let (bound, label) = match at.value {
+        time if time < Duration::from_millis(1) => ("1ms", "must be at least 1ms"),
+        time if time > LONGEST_TIMEOUT => ("60s", "must be 60s at most"),
+        _ => return,
+    };
+    found.push(
+        Diagnostic::error(Code::BadDuration, "`timeout` in `[store]` is out of range")
+            .at(&at.span, label)
+            .help(format!(
+                "write `timeout = \"{bound}\"`; a request waits for that long where the store does not answer"
+            )),
+    );
 }
 
 /// A password that stands in the file itself.

@@ -8,6 +8,7 @@ use super::reply;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Value, cmd};
 use std::time::Duration;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 /// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
@@ -38,7 +39,7 @@ impl RedisStore {
                     shared.tell_life(&mut connection, me, (sign, life)),
                 );
                 let told = told.await;
-                if !matches!(told, Ok(Ok(_))) {
+                if is_its_fault(&told) {
                     connection.condemn();
                 }
                 told
@@ -74,6 +75,16 @@ fn is_of_server(error: &StoreError) -> bool {
     }
 }
 
+/// Is the connection of no use after this? One that brings a server's refusal works, unless it leads to a server that is
+/// no master any more.
+fn is_its_fault(told: &Result<Result<u32, StoreError>, Elapsed>) -> bool {
+    match told {
+        Ok(Ok(_)) => false,
+        Ok(Err(StoreError::Refused(reason))) => reply::is_read_only(reason),
+        Ok(Err(_)) | Err(_) => true,
+    }
+}
+
 impl Shared {
     async fn tell_life(
         &self,
@@ -89,7 +100,17 @@ impl Shared {
             Sign::Goes => "0",
         });
         let wrong = StoreError::Protocol("not a number of gateways");
-        match connection.send(&command).await? {
+        let answer = connection
+            .send(&command)
+            .await
+            .map_err(|error| match error {
+                StoreError::Refused(reason) if reason.contains("WRONGTYPE") => {
+                    let key = gateways_key(&self.prefix);
+                    StoreError::Refused(format!("WRONGTYPE: something else lives at {key}").into())
+                }
+                error => error,
+            });
+        match answer? {
             Value::BulkString(bytes) => match <[u8; 4]>::try_from(&*bytes) {
                 Ok(count) => Ok(u32::from_be_bytes(count)),
                 Err(_) => Err(wrong),

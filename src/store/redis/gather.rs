@@ -76,8 +76,11 @@ impl Shared {
         };
         let taken = timeout_at(oldest + self.timeout, self.connections.take()).await;
         let taken = taken.unwrap_or_else(|_| {
-            let reason = format!("no connection within {:?}", self.timeout);
-            Err(StoreError::Unreachable(reason.into()))
+            let late = || {
+                let reason = format!("no connection within {:?}", self.timeout);
+                StoreError::Unreachable(reason.into())
+            };
+            Err(self.connections.why_not().unwrap_or_else(late))
         });
         let mut connection = match taken {
             Ok(connection) => connection,

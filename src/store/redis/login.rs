@@ -1,10 +1,10 @@
 //! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
 //! words that say what to do, and without the server's own where these may repeat a secret.
 
-use super::pool::{Connection, first_word};
+use super::pool::{Connection, first_word, shortened};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
-use crate::store::settings::RedisTarget;
+use crate::store::settings::{RedisTarget, Secret};
 use crate::store::tls;
 use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
 
@@ -48,12 +48,15 @@ impl Connection {
         whose: Whose,
     ) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
-        if let Some(password) = &target.password {
+        let logs_in = target.password.is_some() || target.username.is_some();
+        if logs_in {
             let mut auth = cmd("AUTH");
             if let Some(name) = &target.username {
                 auth.arg(&**name);
             }
-            words.add_command(auth.arg(password.expose()).clone());
+            // A user without one is logged in with any.
+            let password = target.password.as_ref().map_or("", Secret::expose);
+            words.add_command(auth.arg(password).clone());
             matter.push(Step::Login);
         }
         if target.database != 0 {
@@ -63,7 +66,7 @@ impl Connection {
         if matter.is_empty() {
             return Ok(());
         }
-        if target.password.is_some() {
+        if logs_in {
             // What was said before the login had no effect. A user need not be allowed it.
             for (what, value) in NAME {
                 words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
@@ -80,7 +83,7 @@ impl Connection {
                 let why = match step {
                     Step::Login => refused_login(code, detail, whose),
                     Step::Database => no_password(code, whose).unwrap_or_else(|| {
-                        format!("no database {}: {code} {detail}", target.database)
+                        shortened(format!("no database {}: {code} {detail}", target.database))
                     }),
                 };
                 return Err(StoreError::Refused(why.into()));

@@ -9,16 +9,16 @@ use super::login::{self, Whose};
 use super::reply;
 use super::script::{self, Script};
 use super::sentinel::{First, Lookout};
+use super::signals::{KNOCK_EVERY, Signals, locked};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -29,8 +29,8 @@ pub(super) const CONNECTIONS: u32 = 2;
 /// below the two seconds within which limits are to be shared again.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Least time between a failure to connect and the next attempt.
-const KNOCK_EVERY: Duration = Duration::from_millis(100);
+/// Of what a server says when it refuses, in bytes: it may be anything, and is told in one line.
+const LONGEST_WORDS: usize = 400;
 
 /// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
@@ -167,32 +167,6 @@ impl Drop for Connection {
     }
 }
 
-/// What connections tell whoever watches over the store.
-#[derive(Debug, Default)]
-pub(super) struct Signals {
-    /// A connection has ended.
-    pub(super) lost: Notify,
-    /// One could not be made.
-    failed: Notify,
-    /// One leads to another master than those before it.
-    pub(super) replaced: Notify,
-    /// Connections that were made at a lesser age are not used any more.
-    age: AtomicU64,
-    /// Where the last of them leads, if somebody had to be asked.
-    master: Mutex<Option<Address>>,
-    why: Mutex<Option<(Instant, StoreError)>>,
-}
-
-impl Signals {
-    fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
-        locked(&self.why)
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Makes connections for bb8.
 #[derive(Debug)]
 pub(super) struct Manager {
@@ -305,8 +279,9 @@ impl ManageConnection for Manager {
             .unwrap_or(Err(StoreError::Timeout {
                 after: CONNECT_WITHIN,
             }));
-        if let Err(error) = &made {
-            *self.signals.last_failure() = Some((Instant::now(), error.clone()));
+        let failure = made.as_ref().err();
+        *self.signals.last_failure() = failure.map(|error| (Instant::now(), error.clone()));
+        if failure.is_some() {
             self.signals.failed.notify_waiters();
         }
         made
@@ -381,10 +356,15 @@ impl Connections {
         locked(&self.signals.master).clone()
     }
 
+    /// Why none could be made, if that was the last that was heard.
+    pub(super) fn why_not(&self) -> Option<StoreError> {
+        let why = self.signals.last_failure();
+        why.as_ref().map(|(_, why)| why.clone())
+    }
+
     /// A live connection, as soon as there is one; an error as soon as one cannot be made.
     pub(super) async fn take(&self) -> Result<Taken<'_>, StoreError> {
         loop {
-            let failed = self.signals.failed.notified();
             tokio::select! {
                 biased;
                 taken = self.pool.get() => match taken {
@@ -395,20 +375,27 @@ impl Connections {
                         return Err(StoreError::Timeout { after: CONNECT_WITHIN });
                     }
                 },
-                () = failed => {
-                    let why = self.signals.last_failure();
-                    return Err(why.as_ref().map_or(StoreError::Down, |(_, why)| why.clone()));
-                }
+                why = self.signals.hopeless() => return Err(why),
             }
         }
     }
+}
+
+/// As much of a server's words as a line of the log has room for.
+pub(super) fn shortened(mut words: String) -> String {
+    if words.len() > LONGEST_WORDS {
+        words.truncate(words.floor_char_boundary(LONGEST_WORDS));
+        words.push_str("...");
+    }
+    words
 }
 
 /// The crate's error as one of ours.
 fn told(error: RedisError) -> StoreError {
     match error.code() {
         Some(code) => {
-            StoreError::Refused(format!("{code} {}", error.detail().unwrap_or_default()).into())
+            let words = format!("{code} {}", error.detail().unwrap_or_default());
+            StoreError::Refused(shortened(words).into())
         }
         None => StoreError::Lost(error.to_string().into()),
     }

@@ -2,7 +2,8 @@
 
 use super::cluster::{self, Range};
 use super::health;
-use super::pool::{CONNECT_WITHIN, Connection, Manager, Signals, first_word};
+use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
+use super::signals::Signals;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;

@@ -10,7 +10,7 @@ use crate::store::batch::{Charge, Check, Decided};
 use crate::store::beside::Charges;
 use crate::store::decided_by::DecidedBy;
 use crate::store::error::StoreError;
-use crate::store::half::Half;
+use crate::store::half::{Half, Tentative};
 use crate::store::leases::{self, Hand};
 use crate::store::near::Near;
 use crate::store::redis::RedisStore;
@@ -152,11 +152,14 @@ impl Answer {
     }
 
     /// What the checks at these positions were charged, and by whom.
-    fn charges(&self, checks: &[Check<'_>], positions: &Positions) -> Vec<(Charge, DecidedBy)> {
+    fn charges(&self, checks: &[Check<'_>], positions: &Positions) -> Vec<(Tentative, DecidedBy)> {
         let decided = Decided::of_half(checks, self.half.clone());
-        let charged = positions.iter().filter_map(|at| {
-            let charge = Charge::of(&decided, *at, checks.get(*at)?)?;
-            Some((charge, self.by?))
+        let charged = positions.iter().filter_map(|position| {
+            let check = checks.get(*position)?;
+            let charge = Charge::of(&decided, *position, check)?;
+            let at = self.half.instant(*position);
+            let turn = check.turn(at, self.half.measured[*position]);
+            Some((Tentative { charge, at, turn }, self.by?))
         });
         charged.collect()
     }
@@ -183,7 +186,7 @@ struct Drawn<'a> {
     near: &'a Near,
     checks: &'a [Check<'a>],
     hand: Hand,
-    charged: Vec<(Charge, DecidedBy)>,
+    charged: Vec<(Tentative, DecidedBy)>,
     stays: bool,
 }
 
@@ -206,8 +209,15 @@ impl Drop for Drawn<'_> {
             return;
         }
         self.near.leases.put_back(self.checks, &self.hand);
-        for (charge, by) in self.charged.drain(..) {
-            self.store.refund(charge, by);
+        for (tentative, by) in self.charged.drain(..) {
+            let Tentative { charge, .. } = &tentative;
+            match (self.store, charge.by.unwrap_or(by)) {
+                (Store::Redis { shared, .. }, DecidedBy::Redis) => {
+                    self.near.returns(&charge.limit, &charge.key);
+                    shared.undo(&[tentative]);
+                }
+                _ => self.store.refund(tentative.charge, by),
+            }
         }
     }
 }

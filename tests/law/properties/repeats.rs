@@ -44,7 +44,7 @@ proptest! {
             let cost = cost + 1;
             let record = records.get(&id).copied();
             let units = Cost::new(cost);
-            let found = limit.check_with_id(&dedupe, record, state.as_ref(), at, units);
+            let found = limit.check_with_id(&dedupe, record, state.as_ref(), at, (units, std::num::NonZeroU32::MIN));
             if let Some(change) = found.change {
                 state = Some(change.update.after(state));
             }

@@ -130,13 +130,26 @@ async fn a_lease_lapses_unless_it_is_renewed() {
     assert!(wait(ruling).is_some());
     let (_, verdict) = store.one(NOON.plus(30 * SECOND), ask(&flight, 0)).await;
     assert_eq!(verdict.remaining, 1);
-    // Too late: the slot may be somebody else's by now.
-    renew(30 * SECOND, dead).await;
-    store.take(NOON.plus(31 * SECOND), ask(&flight, 1)).await;
+    // Its slot has lapsed, and it lives all the same: it is taken anew.
+    renew(31 * SECOND, dead).await;
     let (ruling, _) = store.one(NOON.plus(32 * SECOND), ask(&flight, 1)).await;
     assert!(wait(ruling).is_some());
-    let (_, verdict) = store.one(NOON.plus(50 * SECOND), ask(&flight, 0)).await;
+    // One lapses, somebody comes, and it lives all the same: then three of two are in flight.
+    let third = store.take(NOON.plus(50 * SECOND), ask(&flight, 1)).await;
+    renew(51 * SECOND, alive).await;
+    for (at, left) in [(52, 0), (61, 0), (80, 1), (81, 2)] {
+        let (_, verdict) = store.one(NOON.plus(at * SECOND), ask(&flight, 0)).await;
+        assert_eq!(verdict.remaining, left, "after {at} s");
+    }
+    // All have lapsed, and nothing is left in Redis: it is taken anew from nothing.
+    renew(85 * SECOND, third).await;
+    let (_, verdict) = store.one(NOON.plus(86 * SECOND), ask(&flight, 0)).await;
     assert_eq!(verdict.remaining, 1);
+    store
+        .refund(NOON.plus(87 * SECOND), ask(&flight, 1), third)
+        .await;
+    let (_, verdict) = store.one(NOON.plus(88 * SECOND), ask(&flight, 0)).await;
+    assert_eq!(verdict.remaining, 2);
 }
 
 #[tokio::test(flavor = "local")]

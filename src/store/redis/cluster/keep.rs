@@ -1,6 +1,7 @@
 //! Keeps the map of the cluster: asks again when a node says that it is wrong, while a master is away, and now and then.
 
-use super::super::pool::{CONNECT_WITHIN, Manager, Signals};
+use super::super::pool::{CONNECT_WITHIN, Manager};
+use super::super::signals::Signals;
 use super::map::{self, Range};
 use super::slot::SLOTS;
 use super::{Knowledge, Nodes};

@@ -58,7 +58,13 @@ impl Model {
                 let state = self.state(key, limit);
                 if let (Some(record), Some((dedupe, _))) = (record, check.repeats()) {
                     let record = self.record(record);
-                    return limit.check_with_id(dedupe, record, state.as_ref(), now, cost);
+                    return limit.check_with_id(
+                        dedupe,
+                        record,
+                        state.as_ref(),
+                        now,
+                        (cost, std::num::NonZeroU32::MIN),
+                    );
                 }
                 let (measured, change) = limit.check(state.as_ref(), now, cost);
                 Checked {

@@ -1,10 +1,14 @@
 //! What cannot be reached says what to write instead, and nothing of any secret.
 
 use super::certificates::{Authority, TlsServer, has_tls};
-use super::support::{Server, look};
+use super::clusters::text;
+use super::support::{Server, look, until_up};
 use super::watched::{Sentinel, by};
+use crate::store::redis::RedisStore;
 use crate::store::{Address, Place, RedisTarget, Secret};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 fn at(port: u16) -> Address {
     Address::new("127.0.0.1", port)
@@ -189,4 +193,46 @@ async fn tls_is_asked_about_where_it_may_be_missing() {
         ];
         refused(&target, &words).await;
     }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_user_without_a_password_logs_in_by_name() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.say("ACL SETUSER free on nopass ~* +@all");
+    client.say("ACL SETUSER strict on >s3cret-of-strict ~* +@all");
+    let named = |name: &str| RedisTarget {
+        username: Some(Arc::from(name)),
+        ..alone(server.port)
+    };
+    for target in [named("free"), with(alone(server.port), Some("free"), "")] {
+        let store = RedisStore::new(&target, &server.settings());
+        until_up(&store, Duration::from_secs(10)).await;
+        let list = text(&server, "CLIENT LIST");
+        assert!(list.contains("user=free"), "{list}");
+    }
+    refused(&named("strict"), &["(WRONGPASS): look at `username`"]).await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_server_that_talks_without_end_is_cut_short() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let words = format!("-ERR {}\r\n", "\u{e4}".repeat(100_000));
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut asked = [0; 4096];
+            while let Ok(read @ 1..) = client.read(&mut asked).await {
+                let commands = asked[..read].iter().filter(|byte| **byte == b'*').count();
+                let all = words.repeat(commands);
+                if client.write_all(all.as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let said = look(&alone(port)).await.unwrap_err().to_string();
+    assert!(said.contains("\u{e4}..."), "{said}");
+    assert!(said.len() < 500, "{}", said.len());
+    server.abort();
 }

@@ -1,0 +1,53 @@
+//! What connections tell whoever watches over the store: that one has ended, or cannot be made, or leads elsewhere.
+
+use crate::store::error::StoreError;
+use crate::store::place::Address;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Least time between a failure to connect and the next attempt.
+pub(super) const KNOCK_EVERY: Duration = Duration::from_millis(100);
+
+/// What connections tell whoever watches over the store.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    /// A connection has ended.
+    pub(super) lost: Notify,
+    /// One could not be made.
+    pub(super) failed: Notify,
+    /// One leads to another master than those before it.
+    pub(super) replaced: Notify,
+    /// Connections that were made at a lesser age are not used any more.
+    pub(super) age: AtomicU64,
+    /// Where the last of them leads, if somebody had to be asked.
+    pub(super) master: Mutex<Option<Address>>,
+    /// Why the last attempt to make one failed, if it did.
+    why: Mutex<Option<(Instant, StoreError)>>,
+}
+
+impl Signals {
+    pub(super) fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
+        locked(&self.why)
+    }
+
+    /// Why none can be made, as soon as that is known: at once where the next attempt is not to come yet.
+    pub(super) async fn hopeless(&self) -> StoreError {
+        let failed = self.failed.notified();
+        if let Some((at, why)) = &*self.last_failure()
+            && at.elapsed() < KNOCK_EVERY
+        {
+            return why.clone();
+        }
+        failed.await;
+        let why = self.last_failure();
+        why.as_ref()
+            .map_or(StoreError::Down, |(_, why)| why.clone())
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
