@@ -42,6 +42,12 @@ impl Limit {
         self.apart.get()?.as_ref()
     }
 
+    /// Has anybody in this process asked about it beside limits of other slots?
+    #[must_use]
+    pub fn was_asked_apart(&self) -> bool {
+        self.apart.get().is_some()
+    }
+
     /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on: nobody but who came
     /// behind it in a queue was told of it.
     ///

@@ -357,7 +357,8 @@ impl RedisStore {
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
-        matches!(self.way, Way::Many(_)) && limit.with.is_none()
+        let is_apart = limit.with.is_none() || limit.was_asked_apart();
+        matches!(self.way, Way::Many(_)) && is_apart
     }
 
     /// What has been done so far. Other threads may keep and read it.
