@@ -3,7 +3,7 @@
 //!
 //! The call is made by a task of its own; who needs it waits for its answer, as for a call of its own, and all who came
 //! before it was sent are charged by it. What is not used in time goes back where that is exact. A key that is not asked
-//! for often is never leased.
+//! for often is never leased. Requests with several limits wait for no such call: `hand`.
 
 mod demand;
 mod hand;
@@ -313,6 +313,9 @@ impl Leases {
             let terms = limit.leases().filter(|_| *units > 0);
             terms.is_some_and(|terms| terms.comes_back(*units, out))
         };
+        // A counter that was reset since knows nothing of that charge.
+        let hash = self.news.hash(limit.id, key);
+        let units = units.filter(|_| !self.news.is_reset(hash, last.asked));
         let Some(units) = units.filter(comes_back) else {
             return;
         };

@@ -72,8 +72,8 @@ async fn who_is_refused_by_a_limit_of_its_own_takes_nothing_from_a_shared_one() 
             // What is remembered of a refusal is forgotten.
             tokio::time::sleep(Duration::from_millis(260)).await;
         }
-        // A look takes one, too. Of a bucket that leases each refusal leaves a tenth of a second and what it took itself:
-        // one of 86 s.
+        // A look takes one, too. Of a bucket that leases what was charged within a tenth of a second of a call for permits
+        // comes back less that time and its own: of a unit that takes 86 s, one at most.
         let spared = if name == "leased" { 2 } else { 1 };
         let what = format!("{name} has {before} again");
         eventually(PATIENCE, &what, async || look().await + spared >= before).await;

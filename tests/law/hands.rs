@@ -1,14 +1,14 @@
 //! Permits in hand of some of a request's limits: each limit holds, those in hand are not asked about, and who is refused by
 //! another, or leaves, takes none.
 
-use super::numbers::{SECOND, fixed_window, limit, token_bucket};
+use super::leasing::on_threads;
+use super::numbers::{SECOND, clock_window, fixed_window, limit, token_bucket};
 use super::sparing::gateway;
 use super::under_test::{admitted, connect};
 use crate::support::{Redis, long};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::Outcome;
@@ -32,56 +32,41 @@ fn unleased(name: &str, rule: (Rate, Rule)) -> Arc<Limit> {
 struct Pressed {
     /// Admitted requests of each client.
     clients: HashMap<u64, u64>,
-    /// When they were, from the beginning on.
-    admitted: Vec<Duration>,
+    admitted: u64,
     requests: u64,
     calls: u64,
-    /// Limits that Redis was asked about.
-    asked: u64,
 }
 
 /// Clients come to several gateways, each with a limit of its own beside the one for everyone.
 fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, time: Duration) -> Pressed {
     let begun = Instant::now();
-    let one = |seed: u64| {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build_local(Default::default())
-            .unwrap();
-        runtime.block_on(async {
-            let store = gateway(connect(server).await);
-            let asking: Vec<_> = (0..12)
-                .map(|task| {
-                    let (store, limits) = (store.clone(), limits.to_vec());
-                    let random = fastrand::Rng::with_seed(seed * 100 + task);
-                    tokio::task::spawn_local(ask(store, limits, (clients, random), begun + time))
-                })
-                .collect();
-            let mut outcome = Pressed::default();
-            for task in asking {
-                for (client, at) in task.await.unwrap() {
-                    outcome.requests += 1;
-                    if let Some(at) = at {
-                        *outcome.clients.entry(client).or_default() += 1;
-                        outcome.admitted.push(at - begun);
-                    }
+    let one = async |seed: u64| {
+        let store = gateway(connect(server).await);
+        let asking: Vec<_> = (0..12)
+            .map(|task| {
+                let (store, limits) = (store.clone(), limits.to_vec());
+                let random = fastrand::Rng::with_seed(seed * 100 + task);
+                tokio::task::spawn_local(ask(store, limits, (clients, random), begun + time))
+            })
+            .collect();
+        let mut outcome = Pressed::default();
+        for task in asking {
+            for (client, at) in task.await.unwrap() {
+                outcome.requests += 1;
+                if at {
+                    *outcome.clients.entry(client).or_default() += 1;
+                    outcome.admitted += 1;
                 }
             }
-            outcome.calls = shared(&store).stats().calls.get();
-            outcome.asked = shared(&store).stats().decisions.get();
-            store.settle().await;
-            outcome
-        })
+        }
+        outcome.calls = shared(&store).stats().calls.get();
+        store.settle().await;
+        outcome
     };
     let mut all = Pressed::default();
-    tokio::task::block_in_place(|| {
-        thread::scope(|scope| {
-            let threads: Vec<_> = (0..2).map(|seed| scope.spawn(move || one(seed))).collect();
-            for thread in threads {
-                all.add(thread.join().unwrap());
-            }
-        });
-    });
+    for outcome in on_threads(2, one) {
+        all.add(outcome);
+    }
     all
 }
 
@@ -90,7 +75,7 @@ async fn ask(
     limits: Vec<Arc<Limit>>,
     (clients, mut random): (u64, fastrand::Rng),
     until: Instant,
-) -> Vec<(u64, Option<Instant>)> {
+) -> Vec<(u64, bool)> {
     let mut seen = Vec::new();
     while Instant::now() < until {
         let client = random.u64(..clients);
@@ -104,7 +89,7 @@ async fn ask(
             .collect();
         let (decided, _) = store.decide(&checks).await.unwrap();
         let passes = admitted(&decided.unwrap());
-        seen.push((client, passes.then(Instant::now)));
+        seen.push((client, passes));
         if seen.len().is_multiple_of(16) {
             tokio::task::yield_now().await;
         }
@@ -124,10 +109,9 @@ impl Pressed {
         for (client, count) in other.clients {
             *self.clients.entry(client).or_default() += count;
         }
-        self.admitted.extend(other.admitted);
+        self.admitted += other.admitted;
         self.requests += other.requests;
         self.calls += other.calls;
-        self.asked += other.asked;
     }
 }
 
@@ -147,7 +131,7 @@ async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
         };
         let time = Duration::from_millis(500);
         let outcome = press(&server, &limits, clients, time);
-        let many = outcome.admitted.len() as u64;
+        let many = outcome.admitted;
         println!(
             "{seed}: {many} of {count}, {clients} clients of {each} each, {} requests, {} calls",
             outcome.requests, outcome.calls
@@ -184,7 +168,7 @@ async fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
             "{kind}: {} requests, {} calls",
             outcome.requests, outcome.calls
         );
-        outcome.calls as f64 / outcome.admitted.len() as f64
+        outcome.calls as f64 / outcome.admitted as f64
     };
     let (without, with) = (per_request(unleased, "off"), per_request(leased, "auto"));
     // A machine with other things to do asks less often, which spares more.
@@ -324,6 +308,28 @@ async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
     assert_eq!(one.passed.get(), warm + 500);
     assert!(in_hand > 400, "{in_hand}");
     assert_eq!(one.charged().await, one.passed.get());
+}
+
+/// What was charged before a reset does not come back after it: nothing of it is there.
+#[tokio::test(flavor = "local")]
+async fn permits_of_before_a_reset_do_not_go_back() {
+    let server = Redis::start().await;
+    let (store, elsewhere) = (gateway(connect(&server).await), connect(&server).await);
+    let all = leased("all", clock_window(100_000, 24 * HOUR, 0));
+    let check = Check::new(&all, ALL);
+    let begun = Instant::now();
+    while store.decide(&[check]).await.unwrap().1 != DecidedBy::Lease {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    store.reset(&all, ALL).await.unwrap();
+    for _ in 0..500 {
+        elsewhere.decide(&[check]).await.unwrap();
+    }
+    // Longer than permits last, and than the second look at them takes.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    store.settle().await;
+    let left = store.peek(&all, ALL).await.unwrap();
+    assert_eq!(left.decision.verdicts[0].remaining, 99_500);
 }
 
 /// What is taken for later of a bucket and not used is lost, at every burst anew.

@@ -37,50 +37,58 @@ struct Outcome {
     calls: u64,
 }
 
-/// All gateways press one key; each on a thread of its own, as gateways are.
-fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
-    let begun = Instant::now();
-    let one = |seed: u64| {
+/// Runs so many gateways, each on a thread of its own, as gateways are.
+pub(super) fn on_threads<O: Send>(many: u64, one: impl AsyncFn(u64) -> O + Sync) -> Vec<O> {
+    let run = |number| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(Default::default())
             .unwrap();
-        runtime.block_on(async {
-            let store = gateway(connect(server).await);
-            let ask = |task| {
-                ask(
-                    store.clone(),
-                    Arc::clone(limit),
-                    (begun, load),
-                    seed * 100 + task,
-                )
-            };
-            let asking: Vec<_> = (0..load.tasks)
-                .map(|task| tokio::task::spawn_local(ask(task)))
-                .collect();
-            let mut outcome = Outcome::default();
-            for task in asking {
-                outcome.add(task.await.unwrap());
-            }
-            let Store::Redis { shared, .. } = &store else {
-                panic!("it was made so");
-            };
-            outcome.calls = shared.stats().calls.get();
-            store.settle().await;
-            outcome
-        })
+        runtime.block_on(one(number))
     };
-    let mut all = Outcome::default();
+    let run = &run;
     tokio::task::block_in_place(|| {
         thread::scope(|scope| {
-            let threads: Vec<_> = (0..load.gateways)
-                .map(|gateway| scope.spawn(move || one(gateway)))
+            let threads: Vec<_> = (0..many)
+                .map(|number| scope.spawn(move || run(number)))
                 .collect();
-            for thread in threads {
-                all.add(thread.join().unwrap());
-            }
-        });
-    });
+            let all = threads.into_iter().map(|thread| thread.join().unwrap());
+            all.collect()
+        })
+    })
+}
+
+/// All gateways press one key.
+fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
+    let begun = Instant::now();
+    let one = async |seed: u64| {
+        let store = gateway(connect(server).await);
+        let ask = |task| {
+            ask(
+                store.clone(),
+                Arc::clone(limit),
+                (begun, load),
+                seed * 100 + task,
+            )
+        };
+        let asking: Vec<_> = (0..load.tasks)
+            .map(|task| tokio::task::spawn_local(ask(task)))
+            .collect();
+        let mut outcome = Outcome::default();
+        for task in asking {
+            outcome.add(task.await.unwrap());
+        }
+        let Store::Redis { shared, .. } = &store else {
+            panic!("it was made so");
+        };
+        outcome.calls = shared.stats().calls.get();
+        store.settle().await;
+        outcome
+    };
+    let mut all = Outcome::default();
+    for outcome in on_threads(load.gateways, one) {
+        all.add(outcome);
+    }
     all.admitted.sort();
     all
 }

@@ -86,7 +86,8 @@ impl Held {
             failed: false,
             waiting: 0,
             took: Duration::ZERO,
-            spare: (f64::from(u16::MAX), now),
+            // One worker's share, as soon as that is known.
+            spare: (f64::INFINITY, now),
             paused: now,
             last: None,
             left: SmallVec::new(),
@@ -130,8 +131,8 @@ impl Held {
     }
 
     /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
-    /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share at once. One that fills within
-    /// seconds, and is not half used up, has it back before anybody lacks it.
+    /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share
+    /// at once. One that fills within seconds, and is not half used up, has it back before anybody lacks it.
     pub(super) fn spare(&mut self, terms: &Terms, now: Instant) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());

@@ -119,6 +119,17 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
         assert!(Instant::now() < give_up, "the sentinel finds no replica");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    // What is not there yet dies with the master.
+    while !all
+        .replica
+        .server
+        .client()
+        .info("keyspace")
+        .contains("db0:")
+    {
+        assert!(Instant::now() < give_up, "the replica has no counter");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     all.master.server.kill();
     while decide().await.is_ok() {}
     until_up(&store, FAILOVER).await;
