@@ -1,32 +1,33 @@
 -- clock_window.lua: at most N in each window of the clock or the calendar. Twin: src/limit/clock_window.rs.
 --
 -- The state is fixed_window.lua's. A stored window that reaches into the present one counts in it: it was anchored
--- elsewhere, or the clock has stepped back.
+-- elsewhere. So does one from further ahead than the next: the clock has stepped back. Where it has stepped back into the
+-- window before the stored one, that one goes on counting: it would be admitted anew when the clock comes to it again.
 --
 -- block     4, limit, cost, window, offset              windows start at `offset` after whole multiples
---           5, limit, cost, and five instants           where windows of the calendar start, as the caller knows them
+--           5, limit, cost, and six instants            where windows of the calendar start, as the caller knows them
 -- answers   as fixed_window.lua; a calendar that does not reach to this server's time cannot be decided by
 local function clock_window(state)
   local kind, limit, cost, past = unpack(">Bdd", blocks, at)
-  -- The window before starts, this one starts, and ends.
-  local before, start, last
+  -- The window before starts, this one starts and ends, the next one ends.
+  local before, start, last, beyond
   if kind == 4 then
     local window, offset
     window, offset, at = unpack(">dd", blocks, past)
     last = now - (now - offset) % window + window
-    before, start = last - 2 * window, math.max(last - window, 0)
+    before, start, beyond = last - 2 * window, math.max(last - window, 0), last + window
   else
-    local b0, b1, b2, b3, b4
-    b0, b1, b2, b3, b4, at = unpack(">ddddd", blocks, past)
+    local b0, b1, b2, b3, b4, b5
+    b0, b1, b2, b3, b4, b5, at = unpack(">dddddd", blocks, past)
     if now < b1 or now >= b4 then
       return 0, 0, 0, nil, nil, "CLOCK this server's time is not within a window of the asker's"
     end
     if now < b2 then
-      before, start, last = b0, b1, b2
+      before, start, last, beyond = b0, b1, b2, b3
     elseif now < b3 then
-      before, start, last = b1, b2, b3
+      before, start, last, beyond = b1, b2, b3, b4
     else
-      before, start, last = b2, b3, b4
+      before, start, last, beyond = b2, b3, b4, b5
     end
   end
 
@@ -36,6 +37,7 @@ local function clock_window(state)
     -- One that began before the epoch is stored as if it had begun with it.
     local counts = stored == start or stored > math.max(before, 0)
     if counts and stored < 9007199254740992 and stored % 1 == 0 then
+      if stored == last then start, last = last, beyond end
       count, mended = held, stored ~= start
     end
   end

@@ -25,8 +25,9 @@ pub struct Calendar {
     pub offset: u64,
 }
 
-/// Where windows begin around an instant: two windows back, one back, the present one, the next, and its end.
-pub type Boundaries = [u64; 5];
+/// Where windows begin around an instant: two windows back, one back, the present one, the next, the one after, and its
+/// end.
+pub type Boundaries = [u64; 6];
 
 impl Calendar {
     /// The boundaries around `now`, in microseconds since the epoch. The present window is the one from the third to
@@ -34,13 +35,13 @@ impl Calendar {
     #[must_use]
     pub fn around(&self, now: Timestamp) -> Boundaries {
         self.find(now)
-            .unwrap_or([0, 0, 0, u64::MAX >> 11, u64::MAX >> 11])
+            .unwrap_or([0, 0, 0, u64::MAX >> 11, u64::MAX >> 11, u64::MAX >> 11])
     }
 
     /// How long the window around `now` is, in microseconds.
     #[must_use]
     pub fn length(&self, now: Timestamp) -> u64 {
-        let [_, _, start, end, _] = self.around(now);
+        let [_, _, start, end, ..] = self.around(now);
         end - start
     }
 
@@ -52,8 +53,8 @@ impl Calendar {
         let window = self.number(shifted.date());
         // A boundary on the clock and the same boundary on the calendar may lie a few hours apart, and where a zone has
         // skipped a whole day two of them are one: more are made than needed.
-        let mut starts: Vec<i64> = Vec::with_capacity(8);
-        for number in window - 3..=window + 4 {
+        let mut starts: Vec<i64> = Vec::with_capacity(9);
+        for number in window - 3..=window + 5 {
             starts.push(self.start(number)?);
         }
         starts.dedup();
@@ -68,6 +69,7 @@ impl Calendar {
             at(next.checked_sub(1))?,
             at(Some(next))?,
             at(Some(next + 1))?,
+            at(Some(next + 2))?,
         ])
     }
 

@@ -41,6 +41,8 @@ pub struct Bounds {
     pub start: u64,
     /// Its end.
     pub end: u64,
+    /// Where the next one ends.
+    pub beyond: u64,
 }
 
 impl ClockWindow {
@@ -73,22 +75,32 @@ impl ClockWindow {
         match &self.anchor {
             Anchor::Clock { window, offset } => {
                 let since = (now.micros() % window + (window - offset)) % window;
-                let end = now.plus(window - since).micros();
+                let end = now.plus(window - since);
                 Bounds {
-                    before: signed(end) - signed(*window).saturating_mul(2),
-                    start: end.saturating_sub(*window),
-                    end,
+                    before: signed(end.micros()) - signed(*window).saturating_mul(2),
+                    start: end.micros().saturating_sub(*window),
+                    end: end.micros(),
+                    beyond: end.plus(*window).micros(),
                 }
             }
             Anchor::Calendar(calendar) => {
-                let [_, before, start, end, _] = calendar.around(now);
+                let [_, before, start, end, beyond, _] = calendar.around(now);
                 Bounds {
                     before: signed(before),
                     start,
                     end,
+                    beyond,
                 }
             }
         }
+    }
+
+    /// The start and the end of the window that counted at `at`, of which `left` was left: the present one, or the next
+    /// where the clock has stepped back.
+    #[must_use]
+    pub fn counted(&self, at: Timestamp, left: u64) -> (u64, u64) {
+        let bounds = self.bounds(at);
+        bounds.counting(at.plus(left).micros() > bounds.end)
     }
 
     /// Would `cost` be admitted at `now`, and what would then be stored?
@@ -100,12 +112,14 @@ impl ClockWindow {
         cost: Cost,
     ) -> (Measured, Option<Change>) {
         let bounds = self.bounds(now);
-        let left = bounds.end - now.micros();
-        // A window that reaches into this one counts in it: it was anchored elsewhere, or the clock has stepped back.
-        // One that began before the epoch is stored as if it had begun with it.
+        // A window that reaches into this one counts in it: it was anchored elsewhere. So does one from further ahead
+        // than the next: the clock has stepped back. One that began before the epoch is stored as if it had begun with it.
         let held = state.filter(|state| {
             state.start == bounds.start || signed(state.start) > bounds.before.max(0)
         });
+        // The clock has stepped back over one border: the next window, of which some is taken, goes on counting.
+        let (start, end) = bounds.counting(held.is_some_and(|state| state.start == bounds.end));
+        let left = end - now.micros();
         let count = held.map_or(0, |state| state.count);
         let standing = |count: u32| Span {
             whole: left,
@@ -118,16 +132,15 @@ impl ClockWindow {
             return (Measured::refused(Wait::Never, standing(count)), None);
         }
         let change = |count: u32| {
-            let start = bounds.start;
             let state = State::Window(WindowState { start, count });
-            Change::put(state, Timestamp::from_micros(bounds.end))
+            Change::put(state, Timestamp::from_micros(end))
         };
         match count.checked_add(cost.units()) {
             Some(next) if next <= self.limit => {
                 (Measured::admitted(standing(next)), Some(change(next)))
             }
             _ => {
-                let mended = held.is_some_and(|state| state.start != bounds.start);
+                let mended = held.is_some_and(|state| state.start != start);
                 (
                     Measured::refused(Wait::Micros(left), standing(count)),
                     mended.then(|| change(count)),
@@ -152,6 +165,16 @@ impl ClockWindow {
         now: Timestamp,
     ) -> Refunded {
         super::fixed_window::refund(state, (start, end), cost, now)
+    }
+}
+
+impl Bounds {
+    /// Start and end of this window, or of the next.
+    fn counting(self, next: bool) -> (u64, u64) {
+        match next {
+            true => (self.end, self.beyond),
+            false => (self.start, self.end),
+        }
     }
 }
 

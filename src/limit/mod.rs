@@ -40,7 +40,7 @@ pub use state::{Change, Mark, RecordMark, Refunded, State, Ticket, Update};
 use crate::clock::Timestamp;
 use crate::key::{Exempt, KeyTemplate, Meter, Price};
 use bucket::BucketState;
-use clock_window::{Anchor, Bounds, ClockWindow};
+use clock_window::{Anchor, ClockWindow};
 use concurrency::Concurrency;
 use dedupe::Dedupe;
 use fixed_window::FixedWindow;
@@ -420,7 +420,7 @@ impl Rule {
                 Mark::Window { start, end }
             }
             Self::ClockWindow(rule) => {
-                let Bounds { start, end, .. } = rule.bounds(at);
+                let (start, end) = rule.counted(at, measured.span.whole);
                 Mark::Window { start, end }
             }
             Self::SlidingWindow(rule) => {

@@ -267,7 +267,9 @@ impl Refusal {
                 let end = self.at.plus(self.measured.span.whole).micros();
                 self.window(end.checked_sub(rule.window)?)
             }
-            Rule::ClockWindow(rule) => self.window(rule.bounds(self.at).start),
+            Rule::ClockWindow(rule) => {
+                self.window(rule.counted(self.at, self.measured.span.whole).0)
+            }
             Rule::SlidingWindow(_) | Rule::SlidingLog(_) if cost == self.cost => {
                 return self.nearer(at);
             }

@@ -162,6 +162,39 @@ proptest! {
     }
 
     #[test]
+    fn a_clock_that_steps_back_by_a_window_at_most_lets_no_window_hold_more_than_the_limit(
+        limit in 1..40_u32,
+        period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],
+        offset in any::<prop::sample::Index>(),
+        arrivals in prop::collection::vec((0..300_u64, any::<bool>(), 0..9_u32), 1..90),
+    ) {
+        let offset = offset.index(usize::try_from(period).unwrap()) as u64;
+        let mut counter = Counter::of(clock_window(limit, period, offset));
+        let window = |at: u64| (at + period - offset) / period;
+        let first = window(NOON.micros());
+        let (mut latest, mut granted) = (first, 0);
+        for (hundredths, back, cost) in arrivals {
+            let (now, by) = (counter.at.micros(), period * hundredths / 100);
+            // Never behind the window before the latest that the clock has shown.
+            let least = ((latest - 1).max(first) * period + offset - period).max(NOON.micros());
+            let now = if back { now.saturating_sub(by).max(least) } else { now + by };
+            counter.at = tollgate::clock::Timestamp::from_micros(now);
+            latest = latest.max(window(now));
+            let (verdict, _) = counter.take(cost);
+            match verdict.outcome {
+                Outcome::Admit { .. } => granted += u64::from(cost),
+                Outcome::Refuse(Wait::Micros(wait)) => {
+                    // The wait is the least.
+                    let passes = |at| matches!(counter.would(at, cost).0.outcome, Outcome::Admit { .. });
+                    prop_assert!(!passes(counter.at.plus(wait - 1)) && passes(counter.at.plus(wait)));
+                }
+                Outcome::Refuse(Wait::Never) => prop_assert!(cost > limit),
+            }
+            prop_assert!(granted <= (latest - first + 1) * u64::from(limit));
+        }
+    }
+
+    #[test]
     fn a_window_by_the_clock_never_holds_more_than_the_limit_and_refuses_nothing_that_fits(
         limit in 1..40_u32,
         period in prop_oneof![1..5_u64, 1..2000_u64, Just(1_000_000_u64)],

@@ -17,6 +17,7 @@ told_to_both! {
     a_day_that_a_zone_has_skipped_is_no_window
     quarters_begin_in_january_and_weeks_on_the_day_that_the_offset_says
     another_zone_keeps_the_count_of_a_day_that_reaches_into_its_own
+    a_clock_that_steps_back_over_midnight_leaves_the_next_days_count
     a_refund_goes_back_into_its_own_day_only
 }
 
@@ -131,4 +132,31 @@ async fn a_refund_goes_back_into_its_own_day_only(store: &UnderTest) {
     let (_, verdict) = store.one(midnight, ask(&day, 0)).await;
     assert_eq!(verdict.remaining, 1);
     assert!(store.state(&day, CLIENT).await.is_some());
+}
+
+async fn a_clock_that_steps_back_over_midnight_leaves_the_next_days_count(store: &UnderTest) {
+    let day = of(Unit::Day, 1, "Europe/Berlin", 0);
+    let month = of(Unit::Month, 1, "Europe/Berlin", 0);
+    // The last of October has passed; November's first day and its month are as long as ever.
+    for (limit, length) in [(&day, DAY), (&month, 30 * DAY)] {
+        let (before, midnight) = (
+            at("2026-10-31T23:59:59+01:00"),
+            at("2026-11-01T00:00:00+01:00"),
+        );
+        store.take(before, ask(limit, 2)).await;
+        store.take(midnight, ask(limit, 1)).await;
+        // Back in October: one is left, of November's two.
+        let left = store.take(before, ask(limit, 1)).await;
+        let (ruling, verdict) = store.one(before, ask(limit, 1)).await;
+        let wanted = (Some(Wait::Micros(length + SECOND)), 0);
+        assert_eq!((wait(ruling), verdict.remaining), wanted);
+        let (ruling, _) = store.one(midnight, ask(limit, 1)).await;
+        assert_eq!(wait(ruling), Some(Wait::Micros(length)));
+        // What was charged then comes back to November.
+        store.refund(before, ask(limit, 1), left).await;
+        let (_, verdict) = store.one(midnight, ask(limit, 0)).await;
+        assert_eq!(verdict.remaining, 1);
+        let (_, verdict) = store.one(midnight.plus(length), ask(limit, 0)).await;
+        assert_eq!((verdict.remaining, verdict.reset), (2, 0));
+    }
 }

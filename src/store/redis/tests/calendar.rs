@@ -63,6 +63,26 @@ fn the_server_picks_the_window_by_its_own_clock() {
     }
 }
 
+/// A server's clock has stepped back over a border that is the last but one that the asker knows.
+#[test]
+fn the_window_after_the_next_is_as_long_as_it_is() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.many(script::ALL.iter().map(|script| script.load()).collect());
+    let daily = limit("daily", calendar(9, Unit::Day, 1, "Europe/Berlin", 0));
+    let at = |hours: u64| OCTOBER.plus(hours * HOUR);
+    // The twenty-sixth, of twenty-four hours, begins in thirty-five.
+    told(&mut client, (at(35), at(35)), &[&daily]);
+    for gateway in [at(0), at(34), at(58)] {
+        let told = told(&mut client, (gateway, at(34)), &[&daily]);
+        let (_, measured) = told[0].as_ref().unwrap();
+        assert_eq!(measured[0].span.whole, 25 * HOUR, "{gateway}");
+    }
+    let told = told(&mut client, (at(35), at(35)), &[&daily]);
+    let (_, measured) = told[0].as_ref().unwrap();
+    assert_eq!(measured[0].span.part, 5, "all were counted in it");
+}
+
 #[test]
 fn a_clock_that_is_a_window_off_answers_for_that_request_alone() {
     let server = Server::start();
