@@ -61,7 +61,8 @@ pub struct Exchange {
     outlasts: bool,
     /// What is known of its body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
-    upstream: Option<(Rc<Pool<RequestBody>>, Duration)>,
+    /// The server that was asked last, and how long it took to answer.
+    upstream: Option<(Rc<Pool<RequestBody>>, Option<Duration>)>,
     status: u16,
     source: Source,
     reason: Reason,
@@ -218,7 +219,7 @@ impl Exchange {
     /// The upstream has answered.
     pub fn answered(&mut self, answer: &Answer, after: Duration) {
         let status = answer.response.status().as_u16();
-        self.upstream = Some((Rc::clone(&answer.pool), after));
+        self.upstream = Some((Rc::clone(&answer.pool), Some(after)));
         self.source = Source::Upstream;
         self.status = status;
         if let Some(returns) = &self.returns {
@@ -227,6 +228,11 @@ impl Exchange {
         let others = after + Duration::from_micros(self.delayed);
         let ours = self.started.elapsed().saturating_sub(others);
         self.worker.metrics.overhead(ours);
+    }
+
+    /// No server has answered; this one was tried last.
+    pub fn unanswered(&mut self, pool: &Rc<Pool<RequestBody>>) {
+        self.upstream = Some((Rc::clone(pool), None));
     }
 
     /// It has become a tunnel.
@@ -432,7 +438,7 @@ impl Drop for Exchange {
             delay: Duration::from_micros(self.delayed),
             duration: took,
             upstream: server.as_deref(),
-            upstream_time: self.upstream.as_ref().map(|(_, time)| *time),
+            upstream_time: self.upstream.as_ref().and_then(|(_, time)| *time),
             bytes_in: received,
             bytes_out: self.sent,
             user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),

@@ -4,7 +4,7 @@ use super::body::{Broken, RequestBody, Upload, is_malformed};
 use super::download::Start;
 use super::error::ProxyError;
 use super::hop;
-use super::local::Servers;
+use super::local::{Server, Servers};
 use super::onward::Head;
 use super::patience::QUICK;
 use super::returns::Returns;
@@ -14,6 +14,7 @@ use crate::upstream::connection::{Connection, is_repeatable};
 use crate::upstream::pool::{ConnectError, Pool};
 use http::{Request, Response};
 use hyper::body::Incoming;
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -38,6 +39,8 @@ pub struct Outgoing<'a> {
     pub purpose: Purpose,
     /// Charges that stay once it is on its way.
     pub(super) returns: Option<Rc<Returns>>,
+    /// Where the server is noted that is tried, by its position.
+    pub tried: &'a Cell<usize>,
 }
 
 /// What a request is to become.
@@ -116,8 +119,10 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
         upload,
         purpose,
         returns,
+        tried,
     } = outgoing;
-    let turn = servers.turn();
+    tried.set(servers.turn());
+    let turn = &servers.at(tried.get()).pool;
     // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
     let idle = match purpose {
         Purpose::Exchange => turn.take(),
@@ -125,7 +130,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     };
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(turn)),
-        None => Box::pin(connect(servers)).await?,
+        None => Box::pin(connect(servers, tried)).await?,
     };
     if purpose == Purpose::Tunnel {
         connection.set_apart();
@@ -155,7 +160,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     let Some(again) = again else {
         return Err(blame(unanswered.error, upload));
     };
-    Box::pin(send_again(servers, again, upload)).await
+    Box::pin(send_again(servers, again, upload, tried)).await
 }
 
 /// The bodiless request that these bytes are.
@@ -177,8 +182,9 @@ async fn send_again(
     servers: &Servers,
     request: Request<RequestBody>,
     upload: Option<&Upload>,
+    tried: &Cell<usize>,
 ) -> Result<Answer, ProxyError> {
-    let (mut connection, pool) = connect(servers).await?;
+    let (mut connection, pool) = connect(servers, tried).await?;
     match connection.send(request).await {
         Ok(response) => Ok(Answer {
             response,
@@ -201,15 +207,20 @@ fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
 type Obtained = (Connection<RequestBody>, Rc<Pool<RequestBody>>);
 
 /// A new connection to the server whose turn it was, or to the next that takes one: nothing has been sent yet.
-async fn connect(servers: &Servers) -> Result<Obtained, ProxyError> {
+async fn connect(servers: &Servers, tried: &Cell<usize>) -> Result<Obtained, ProxyError> {
     let mut failure: Option<ConnectError> = None;
-    for pool in servers.from_last_turn().take(MOST_SERVERS) {
+    for position in servers.from_last_turn().take(MOST_SERVERS) {
+        tried.set(position);
+        let Server { pool, metrics } = servers.at(position);
         match pool.connect(servers.connect_timeout).await {
             Ok(connection) => {
                 servers.metrics.opened();
                 return Ok((connection, Rc::clone(pool)));
             }
-            Err(error) => failure = Some(error),
+            Err(error) => {
+                metrics.unreached();
+                failure = Some(error);
+            }
         }
         // A server that takes no more may still have answered on one that it has.
         if let Some(connection) = pool.take_open() {

@@ -6,7 +6,7 @@ use super::{fields, forward};
 use crate::limit::{Limit, Mode};
 use crate::snapshot::{Service, Snapshot};
 use crate::telemetry::metrics::{
-    self, LimitMetrics, NO_ROUTE, RouteMetrics, UpstreamMetrics, WorkerMetrics,
+    self, LimitMetrics, NO_ROUTE, RouteMetrics, ServerMetrics, UpstreamMetrics, WorkerMetrics,
 };
 use crate::upstream::pool::{Pool, Pools};
 use http::HeaderValue;
@@ -55,12 +55,21 @@ fn deciding(limits: &[Arc<Limit>]) -> impl Iterator<Item = &Arc<Limit>> {
 /// The servers of an upstream, each with this worker's pool.
 #[derive(Debug)]
 pub struct Servers {
-    pools: Vec<Rc<Pool<RequestBody>>>,
+    all: Vec<Server>,
     turn: Cell<usize>,
     /// Longest time to wait for a connection.
     pub connect_timeout: Duration,
     /// Counts what the upstream does.
     pub metrics: UpstreamMetrics,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Server {
+    /// This worker's connections to it.
+    pub pool: Rc<Pool<RequestBody>>,
+    /// Counts what it does.
+    pub metrics: ServerMetrics,
 }
 
 impl Local {
@@ -112,10 +121,13 @@ impl Local {
         self.upstreams[index].get_or_init(|| {
             let upstream = &self.snapshot.upstreams[index];
             Servers {
-                pools: upstream
+                all: upstream
                     .servers
                     .iter()
-                    .map(|server| pools.of(server))
+                    .map(|server| Server {
+                        pool: pools.of(server),
+                        metrics: metrics.server(&upstream.name, &server.to_string()),
+                    })
                     .collect(),
                 // Workers begin at different servers, or a quiet gateway would favour the first.
                 turn: Cell::new(fastrand::usize(..upstream.servers.len().max(1))),
@@ -134,18 +146,23 @@ impl Servers {
         }
     }
 
-    /// The server whose turn it is.
+    /// Whose turn it is.
     #[must_use]
-    pub fn turn(&self) -> &Rc<Pool<RequestBody>> {
+    pub fn turn(&self) -> usize {
         let next = self.turn.get() + 1;
-        self.turn
-            .set(if next < self.pools.len() { next } else { 0 });
-        &self.pools[self.turn.get()]
+        self.turn.set(if next < self.all.len() { next } else { 0 });
+        self.turn.get()
     }
 
-    /// All servers, beginning with the one whose turn it was last.
-    pub fn from_last_turn(&self) -> impl Iterator<Item = &Rc<Pool<RequestBody>>> {
-        let (before, after) = self.pools.split_at(self.turn.get());
-        after.iter().chain(before)
+    /// The server at that position.
+    #[must_use]
+    pub fn at(&self, position: usize) -> &Server {
+        &self.all[position]
+    }
+
+    /// All positions, beginning with the one whose turn it was last.
+    pub fn from_last_turn(&self) -> impl Iterator<Item = usize> + use<> {
+        let (turn, many) = (self.turn.get(), self.all.len());
+        (turn..many).chain(0..turn)
     }
 }

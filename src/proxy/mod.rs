@@ -62,7 +62,7 @@ use local::Local;
 use location::{Coming, Destination};
 use request::{BadRequest, Target};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -368,7 +368,7 @@ impl Worker {
         let (body, upload) = RequestBody::new(incoming, self.idle);
         exchange.upload.clone_from(&upload);
 
-        let started = Instant::now();
+        let (started, tried) = (Instant::now(), Cell::new(0));
         let outgoing = Outgoing {
             head,
             body,
@@ -378,10 +378,14 @@ impl Worker {
                 None => Purpose::Exchange,
             },
             returns: exchange.returns.clone(),
+            tried: &tried,
         };
         let sending = pin!(forward::send(servers, outgoing));
         let sent = forward::within(sending, started, allowed, peer).await;
-        let mut answer = sent.inspect_err(|error| servers.count(error))?;
+        let mut answer = sent.inspect_err(|error| {
+            servers.count(error);
+            exchange.unanswered(&servers.at(tried.get()).pool);
+        })?;
         let status = answer.response.status();
         let took = started.elapsed();
         servers.metrics.answered(status.as_u16(), took);

@@ -3,7 +3,7 @@
 //! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
 //! W workers: requests R x W x 84 (a route counts 64 combinations of method, status and source apart, then only method
-//! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17).
+//! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for each of their servers.
 //! What a reload removes keeps its series until the process ends, because a counter never goes back.
 
 mod cell;
@@ -26,7 +26,8 @@ pub use process::max_open_files;
 pub use store::{Reach, SharedStore, StoreMetrics};
 pub use text::TextFormat;
 pub use worker::{
-    Connected, Held, InFlight, LimitMetrics, RouteMetrics, UpstreamMetrics, WorkerMetrics,
+    Connected, Held, InFlight, LimitMetrics, RouteMetrics, ServerMetrics, UpstreamMetrics,
+    WorkerMetrics,
 };
 
 use cell::{Cell, Total};

@@ -4,6 +4,7 @@ pub mod connection;
 pub mod demo;
 mod driver;
 pub mod pool;
+mod reach;
 mod recorder;
 
 use std::fmt;

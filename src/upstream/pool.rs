@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::driver::Driver;
+use super::reach::Reach;
 use super::recorder::{Flow, Recorder};
 use super::{Server, demo};
 use hyper::body::Body;
@@ -32,6 +33,7 @@ pub struct Pools<B: Body + 'static> {
 #[derive(Debug)]
 pub struct Pool<B: Body + 'static> {
     server: Server,
+    reach: Arc<Reach>,
     idle: RefCell<Vec<Idle<B>>>,
 }
 
@@ -71,6 +73,17 @@ pub enum ConnectError {
     },
 }
 
+impl ConnectError {
+    /// The whole of it in one sentence, with what the system said.
+    #[must_use]
+    pub fn in_full(&self) -> String {
+        match self.source() {
+            Some(source) => format!("{self}: {source}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 impl<B: Body + 'static> Default for Pools<B> {
     fn default() -> Self {
         Self {
@@ -91,6 +104,7 @@ where
         let pool = pools.entry(server.clone()).or_insert_with(|| {
             Rc::new(Pool {
                 server: server.clone(),
+                reach: Reach::of(server),
                 idle: RefCell::new(Vec::new()),
             })
         });
@@ -139,11 +153,20 @@ where
         }
     }
 
-    /// A new connection, within `deadline`.
+    /// A new connection, within `deadline`. The log hears of the first that fails, and of the first after it that does not.
     ///
     /// # Errors
     /// When the server cannot be reached.
     pub async fn connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
+        let made = self.try_connect(deadline).await;
+        match &made {
+            Ok(_) => self.reach.takes(),
+            Err(error) => self.reach.fails(error),
+        }
+        made
+    }
+
+    async fn try_connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
         let stream = timeout(deadline, self.open())
             .await
             .map_err(|_| ConnectError::Timeout {
@@ -180,6 +203,7 @@ where
     }
 
     fn sweep(&self) {
+        self.reach.look(&self.server);
         self.idle.borrow_mut().retain_mut(|idle| {
             idle.sweeps += 1;
             idle.sweeps < IDLE_SWEEPS && idle.connection.is_usable()

@@ -81,6 +81,12 @@ impl Upstream {
         Self::playing(Connection::echo).await
     }
 
+    /// The same on that port, which nobody has listened on before.
+    pub(crate) async fn echo_on(port: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        Self::on(listener.unwrap(), Connection::echo)
+    }
+
     /// Answers every request with `bytes`, verbatim.
     pub(crate) async fn answering(bytes: &'static str) -> Self {
         Self::playing(move |mut connection: Connection| async move {

@@ -88,6 +88,10 @@ fn why(out: &mut Vec<u8>, record: &AccessRecord<'_>) {
         other => {
             out.push(b' ');
             out.extend(other.in_words().as_bytes());
+            if let (true, Some(server)) = (other.blames_server(), record.upstream) {
+                out.extend(b", last ");
+                terminal(out, server.as_bytes());
+            }
         }
     }
 }

@@ -209,6 +209,17 @@ impl Reason {
         }
     }
 
+    /// Whether it is the upstream's doing: a person wants to know which server that was.
+    pub(super) const fn blames_server(self) -> bool {
+        matches!(
+            self,
+            Self::ConnectFailed
+                | Self::UpstreamTimeout
+                | Self::UpstreamReset
+                | Self::UpstreamInvalid
+        )
+    }
+
     /// Whether a limit turned the request away; only such lines may be summarised.
     #[must_use]
     pub const fn refuses(self) -> bool {

@@ -351,6 +351,17 @@ fn upstreams(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
         .map(|(name, count)| ([("upstream", &**name)], *count));
     let help = "Connections opened to an upstream's servers.";
     counters(e, "tollgate_upstream_connections_opened", help, rows)?;
+    let mut unreached: BTreeMap<_, u64> = BTreeMap::new();
+    for cells in workers.iter().flat_map(|worker| copy(&worker.servers)) {
+        let server = (cells.upstream.clone(), cells.server.clone());
+        *unreached.entry(server).or_default() += cells.unreached.get();
+    }
+    let rows = unreached.iter().map(|((name, server), count)| {
+        let labels = [("upstream", &**name), ("server", &**server)];
+        (labels, *count)
+    });
+    let help = "Connections that a server did not take, whatever became of the requests.";
+    counters(e, "tollgate_upstream_connect_failures", help, rows)?;
     let rows = failed
         .iter()
         .map(|((name, reason), count)| ([("upstream", &**name), ("reason", reason)], *count));

@@ -18,6 +18,7 @@ pub(super) struct Shard {
     pub(super) limits: Mutex<Vec<Arc<LimitCells>>>,
     pub(super) decisions: Mutex<Vec<Arc<DecisionCells>>>,
     pub(super) upstreams: Mutex<Vec<Arc<UpstreamCells>>>,
+    pub(super) servers: Mutex<Vec<Arc<ServerCells>>>,
 }
 
 /// What has no name.
@@ -143,6 +144,24 @@ impl UpstreamCells {
 
     pub(super) fn failures(&self, reason: Failure) -> &Count {
         &self.failures[reason.position()]
+    }
+}
+
+/// One server of one upstream.
+#[derive(Debug)]
+pub(super) struct ServerCells {
+    pub(super) unreached: Count,
+    pub(super) upstream: Box<str>,
+    pub(super) server: Box<str>,
+}
+
+impl ServerCells {
+    pub(super) fn new(upstream: &str, server: &str) -> Self {
+        Self {
+            unreached: Count::default(),
+            upstream: upstream.into(),
+            server: server.into(),
+        }
     }
 }
 

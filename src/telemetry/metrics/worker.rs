@@ -4,7 +4,9 @@ use super::cell::Cell;
 use super::label::{
     Combination, DecidedBy, Decision, Failure, Label, Mode, Source, Told, class_position,
 };
-use super::shard::{DecisionCells, LimitCells, RouteCells, Seen, Shard, UpstreamCells, lock};
+use super::shard::{
+    DecisionCells, LimitCells, RouteCells, Seen, ServerCells, Shard, UpstreamCells, lock,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -25,9 +27,11 @@ struct Worker {
     limits: RefCell<HashMap<Box<str>, Arc<LimitCells>>>,
     decisions: RefCell<HashMap<LimitOnRoute, LimitMetrics>>,
     upstreams: RefCell<HashMap<Box<str>, UpstreamMetrics>>,
+    servers: RefCell<HashMap<ServerOfUpstream, ServerMetrics>>,
 }
 
 type LimitOnRoute = (Box<str>, Box<str>, Mode);
+type ServerOfUpstream = (Box<str>, Box<str>);
 
 impl WorkerMetrics {
     pub(super) fn new(shard: Arc<Shard>) -> Self {
@@ -37,6 +41,7 @@ impl WorkerMetrics {
             limits: RefCell::default(),
             decisions: RefCell::default(),
             upstreams: RefCell::default(),
+            servers: RefCell::default(),
         }))
     }
 
@@ -84,6 +89,20 @@ impl WorkerMetrics {
             let cells = register(&shard.upstreams, UpstreamCells::new(name));
             UpstreamMetrics(Rc::new(OneUpstream { cells }))
         })
+    }
+
+    /// The handle of one of an upstream's servers.
+    #[must_use]
+    pub fn server(&self, upstream: &str, server: &str) -> ServerMetrics {
+        let shard = &self.0.shard;
+        let mut known = self.0.servers.borrow_mut();
+        let handle = known
+            .entry((upstream.into(), server.into()))
+            .or_insert_with(|| {
+                let cells = register(&shard.servers, ServerCells::new(upstream, server));
+                ServerMetrics(cells)
+            });
+        handle.clone()
     }
 
     /// A client's connection was accepted; it counts as open until the guard is dropped.
@@ -223,6 +242,17 @@ impl UpstreamMetrics {
     /// A request could not be answered.
     pub fn failed(&self, reason: Failure) {
         self.0.cells.failures(reason).add(1);
+    }
+}
+
+/// Counts what one server of an upstream does.
+#[derive(Debug, Clone)]
+pub struct ServerMetrics(Arc<ServerCells>);
+
+impl ServerMetrics {
+    /// It took no connection.
+    pub fn unreached(&self) {
+        self.0.unreached.add(1);
     }
 }
 

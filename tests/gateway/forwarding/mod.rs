@@ -2,6 +2,7 @@
 
 mod breaking;
 mod connections;
+mod dead_servers;
 mod faults;
 mod fields;
 mod framing;
