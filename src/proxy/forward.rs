@@ -37,6 +37,8 @@ pub struct Outgoing<'a> {
     pub upload: Option<&'a Upload>,
     /// What it is to become.
     pub purpose: Purpose,
+    /// When it sets out.
+    pub at: Instant,
     /// Charges that stay once it is on its way.
     pub(super) returns: Option<Rc<Returns>>,
     /// Where the server is noted that is tried, by its position.
@@ -64,6 +66,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Its head has come, at that time: how long its connection may rest counts from there.
+    pub fn came(&mut self, at: Instant) {
+        self.connection.answered(at, self.response.headers());
+    }
+
     /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
     ///
     /// # Errors
@@ -118,6 +125,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
         body,
         upload,
         purpose,
+        at,
         returns,
         tried,
     } = outgoing;
@@ -125,7 +133,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     let turn = &servers.at(tried.get()).pool;
     // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
     let idle = match purpose {
-        Purpose::Exchange => turn.take(),
+        Purpose::Exchange => turn.take(at),
         Purpose::Tunnel => None,
     };
     let (mut connection, pool) = match idle {

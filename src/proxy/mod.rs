@@ -377,6 +377,7 @@ impl Worker {
                 Some(_) => Purpose::Tunnel,
                 None => Purpose::Exchange,
             },
+            at: started,
             returns: exchange.returns.clone(),
             tried: &tried,
         };
@@ -387,7 +388,9 @@ impl Worker {
             exchange.unanswered(&servers.at(tried.get()).pool);
         })?;
         let status = answer.response.status();
-        let took = started.elapsed();
+        let now = Instant::now();
+        answer.came(now);
+        let took = now.saturating_duration_since(started);
         servers.metrics.answered(status.as_u16(), took);
         match (
             hop::switch(down.is_some(), status, answer.response.headers()),

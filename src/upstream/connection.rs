@@ -1,9 +1,10 @@
 //! One connection to a server: a request goes out on it, the head of the answer comes back, then its body.
 
 use super::driver::Driver;
+use super::keep_alive;
 use super::pool::Pool;
 use super::recorder::{Flow, Recorder};
-use http::{Request, Response, Version};
+use http::{HeaderMap, Request, Response, Version};
 use http_body::Frame;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
@@ -14,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// A connection to send one request on.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Connection<B: Body + 'static> {
     driven: Driven<B>,
     /// Has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
+    /// How long its server will surely keep it, as far as that is known.
+    rests_until: Instant,
     /// Its server has answered in HTTP/1.0: hyper would send the next request in that version too, and drop its body where
     /// that has no length.
     is_old: bool,
@@ -59,6 +62,7 @@ where
             sender,
             driven: Driven::Here(Box::new(driver)),
             reused: false,
+            rests_until: Instant::now(),
             is_old: false,
         }
     }
@@ -93,6 +97,17 @@ where
                     error: failed.into_error(),
                 })
         }
+    }
+
+    /// The head of an answer came then, and says how long the connection will be kept. Its server may count from there on:
+    /// it does not know when the last byte is read.
+    pub fn answered(&mut self, at: Instant, fields: &HeaderMap) {
+        self.rests_until = at + keep_alive::rest(fields);
+    }
+
+    /// Will its server still keep it then?
+    pub(super) fn is_kept(&self, now: Instant) -> bool {
+        now < self.rests_until
     }
 
     /// The next part of the answer's body.

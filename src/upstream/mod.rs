@@ -3,6 +3,7 @@
 pub mod connection;
 pub mod demo;
 mod driver;
+mod keep_alive;
 pub mod pool;
 mod reach;
 mod recorder;

@@ -15,11 +15,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-/// Idle connections are kept this many sweeps, of which there is one a second: below the shortest common keep-alive of
-/// servers (5 s), so that the server is not the one to close.
-const IDLE_SWEEPS: u8 = 4;
 /// Idle connections kept for one server by one worker.
 const MOST_IDLE: usize = 512;
 
@@ -34,14 +31,7 @@ pub struct Pools<B: Body + 'static> {
 pub struct Pool<B: Body + 'static> {
     server: Server,
     reach: Arc<Reach>,
-    idle: RefCell<Vec<Idle<B>>>,
-}
-
-#[derive(Debug)]
-struct Idle<B: Body + 'static> {
-    connection: Connection<B>,
-    /// How many sweeps it has rested through.
-    sweeps: u8,
+    idle: RefCell<Vec<Connection<B>>>,
 }
 
 /// Why there is no connection.
@@ -132,21 +122,25 @@ where
         &self.server
     }
 
-    /// An idle connection, the freshest one.
+    /// An idle connection, the freshest one that its server has promised to keep until after `now`.
     #[must_use]
-    pub fn take(&self) -> Option<Connection<B>> {
+    pub fn take(&self, now: Instant) -> Option<Connection<B>> {
         // One that its server has closed meanwhile is found out by sending: nothing goes out on it, and the request comes
         // back whole.
-        let Idle { mut connection, .. } = self.idle.borrow_mut().pop()?;
-        connection.reused = true;
-        Some(connection)
+        loop {
+            let mut connection = self.idle.borrow_mut().pop()?;
+            if connection.is_kept(now) {
+                connection.reused = true;
+                return Some(connection);
+            }
+        }
     }
 
     /// An idle connection that its server has not closed, as far as can be known.
     #[must_use]
     pub fn take_open(&self) -> Option<Connection<B>> {
         loop {
-            let mut connection = self.take()?;
+            let mut connection = self.take(Instant::now())?;
             if connection.is_usable() {
                 return Some(connection);
             }
@@ -195,19 +189,16 @@ where
         }
         let mut idle = self.idle.borrow_mut();
         if idle.len() < MOST_IDLE {
-            idle.push(Idle {
-                connection,
-                sweeps: 0,
-            });
+            idle.push(connection);
         }
     }
 
     fn sweep(&self) {
         self.reach.look(&self.server);
-        self.idle.borrow_mut().retain_mut(|idle| {
-            idle.sweeps += 1;
-            idle.sweeps < IDLE_SWEEPS && idle.connection.is_usable()
-        });
+        let now = Instant::now();
+        self.idle
+            .borrow_mut()
+            .retain_mut(|connection| connection.is_kept(now) && connection.is_usable());
     }
 
     async fn open(&self) -> std::io::Result<TcpStream> {

@@ -6,6 +6,7 @@ mod dead_servers;
 mod faults;
 mod fields;
 mod framing;
+mod keeping;
 mod leaving;
 mod streaming;
 mod upgrades;

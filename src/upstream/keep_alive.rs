@@ -1,0 +1,82 @@
+//! How long a connection may rest before the next request goes out on it: always shorter than its server keeps it, since
+//! what is sent at the moment of closing is lost, and only what is idempotent can be sent again.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::time::Duration;
+
+/// Where the server says nothing. The shortest that common servers keep a connection is 2 s.
+const UNTOLD: Duration = Duration::from_millis(1500);
+/// However long the server would keep it.
+const LONGEST: Duration = Duration::from_secs(4);
+/// How much earlier than the server we are: what is under way both ways, and whatever keeps either side from its work.
+const EARLIER: Duration = Duration::from_secs(1);
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// How long a connection may rest after an answer with these fields.
+pub(super) fn rest(fields: &HeaderMap) -> Duration {
+    match fields.get(KEEP_ALIVE).and_then(timeout) {
+        None => UNTOLD,
+        Some(kept) => kept.saturating_sub(EARLIER).max(kept / 2).min(LONGEST),
+    }
+}
+
+/// `timeout=5, max=100` (RFC 2068, section 19.7.1.1): the seconds that the server keeps it. One that cannot be read is
+/// none that could be relied on.
+fn timeout(value: &HeaderValue) -> Option<Duration> {
+    let mut parameters = value.to_str().ok()?.split([',', ';']);
+    let seconds = parameters.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
+        is_timeout.then(|| value.trim().trim_matches('"'))
+    })?;
+    // More digits than fit are very long.
+    let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rest_after(value: &'static str) -> u64 {
+        let fields = [(KEEP_ALIVE, HeaderValue::from_static(value))];
+        let rest = rest(&fields.into_iter().collect());
+        u64::try_from(rest.as_millis()).unwrap()
+    }
+
+    #[test]
+    fn it_ends_before_the_server_would_end_it() {
+        for (value, millis) in [
+            ("timeout=0", 0),
+            ("timeout=1", 500),
+            ("timeout=2", 1_000),
+            ("timeout=3", 2_000),
+            ("timeout=5", 4_000),
+            ("timeout=5, max=100", 4_000),
+            ("max=100,Timeout = 2", 1_000),
+            ("timeout=\"2\"", 1_000),
+            ("timeout=75", 4_000),
+            ("timeout=99999999999999999999999", 4_000),
+        ] {
+            assert_eq!(rest_after(value), millis, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_taken_for_the_shortest() {
+        let nothing = rest(&HeaderMap::new());
+        assert_eq!(nothing, UNTOLD);
+        for value in [
+            "",
+            "max=5",
+            "timeout",
+            "timeout=",
+            "timeout=-1",
+            "timeout=soon",
+            "5",
+        ] {
+            assert_eq!(u128::from(rest_after(value)), UNTOLD.as_millis(), "{value}");
+        }
+    }
+}
