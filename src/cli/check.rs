@@ -278,7 +278,7 @@ fn store_note(compiled: &Compiled) -> Option<&'static str> {
     let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
     match (&store.source, store.on_down) {
         (Source::Redis(_), OnDown::Local) if limited => Some(
-            "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a limit is smaller than N",
+            "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N",
         ),
         (Source::Redis(_), OnDown::Open) if limited => {
             Some("while Redis is away nothing is limited (on_down = \"open\")")

@@ -2,8 +2,9 @@
 
 use super::rate::Cost;
 use super::verdict::{Measured, Wait};
-use super::{Change, Limit, State, wire};
+use super::{Change, Limit, Rule, State, wire};
 use crate::clock::Timestamp;
+use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 impl Limit {
@@ -47,14 +48,13 @@ impl Limit {
         self.rule.check(state, now, cost)
     }
 
-    /// What a request of `cost` is charged where each of so many gateways counts for itself, so that all of them together
-    /// admit what one would. Where that is more than the limit ever holds, it is all of that: a limit smaller than the
-    /// number of gateways admits one request in each.
-    #[must_use]
-    pub fn share(&self, cost: Cost, gateways: NonZeroU32) -> Cost {
-        let most = self.rule.most().max(u64::from(cost.units()));
-        let all = u64::from(cost.units()).saturating_mul(u64::from(gateways.get()));
-        Cost::new(u32::try_from(all.min(most)).unwrap_or(u32::MAX))
+    /// The rule by which one of so many gateways decides about a request of `cost`, and by one of which it tells what is
+    /// left.
+    fn rule_of_share(&self, cost: Cost, gateways: NonZeroU32) -> Cow<'_, Rule> {
+        match self.rule.as_one_of(cost, gateways) {
+            Some(rule) => Cow::Owned(rule),
+            None => Cow::Borrowed(&self.rule),
+        }
     }
 
     fn check_beyond(
@@ -77,21 +77,23 @@ impl Limit {
         (cost, gateways): (Cost, NonZeroU32),
     ) -> (Measured, Option<Change>) {
         if !self.partial || cost <= Cost::ONE {
-            return self.rule.check(state, now, self.share(cost, gateways));
+            let rule = self.rule_of_share(cost, gateways);
+            return rule.check(state, now, self.share(cost, gateways));
         }
         // All of it: what is more than the limit holds is granted in part.
+        let rule = self.rule_of_share(Cost::ONE, gateways);
         let all = cost.units().saturating_mul(gateways.get());
-        let (measured, change) = self.rule.check(state, now, Cost::new(all));
+        let (measured, change) = rule.check(state, now, Cost::new(all));
         if measured.wait == Wait::Micros(0) {
             return (measured, change);
         }
-        let left = self.rule.verdict(measured, now, Cost::new(all), false);
+        let left = rule.verdict(measured, now, Cost::new(all), false);
         // Every unit that is granted is charged once for each gateway: what is left of that is granted to nobody.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
         let left = left.remaining / u64::from(unit);
         // With nothing left the wait is the one for a single unit.
         let less = u32::try_from(left).map_or(cost, |left| Cost::new(left.max(1)).min(cost));
-        let (mut measured, change) = self.rule.check(state, now, self.share(less, gateways));
+        let (mut measured, change) = rule.check(state, now, self.share(less, gateways));
         measured.granted = (measured.wait == Wait::Micros(0)).then_some(less);
         (measured, change)
     }

@@ -20,6 +20,7 @@ mod mode;
 mod on_down;
 pub mod rate;
 mod settle;
+mod share;
 pub mod sliding_log;
 pub mod sliding_window;
 mod state;

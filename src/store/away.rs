@@ -1,8 +1,8 @@
 //! What stands in for Redis while it is away: each limit does as its `on_down` says.
 //!
 //! What is counted here is counted as one of many: a request costs as many times as much as there were gateways, so that
-//! all of them together admit what one would have. What such a cost leaves of a limit is divided again before anybody
-//! is told.
+//! all of them together admit what one would have; a bucket that does not hold that much holds it, at its own rate. What
+//! such a cost leaves of a limit is divided again before anybody is told.
 
 use super::batch::Check;
 use super::decided_by::DecidedBy;

@@ -121,17 +121,12 @@ impl Half {
             return *verdict;
         }
         let (at, gateways) = (self.instant(index), self.gateways_of(index));
-        let rule = &check.limit.rule;
+        let cost = measured.charged(check.cost);
         if check.is_own() || gateways == NonZeroU32::MIN {
-            return rule.verdict(*measured, at, measured.charged(check.cost), charged);
+            return check.limit.rule.verdict(*measured, at, cost, charged);
         }
-        let cost = check.limit.share(measured.charged(check.cost), gateways);
-        let verdict = rule.verdict(*measured, at, cost, charged);
-        let remaining = verdict.remaining / u64::from(gateways.get());
-        Verdict {
-            remaining,
-            ..verdict
-        }
+        let limit = check.limit;
+        limit.verdict_as_one_of((*measured, at), cost, charged, gateways)
     }
 
     /// As one of how many gateways.

@@ -6,6 +6,7 @@ use super::memory::OVERFLOW;
 use super::{MemoryStore, Store};
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope, Ticket};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// What is to be done about a charge that was not the true one.
@@ -40,9 +41,10 @@ impl Charge {
 impl Store {
     /// Makes a charge, decided `by` that, one of `truth`.
     pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
-        let truth = match charge.by.unwrap_or(by) {
-            DecidedBy::Local { gateways } => charge.limit.share(truth, gateways),
-            _ => truth,
+        let gateways = charge.by.unwrap_or(by).gateways();
+        let truth = match gateways {
+            NonZeroU32::MIN => truth,
+            _ => charge.limit.share(truth, gateways),
         };
         let Some(correction) = charge.correction(truth) else {
             return;
@@ -56,7 +58,8 @@ impl Store {
                 } else {
                     key
                 };
-                memory.measure(&[more(overdraft, key, cost)], None, false);
+                let overdraft = overdraft.overdraft_as_one_of(gateways);
+                memory.measure(&[more(&overdraft, key, cost)], None, false);
             }
         };
         match (self, charge.by.unwrap_or(by)) {

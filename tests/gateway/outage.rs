@@ -54,6 +54,7 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
         ("log", "rate = \"20/h\"\nalgorithm = \"sliding-log\""),
         ("tiny", "rate = \"2/h\"\nalgorithm = \"fixed-window\""),
         ("dear", "rate = \"30/h\"\nburst = 30\ncost = 2"),
+        ("small", "rate = \"20/h\"\nburst = 1"),
     ];
     let mut file = File::to(&upstream, &[]).redis(&redis, "timeout = \"1s\"");
     for (name, numbers) in algorithms {
@@ -82,6 +83,7 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
         ("log", 18),
         ("tiny", 3),
         ("dear", 15),
+        ("small", 3),
     ] {
         let path = format!("/{name}");
         assert_eq!(admitted(&all, &path, "k", 120).await, most, "{name}");
@@ -91,6 +93,14 @@ async fn three_gateways_without_redis_admit_together_what_one_would() {
         .await
         .expect(200);
     assert_eq!(answer.remaining("odd"), 32, "its share of what is left");
+    // A bucket of one holds what one request costs in three gateways, and fills at its own rate: the next passes after nine
+    // minutes here, and there.
+    let alone = [("x-key", "alone")];
+    let answer = all[0].get_with("/small", &alone).await.expect(200);
+    assert_eq!(answer.remaining("small"), 0);
+    let refused = all[0].get_with("/small", &alone).await.expect(429);
+    let wait = refused.number("retry-after-ms");
+    assert!((360_001..=540_000).contains(&wait), "{wait}");
 }
 
 /// All that one client is granted through `gateways` by turns, each request asking for `cost`.

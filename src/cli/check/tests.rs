@@ -27,7 +27,7 @@ fn a_good_file_is_said_in_numbers() {
         answer.out,
         "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
          per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
-         note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a limit is smaller than N\n"
+         note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N\n"
     );
     assert_eq!((answer.err.as_str(), answer.code), ("", 0));
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod repeats;
+mod shares;
 mod together;
 mod undone;
 mod windows;

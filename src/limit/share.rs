@@ -1,0 +1,108 @@
+//! What one of several gateways counts that each count for themselves, so that all of them together admit what one would.
+//!
+//! Each charges as many times the cost as there are gateways. Where a bucket does not hold as much as one request then
+//! takes, its size gives way and not its rate: all gateways together let through no more than the greater of the burst and
+//! what one request costs in all of them, and then the rate. Windows, logs and slots have no rate beside their size: what
+//! is more than they ever hold is all of that, so that one smaller than the number of gateways admits one request in each.
+
+use super::leaky_bucket::LeakyBucket;
+use super::rate::{Cost, Interval, Span};
+use super::token_bucket::TokenBucket;
+use super::verdict::{Measured, Verdict};
+use super::{Limit, Rule};
+use crate::clock::Timestamp;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+impl Limit {
+    /// What a request of `cost` is charged where each of so many gateways counts for itself.
+    #[must_use]
+    pub fn share(&self, cost: Cost, gateways: NonZeroU32) -> Cost {
+        let all = cost.units().saturating_mul(gateways.get());
+        let most = u32::try_from(self.rule.most()).unwrap_or(u32::MAX);
+        match self.rule {
+            // What is never admitted stays so.
+            _ if cost.units() > most => cost,
+            Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Cost::new(all),
+            _ => Cost::new(all.min(most)),
+        }
+    }
+
+    /// What was `measured` at `at` by one of so many gateways, in the units of the file: remaining are the requests of one
+    /// unit that it would admit.
+    #[must_use]
+    pub fn verdict_as_one_of(
+        &self,
+        (measured, at): (Measured, Timestamp),
+        cost: Cost,
+        charged: bool,
+        gateways: NonZeroU32,
+    ) -> Verdict {
+        let cost = self.share(cost, gateways);
+        let own = self.rule.as_one_of(Cost::ONE, gateways);
+        let rule = own.as_ref().unwrap_or(&self.rule);
+        let verdict = rule.verdict(measured, at, cost, charged);
+        Verdict {
+            remaining: verdict.remaining / u64::from(gateways.get()),
+            ..verdict
+        }
+    }
+
+    /// The same overdraft where one of so many gateways counts for itself: charges are so many times as large, and so may
+    /// debts be.
+    #[must_use]
+    pub fn overdraft_as_one_of(self: &Arc<Self>, gateways: NonZeroU32) -> Arc<Self> {
+        match &self.rule {
+            Rule::LeakyBucket(rule) if gateways > NonZeroU32::MIN => {
+                let brim = several(rule.interval, rule.brim, gateways);
+                let rule = LeakyBucket {
+                    capacity: brim,
+                    latest: brim,
+                    brim,
+                    ..*rule
+                };
+                Arc::new(Self {
+                    partial: self.partial,
+                    ..self.alike(Rule::LeakyBucket(rule))
+                })
+            }
+            _ => Arc::clone(self),
+        }
+    }
+}
+
+impl Rule {
+    /// The same for a request of `cost` that is charged so many times as much; nothing where the numbers stay.
+    pub(super) fn as_one_of(&self, cost: Cost, gateways: NonZeroU32) -> Option<Self> {
+        if gateways == NonZeroU32::MIN {
+            return None;
+        }
+        let held = |one: Interval, capacity: Span| {
+            let most = self.most();
+            let all = u64::from(cost.units().saturating_mul(gateways.get()));
+            match u64::from(cost.units()) <= most {
+                true => capacity.max(one.times(all)),
+                false => capacity,
+            }
+        };
+        match self {
+            Self::TokenBucket(rule) => Some(Self::TokenBucket(TokenBucket {
+                capacity: held(rule.interval, rule.capacity),
+                brim: several(rule.interval, rule.brim, gateways),
+                ..*rule
+            })),
+            Self::LeakyBucket(rule) => Some(Self::LeakyBucket(LeakyBucket {
+                capacity: held(rule.interval, rule.capacity),
+                brim: several(rule.interval, rule.brim, gateways),
+                ..*rule
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// What all gateways may hold together: a request of any cost may have been charged.
+fn several(one: Interval, brim: Span, gateways: NonZeroU32) -> Span {
+    let units = one.units_in(brim);
+    one.times(units.saturating_mul(u64::from(gateways.get())))
+}
