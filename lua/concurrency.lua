@@ -2,13 +2,14 @@
 -- Twin: src/limit/concurrency.rs.
 --
 -- The state is a sorted set: each slot's number as a double, scored by the instant until which it is taken. A number is
--- the instant at which its slot was taken, or the next that is free.
+-- the one that the gateway chose, so that it can free the slot without having heard of it, else the instant at which the
+-- slot was taken; or the next that is free.
 --
--- block     8, max, life of a lease, cost
+-- block     8, max, life of a lease, cost, the number of the first slot, 0 where it is the present instant
 -- answers   wait (0 admits, -1 never), the number of the first slot that would be taken, slots taken, what is to be done if
 --           anything, its life
 local function concurrency(key)
-  local _, max, ttl, cost, past = unpack(">Bddd", blocks, at)
+  local _, max, ttl, cost, chosen, past = unpack(">Bdddd", blocks, at)
   at = past
   local held = call("ZCOUNT", key, string.format("(%.0f", now), "+inf")
   if type(held) == "table" then return 0, 0, 0, nil, nil, held.err end
@@ -19,7 +20,7 @@ local function concurrency(key)
     if ahead == 0 then return 1000000, 0, held end
     return 1000000, 0, held, { first = 0, count = 0 }, ttl
   end
-  local first, found = now, 0
+  local first, found = chosen > 0 and chosen or now, 0
   while found < cost do
     if call("ZSCORE", key, pack(">d", first + found)) then
       first, found = first + found + 1, 0

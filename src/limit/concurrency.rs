@@ -67,6 +67,17 @@ impl Concurrency {
         now: Timestamp,
         cost: Cost,
     ) -> (Measured, Option<Change>) {
+        self.check_numbered(state, now, (cost, now.micros()))
+    }
+
+    /// The same, with the slots numbered from `number` on, or the next that are free.
+    #[must_use]
+    pub fn check_numbered(
+        &self,
+        state: Option<&LeasesState>,
+        now: Timestamp,
+        (cost, number): (Cost, u64),
+    ) -> (Measured, Option<Change>) {
         let none = LeasesState::default();
         let leases = &state.unwrap_or(&none).0;
         let (present, until) = (now.micros(), now.plus(self.ttl).micros());
@@ -92,7 +103,7 @@ impl Concurrency {
         };
         let taken = held + cost.units() as usize;
         if taken <= self.max.get() as usize {
-            let first = free(leases, present, cost);
+            let first = free(leases, number, cost);
             let measured = Measured::admitted(standing(first, taken));
             return (measured, Some(change(first, cost.units())));
         }
@@ -152,9 +163,9 @@ impl Concurrency {
     }
 }
 
-/// The first of `cost` numbers in a row that no slot has, from the present on: no number is used twice.
-fn free(leases: &BTreeMap<u64, u64>, present: u64, cost: Cost) -> u64 {
-    let (mut first, mut found) = (present, 0);
+/// The first of `cost` numbers in a row that no slot has, from `number` on: none is used twice.
+fn free(leases: &BTreeMap<u64, u64>, number: u64, cost: Cost) -> u64 {
+    let (mut first, mut found) = (number, 0);
     while found < u64::from(cost.units()) {
         if leases.contains_key(&(first + found)) {
             (first, found) = (first + found + 1, 0);

@@ -46,6 +46,9 @@ const REFUSED: u8 = 11;
 const BESIDE: u8 = 12;
 const TRAILED: u8 = 13;
 
+/// What stands in front of a block of which less may be granted.
+const PARTIAL_HEAD: usize = 49;
+
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
 pub fn is_plain(block: &[u8]) -> bool {
@@ -228,6 +231,7 @@ pub fn block_around(rule: &Rule, cost: Cost, now: Timestamp) -> Block {
             put(&mut bytes, u64::from(rule.max.get()));
             put(&mut bytes, rule.ttl);
             put(&mut bytes, u64::from(cost.units()));
+            put(&mut bytes, 0);
         }
         Rule::SlidingLog(rule) => {
             bytes.push(SLIDING_LOG);
@@ -277,6 +281,19 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     );
     bytes.extend_from_slice(own);
     bytes
+}
+
+/// Has the slots that the block of a concurrency limit takes be numbered from `first` on.
+pub fn number(block: &mut [u8], first: u64) {
+    let own = match block.first() {
+        Some(&PARTIAL) => block.get_mut(PARTIAL_HEAD..),
+        _ => Some(block),
+    };
+    if let Some([CONCURRENCY, own @ ..]) = own
+        && let Some(number) = own.get_mut(24..32)
+    {
+        number.copy_from_slice(&double(first));
+    }
 }
 
 /// The block that refuses whatever stands beside it, and reads no key.

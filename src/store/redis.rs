@@ -13,6 +13,7 @@ mod leavers;
 mod library;
 mod login;
 mod node;
+mod owed;
 mod pool;
 mod probe;
 mod question;
@@ -41,6 +42,7 @@ use crate::telemetry::metrics::Reach;
 use cluster::{Cluster, Route};
 use leavers::{Heir, Leavers};
 use node::{Node, Shared};
+use owed::Duty;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +51,9 @@ use tokio::sync::oneshot;
 
 /// More would be no deadline.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// How long a worker that ends waits for a Redis that is away to take what it is owed.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
@@ -235,7 +240,7 @@ impl RedisStore {
     fn lessen<'a>(&self, clock: Option<Timestamp>, charges: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in charges {
             if let Some(block) = question::settle_block(limit, ticket) {
-                self.tell(clock, (limit, key), &block);
+                self.tell(clock, (limit, key), (Duty::Settlement, &block));
             }
         }
     }
@@ -253,15 +258,21 @@ impl RedisStore {
     fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in slots {
             if let Some(block) = question::renew_block(limit, ticket) {
-                self.tell(clock, (limit, key), &block);
+                self.tell(clock, (limit, key), (Duty::Renewal, &block));
             }
         }
     }
 
     /// Has something done to a counter, and nobody waits for it.
-    fn tell(&self, clock: Option<Timestamp>, (limit, key): (&Limit, &[u8]), block: &[u8]) {
+    fn tell(
+        &self,
+        clock: Option<Timestamp>,
+        (limit, key): (&Limit, &[u8]),
+        (duty, block): (Duty, &[u8]),
+    ) {
         if let Some((shared, route)) = self.home(limit, key) {
-            shared.give(clock, (shared.about(limit, key, block), route), None);
+            let question = shared.about(limit, key, block);
+            shared.give((duty, limit), (clock, question, route), None);
         }
     }
 
@@ -299,7 +310,7 @@ impl RedisStore {
         let block = question::forget_block();
         let (shared, route) = self.home(limit, key).ok_or(StoreError::Down)?;
         let question = shared.about(limit, key, &block);
-        shared.give(None, (question, route), Some(answer));
+        shared.give((Duty::Reset, limit), (None, question, route), Some(answer));
         match told.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
@@ -309,8 +320,8 @@ impl RedisStore {
         }
     }
 
-    /// Waits until everything that was asked is answered and every refund is sent, for the settings' `timeout` at most:
-    /// the last thing a draining worker does.
+    /// Waits until everything that was asked is answered and everything that is owed is sent, for the settings' `timeout`
+    /// at most, or [`GRACE`] where Redis is away meanwhile: the last thing a draining worker does.
     pub async fn settle(&self) {
         let settled = async {
             match &self.way {
@@ -318,7 +329,19 @@ impl RedisStore {
                 Way::Many(cluster) => cluster.settled().await,
             }
         };
-        let _ = tokio::time::timeout(self.timeout(), settled).await;
+        let mut settled = std::pin::pin!(settled);
+        let in_time = tokio::time::timeout(self.timeout(), &mut settled).await;
+        if in_time.is_err() && self.owes() {
+            let _ = tokio::time::timeout(GRACE, settled).await;
+        }
+    }
+
+    /// Is anything owed that waits for Redis to be back?
+    fn owes(&self) -> bool {
+        match &self.way {
+            Way::One(node) => !node.shared.owed.is_empty(),
+            Way::Many(cluster) => cluster.owes(),
+        }
     }
 
     /// Is Redis asked at present? Of a cluster: every master.

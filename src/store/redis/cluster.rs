@@ -112,6 +112,16 @@ pub(super) struct Member {
     tag: RefCell<Vec<u8>>,
 }
 
+impl Route {
+    /// The same slot, as if nothing had been sent yet.
+    pub(super) fn afresh(self) -> Self {
+        Self {
+            slot: self.slot,
+            ..Self::default()
+        }
+    }
+}
+
 impl Cluster {
     /// Starts to ask `seeds` and waits for nothing.
     pub(super) fn new(
@@ -229,6 +239,12 @@ impl Cluster {
         map.at(slot).is_some_and(|node| node.shared.health.is_up())
     }
 
+    /// Does anything wait for a master to be back?
+    pub(super) fn owes(&self) -> bool {
+        let all = self.nodes.all();
+        all.iter().any(|node| !node.shared.owed.is_empty())
+    }
+
     /// Is every master there?
     pub(super) fn is_up(&self) -> bool {
         self.nodes.is_up()
@@ -278,9 +294,28 @@ impl Nodes {
         self.settings.timeout.min(LONGEST)
     }
 
+    /// The node that serves a counter; where nobody does, one that will say who does when somebody does again.
     fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
-        let (node, route) = self.at(slot_of(limit, key)).ok()?;
+        let slot = slot_of(limit, key);
+        let (node, route) = self.at(slot).ok().or_else(|| {
+            let route = Route {
+                slot,
+                ..Route::default()
+            };
+            Some((self.all().first()?.clone(), route))
+        })?;
         Some((node.shared.clone(), route))
+    }
+
+    /// What is owed to nodes that are away goes to those that serve their slots now.
+    fn pass_on(&self, map: &Map) {
+        let away = |node: &&Node| !node.shared.health.is_up();
+        for node in map.all().filter(away) {
+            for one in node.shared.owed.take() {
+                let home = map.at(one.route.slot).unwrap_or(node);
+                home.shared.owe(one);
+            }
+        }
     }
 
     /// The node that serves a slot.
@@ -357,6 +392,7 @@ impl Nodes {
                 *member.tag.borrow_mut() = tag;
             }
         }
+        self.pass_on(map);
         self.knowledge.set(Knowledge::Known);
         self.learned.notify_waiters();
     }

@@ -9,6 +9,7 @@
 
 use super::cluster::Route;
 use super::node::Shared;
+use super::owed::Returned;
 use super::pool::Connection;
 use super::question::{self, Question};
 use super::reply::{self, Told, Wrong};
@@ -36,16 +37,6 @@ pub(super) struct Asked {
     pub(super) kept: bool,
     pub(super) route: Route,
     pub(super) answer: oneshot::Sender<Told>,
-}
-
-/// A charge that waits to be given back.
-#[derive(Debug)]
-pub(super) struct Returned {
-    pub(super) question: Question,
-    pub(super) clock: Option<Timestamp>,
-    pub(super) route: Route,
-    /// Mostly nobody waits. Told the script's byte.
-    pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
 }
 
 /// Serves whatever waits, until the worker ends.
@@ -105,7 +96,7 @@ impl Shared {
                 self.wake();
                 return Ok(());
             }
-            let (decisions, refunds) = (self.next_decisions(), self.next_refunds());
+            let (decisions, refunds) = (self.next_decisions(), self.next_owed());
             if decisions.is_empty() && refunds.is_empty() {
                 return Ok(());
             }
@@ -116,7 +107,8 @@ impl Shared {
             if !refunds.is_empty() && done.is_ok() {
                 done = self.refund_all(connection, refunds).await;
             } else {
-                self.stats.refunds_lost.add(refunds.len() as u64);
+                // Not sent.
+                refunds.into_iter().rev().for_each(|one| self.put_back(one));
             }
             if let Err(error) = done {
                 self.stats.failures.add(1);
@@ -132,7 +124,7 @@ impl Shared {
     fn oldest(&self) -> Option<Instant> {
         match self.decisions.borrow().front() {
             Some(asked) => Some(asked.arrived),
-            None => (!self.refunds.borrow().is_empty()).then(Instant::now),
+            None => (!self.owed.is_empty() && !self.health.is_down()).then(Instant::now),
         }
     }
 
@@ -172,17 +164,6 @@ impl Shared {
         batch
     }
 
-    fn next_refunds(&self) -> Vec<Returned> {
-        let mut waiting = self.refunds.borrow_mut();
-        let clock = waiting.front().and_then(|first| first.clock);
-        let many = waiting
-            .iter()
-            .take(MOST_DECISIONS)
-            .take_while(|next| next.clock == clock)
-            .count();
-        waiting.drain(..many).collect()
-    }
-
     /// One call for all of `batch`; each is told its own answer, or all of them what went wrong.
     async fn decide_all(
         &self,
@@ -216,6 +197,7 @@ impl Shared {
             Ok(told) => told,
             Err(error) => {
                 for asked in batch {
+                    self.owe_slots(&asked.question, asked.route, &error);
                     self.tell(asked, Err(Wrong::Store(error.clone())));
                 }
                 return Err(error);
@@ -238,8 +220,8 @@ impl Shared {
         trouble
     }
 
-    /// One call for all of `batch`. Nobody waits for it, and one that fails is not made again: it may have been done.
-    async fn refund_all(
+    /// One call for all of `batch`. Nobody waits for it.
+    pub(super) async fn refund_all(
         &self,
         connection: &mut Connection,
         batch: Vec<Returned>,
@@ -247,8 +229,7 @@ impl Shared {
         if let Some(member) = &self.member {
             return self.refund_slots(member, connection, batch).await;
         }
-        let clock = batch.first().and_then(|first| first.clock);
-        let command = question::refund(clock, batch.iter().map(|returned| &returned.question));
+        let command = Self::call_of(&batch);
         let deadline = Instant::now() + self.timeout;
         let answer = timeout_at(deadline, connection.call(&command))
             .await
@@ -256,29 +237,6 @@ impl Shared {
         self.refunded(batch, answer)
     }
 
-    /// Likewise.
-    pub(super) fn refunded(
-        &self,
-        batch: Vec<Returned>,
-        answer: Result<Vec<u8>, StoreError>,
-    ) -> Result<(), StoreError> {
-        let many = batch.len() as u64;
-        match &answer {
-            Ok(_) => self.stats.refunds.add(many),
-            Err(_) => self.stats.refunds_lost.add(many),
-        }
-        for (index, returned) in batch.into_iter().enumerate() {
-            let Some(waiting) = returned.answer else {
-                continue;
-            };
-            let told = answer.as_ref().map_err(Clone::clone).and_then(|bytes| {
-                let byte = bytes.get(index).copied();
-                byte.ok_or(StoreError::Protocol("shorter than the question"))
-            });
-            let _ = waiting.send(told);
-        }
-        answer.map(|_| ())
-    }
     pub(super) fn late(&self) -> StoreError {
         StoreError::Timeout {
             after: self.timeout,

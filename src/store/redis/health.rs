@@ -169,8 +169,7 @@ impl Shared {
         for asked in decisions {
             self.tell(asked, Err(Wrong::Store(StoreError::Down)));
         }
-        let refunds = self.refunds.take();
-        self.stats.refunds_lost.add(refunds.len() as u64);
+        self.set_aside();
         self.health.fallen.notify_one();
     }
 
@@ -302,7 +301,11 @@ pub(super) async fn watch(shared: Rc<Shared>) {
         sleep(brink).await;
         while !shared.health.is_up() {
             let era = shared.health.era();
-            match shared.probe().await {
+            let back = match shared.probe().await {
+                Ok(()) => shared.pay().await,
+                away => away,
+            };
+            match back {
                 Ok(()) => shared.rise(),
                 Err(error) => {
                     tracing::debug!("{} does not serve yet: {error}", shared.health.outage.name);

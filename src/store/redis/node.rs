@@ -1,14 +1,15 @@
 //! The way to one Redis, alone or a master of a cluster: what waits for it, its connections, whether it is there.
 
 use super::cluster::{Member, Route};
-use super::gather::{Asked, MOST_WAITING, Returned};
+use super::gather::{Asked, MOST_WAITING};
 use super::health::Health;
 use super::leavers::{Leavers, Waiting};
+use super::owed::{Duty, Owed, Returned};
 use super::pool::Connections;
 use super::question::{self, Question};
 use super::reply::{self, Wrong};
 use super::stats::Stats;
-use super::{LONGEST, gather, health, layout, pool};
+use super::{LONGEST, gather, health, layout, owed, pool};
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId, wire};
 use crate::store::batch::{Check, Refund};
@@ -43,7 +44,7 @@ pub(super) struct Shared {
     pub(super) health: Health,
     pub(super) stats: Arc<Stats>,
     pub(super) decisions: RefCell<VecDeque<Asked>>,
-    pub(super) refunds: RefCell<VecDeque<Returned>>,
+    pub(super) owed: Owed,
     pub(super) leavers: Rc<Leavers>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
     /// There is something to do.
@@ -90,7 +91,7 @@ impl Node {
             health: Health::new(name.into()),
             stats,
             decisions: RefCell::default(),
-            refunds: RefCell::default(),
+            owed: Owed::default(),
             leavers,
             prefixes: RefCell::default(),
             work: Notify::new(),
@@ -99,7 +100,10 @@ impl Node {
             serving: Cell::new(0),
             quiet: Notify::new(),
         });
-        let mut tasks = vec![tokio::task::spawn_local(health::watch(shared.clone()))];
+        let mut tasks = vec![
+            tokio::task::spawn_local(health::watch(shared.clone())),
+            tokio::task::spawn_local(owed::remind(shared.clone())),
+        ];
         for _ in 0..pool::CONNECTIONS {
             tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
         }
@@ -219,7 +223,11 @@ impl Shared {
         if let Some(block) = question::refund_block(limit, ticket) {
             let mut question = Question::default();
             question.refund(&self.prefix_of(limit), key, &block, ticket);
-            self.give(clock, (question, route), answer);
+            let duty = match limit.rule.holds() {
+                Some(_) => Duty::Release { doubted: None },
+                None => Duty::Refund,
+            };
+            self.give((duty, limit), (clock, question, route), answer);
         }
     }
 
@@ -233,21 +241,22 @@ impl Shared {
     /// Hands over what is gathered with refunds.
     pub(super) fn give(
         &self,
-        clock: Option<Timestamp>,
-        (question, route): (Question, Route),
+        (duty, limit): (Duty, &Limit),
+        (clock, question, route): (Option<Timestamp>, Question, Route),
         answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
     ) {
-        let mut waiting = self.refunds.borrow_mut();
-        if self.health.is_down() || waiting.len() >= MOST_WAITING {
-            return self.stats.refunds_lost.add(1);
-        }
-        waiting.push_back(Returned {
+        // Nobody renews it any more: then it has lapsed.
+        let lasts = limit.rule.holds().map(|rule| rule.ttl);
+        let until = lasts.map(|ttl| Instant::now() + Duration::from_micros(ttl));
+        self.owe(Returned {
+            duty,
             question,
             clock,
             route,
+            until,
+            times: 0,
             answer,
         });
-        self.wake();
     }
 
     /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
@@ -261,9 +270,7 @@ impl Shared {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.busy.get() == 0
-            && self.decisions.borrow().is_empty()
-            && self.refunds.borrow().is_empty()
+        self.busy.get() == 0 && self.decisions.borrow().is_empty() && self.owed.is_empty()
     }
 
     /// Waits until everything that was asked is answered and every refund is sent.

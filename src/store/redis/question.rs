@@ -10,6 +10,7 @@ use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
 use crate::store::batch::Check;
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// First byte of a refund's block: how the rest is read.
 const BUCKET: u8 = 1;
@@ -32,8 +33,23 @@ pub(super) struct Question {
     blocks: SmallVec<[u8; 64]>,
     /// The keys of records, in the order of the limits that ask for them.
     records: Vec<Vec<u8>>,
+    /// Slots that are asked for by numbers of our own.
+    slots: Vec<Slots>,
     reach: Reach,
 }
+
+/// Slots of one limit.
+#[derive(Debug)]
+struct Slots {
+    /// Position among the counters.
+    limit: usize,
+    first: u64,
+    cost: u64,
+    ttl: u64,
+}
+
+/// Numbers that gateways choose are above all instants, and below what is counted exactly with a cost added.
+const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
 /// Which script can decide a question: each knows what those before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -76,15 +92,55 @@ impl Question {
         if let Some((dedupe, id)) = check.repeats() {
             self.reach = self.reach.max(Reach::Once);
             self.records.push(layout::record(prefix, key, id));
-            let own = block(limit, *cost, clock);
+            let mut own = block(limit, *cost, clock);
+            self.number(check, &mut own, clock);
             let none = block(limit, Cost::ZERO, clock);
             let both = wire::deduped(dedupe, *cost, &own, &none);
             return self.push(prefix, key, &both);
+        }
+        if limit.rule.holds().is_some() {
+            let mut own = block(limit, *cost, clock);
+            self.number(check, &mut own, clock);
+            return self.push(prefix, key, &own);
         }
         if *cost == limit.cost && !limit.rule.follows_a_calendar() {
             return self.push(prefix, key, &limit.block);
         }
         self.push(prefix, key, &block(limit, *cost, clock));
+    }
+
+    /// Numbers the slots that `own`, the block of `check`, asks for: who hears no answer can give them back all the same.
+    /// By a clock of the caller's they are numbered as the twin does.
+    fn number(&mut self, check: &Check<'_>, own: &mut [u8], clock: Option<Timestamp>) {
+        let Some(rule) = check.limit.rule.holds() else {
+            return;
+        };
+        if clock.is_some() || check.cost == Cost::ZERO {
+            return;
+        }
+        let first = fastrand::u64(CHOSEN);
+        wire::number(own, first);
+        self.slots.push(Slots {
+            limit: self.ends.len(),
+            first,
+            cost: u64::from(check.cost.units()),
+            ttl: rule.ttl,
+        });
+    }
+
+    /// What frees the slots that it asks for, each with how long they last.
+    pub(super) fn releases(&self) -> impl Iterator<Item = (Self, Duration)> + '_ {
+        self.slots.iter().filter_map(|slots| {
+            let key = self.keys().nth(slots.limit)?;
+            let mut free = Self::default();
+            free.keys.extend_from_slice(key);
+            free.ends.push(key.len());
+            free.blocks.push(FREE);
+            for number in [slots.ttl, slots.first, slots.cost] {
+                free.blocks.extend_from_slice(&wire::double(number));
+            }
+            Some((free, Duration::from_micros(slots.ttl)))
+        })
     }
 
     /// How many counters it is about.

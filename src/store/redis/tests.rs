@@ -17,6 +17,7 @@ mod model;
 mod mourning;
 mod moving;
 mod outage;
+mod owed;
 mod places;
 mod scripts;
 mod silent;

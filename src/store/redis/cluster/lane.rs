@@ -2,8 +2,9 @@
 //! same node. All calls go in one write, and each fails for itself. A call that was not made where it was sent is
 //! sent on, for nothing has been run.
 
-use super::super::gather::{Asked, Returned};
+use super::super::gather::Asked;
 use super::super::node::Shared;
+use super::super::owed::Returned;
 use super::super::pool::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::super::question;
 use super::super::reply::Wrong;
@@ -59,14 +60,11 @@ impl Waits for Returned {
     }
 
     fn put_back(self, node: &Shared) {
-        node.refunds.borrow_mut().push_front(self);
+        node.put_back(self);
     }
 
     fn fails(self, node: &Shared, why: StoreError) {
-        node.stats.refunds_lost.add(1);
-        if let Some(waiting) = self.answer {
-            let _ = waiting.send(Err(why));
-        }
+        node.put_off(self, &why);
     }
 }
 
@@ -110,10 +108,7 @@ impl Shared {
         batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
         let groups = by_slot(batch);
-        let build = |group: &Vec<Returned>| {
-            let clock = group.first().and_then(|first| first.clock);
-            question::refund(clock, group.iter().map(|returned| &returned.question))
-        };
+        let build = |group: &Vec<Returned>| Self::call_of(group);
         let deadline = Instant::now() + self.timeout;
         let answers = self.call_all(connection, deadline, &groups, build).await;
         let mut trouble = Ok(());

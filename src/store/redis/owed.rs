@@ -1,0 +1,318 @@
+//! What is owed to Redis: slots whose request has ended, charges that come back, and costs that are settled. Nobody waits
+//! for it, so that it can wait: while Redis is away it is kept, and sent when Redis is back.
+//!
+//! A call without an answer may have been made. What is known by its id is sent again, for doing it twice is doing it
+//! once: slots are freed by their number.
+
+use super::cluster::Route;
+use super::gather::MOST_DECISIONS;
+use super::node::Shared;
+use super::question::{self, Question};
+use crate::clock::Timestamp;
+use crate::store::error::StoreError;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// What one worker owes to one Redis at most; what is more is lost.
+pub(super) const MOST_OWED: usize = 16_384;
+/// How often one is sent: what Redis refuses each time is not to be its end each time.
+const MOST_TIMES: u8 = 8;
+/// A slot that was not found may be taken yet, by a call that is still on its way: it is looked for again so much later,
+/// and then twice that.
+const DOUBT: Duration = Duration::from_secs(1);
+/// What could not be done where it was sent is tried again so much later.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is to be done about a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// Slots are freed.
+    Release {
+        /// Nobody has heard that they were taken: the call that asked for them had no answer.
+        doubted: Option<Duration>,
+    },
+    /// Slots are held for longer. The next time comes by itself.
+    Renewal,
+    /// A charge comes back.
+    Refund,
+    /// A charge was too much.
+    Settlement,
+    /// The counter is forgotten, and somebody waits to hear so.
+    Reset,
+}
+
+/// Something that waits to be done, about one counter.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) duty: Duty,
+    pub(super) question: Question,
+    pub(super) clock: Option<Timestamp>,
+    pub(super) route: Route,
+    /// From then on it means nothing any more.
+    pub(super) until: Option<Instant>,
+    /// How often it has been sent.
+    pub(super) times: u8,
+    /// Mostly nobody waits. Told the script's byte.
+    pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
+}
+
+/// What one worker owes to one Redis.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    /// In the order in which it goes.
+    waiting: RefCell<VecDeque<Returned>>,
+    /// What is to be tried again, and when.
+    later: RefCell<Vec<(Instant, Returned)>>,
+    /// There is more of that.
+    put_off: Notify,
+}
+
+impl Owed {
+    /// Is there anything to send now?
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.borrow().len() + self.later.borrow().len() >= MOST_OWED
+    }
+}
+
+impl Owed {
+    fn wait_for(&self, at: Instant, one: Returned) {
+        self.later.borrow_mut().push((at, one));
+        self.put_off.notify_one();
+    }
+
+    /// All of it: another is to see to it.
+    pub(super) fn take(&self) -> Vec<Returned> {
+        let later = self.later.take().into_iter().map(|(_, one)| one);
+        self.waiting.take().into_iter().chain(later).collect()
+    }
+}
+
+impl Returned {
+    /// Is it kept while Redis is away?
+    fn is_kept(&self) -> bool {
+        matches!(self.duty, Duty::Release { .. })
+    }
+
+    /// May it be sent again after a call that has perhaps been made?
+    fn is_repeatable(&self) -> bool {
+        matches!(self.duty, Duty::Release { .. })
+    }
+
+    fn has_lapsed(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+impl Shared {
+    /// Takes over what is to be done: soon, or when Redis is back.
+    pub(super) fn owe(&self, one: Returned) {
+        let must_go = self.health.is_down() && !one.is_kept();
+        if must_go || self.owed.is_full() {
+            return self.lose(one, &StoreError::Down);
+        }
+        self.owed.waiting.borrow_mut().push_back(one);
+        if !self.health.is_down() {
+            self.wake();
+        }
+    }
+
+    /// Slots that a call without an answer may have taken are given back: whoever asked was answered without them.
+    pub(super) fn owe_slots(&self, asked: &Question, route: Route, why: &StoreError) {
+        if let StoreError::Refused(_) | StoreError::Down | StoreError::Overloaded = why {
+            return;
+        }
+        for (question, ttl) in asked.releases() {
+            let doubted = Some(DOUBT);
+            self.owe(Returned {
+                duty: Duty::Release { doubted },
+                question,
+                clock: None,
+                route,
+                until: Some(Instant::now() + ttl),
+                times: 0,
+                answer: None,
+            });
+        }
+    }
+
+    /// Redis is back: it is told what it is owed before it is asked anything, so far as that takes no longer than a call
+    /// may.
+    ///
+    /// # Errors
+    /// When it is not back after all.
+    pub(super) async fn pay(&self) -> Result<(), StoreError> {
+        if self.owed.is_empty() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + self.timeout;
+        let taken = timeout_at(deadline, self.connections.take()).await;
+        let mut connection = taken.map_err(|_| self.late())??;
+        while Instant::now() < deadline {
+            let batch = self.next_due();
+            if batch.is_empty() {
+                break;
+            }
+            if let Err(why) = self.refund_all(&mut connection, batch).await {
+                connection.condemn();
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes with the next call.
+    pub(super) fn next_owed(&self) -> Vec<Returned> {
+        match self.owed.is_empty() || self.health.is_down() {
+            true => Vec::new(),
+            false => self.next_due(),
+        }
+    }
+
+    /// The first that can go in one call: of one clock, and only what still means something.
+    fn next_due(&self) -> Vec<Returned> {
+        let mut waiting = self.owed.waiting.borrow_mut();
+        let now = Instant::now();
+        let mut batch: Vec<Returned> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
+        while let Some(next) = waiting.front() {
+            let fits = batch.len() < MOST_DECISIONS
+                && batch.first().is_none_or(|first| first.clock == next.clock);
+            if !fits {
+                break;
+            }
+            // What has lapsed is free by itself.
+            let next = waiting.pop_front().filter(|next| !next.has_lapsed(now));
+            batch.extend(next);
+        }
+        batch
+    }
+
+    /// One call for all of `batch`.
+    pub(super) fn call_of(batch: &[Returned]) -> bb8_redis::redis::Cmd {
+        let clock = batch.first().and_then(|first| first.clock);
+        question::refund(clock, batch.iter().map(|returned| &returned.question))
+    }
+
+    /// Takes over what has become of a call for all of `batch`.
+    pub(super) fn refunded(
+        &self,
+        batch: Vec<Returned>,
+        answer: Result<Vec<u8>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let bytes = match answer {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                // In their order, in front of what has come since.
+                for one in batch.into_iter().rev() {
+                    self.send_again(one, &why);
+                }
+                return Err(why);
+            }
+        };
+        for (index, mut one) in batch.into_iter().enumerate() {
+            let byte = bytes.get(index).copied();
+            self.stats.refunds.add(1);
+            if let Some(waiting) = one.answer.take() {
+                let short = StoreError::Protocol("shorter than the question");
+                let _ = waiting.send(byte.ok_or(short));
+            }
+            if byte == Some(0) {
+                self.doubt(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// What went with a call that failed goes again, if it can.
+    fn send_again(&self, mut one: Returned, why: &StoreError) {
+        one.times += 1;
+        if !one.is_repeatable() || one.times >= MOST_TIMES || self.owed.is_full() {
+            return self.lose(one, why);
+        }
+        self.owed.waiting.borrow_mut().push_front(one);
+    }
+
+    /// It was not sent: it stays the first.
+    pub(super) fn put_back(&self, one: Returned) {
+        self.owed.waiting.borrow_mut().push_front(one);
+    }
+
+    /// It was not done where it was sent, and is tried again when that may have changed.
+    pub(super) fn put_off(&self, mut one: Returned, why: &StoreError) {
+        if !one.is_kept() || self.owed.is_full() {
+            return self.lose(one, why);
+        }
+        one.route = one.route.afresh();
+        self.owed.wait_for(Instant::now() + PAUSE, one);
+    }
+
+    /// Of `one` nothing was found. Where nobody knows whether there is anything it is looked for again.
+    fn doubt(&self, mut one: Returned) {
+        let Duty::Release {
+            doubted: Some(pause),
+        } = one.duty
+        else {
+            return;
+        };
+        let at = Instant::now() + pause;
+        if one.has_lapsed(at) || self.owed.is_full() {
+            return;
+        }
+        one.duty = Duty::Release {
+            doubted: Some(pause * 2),
+        };
+        one.times = 0;
+        self.owed.wait_for(at, one);
+    }
+
+    /// It is given up, and whoever waits for it is told.
+    pub(super) fn lose(&self, one: Returned, why: &StoreError) {
+        if one.duty != Duty::Renewal {
+            self.stats.refunds_lost.add(1);
+        }
+        if let Some(waiting) = one.answer {
+            let _ = waiting.send(Err(why.clone()));
+        }
+    }
+
+    /// Redis is away: what cannot wait is given up.
+    pub(super) fn set_aside(&self) {
+        let waiting = self.owed.waiting.take();
+        let (kept, rest): (VecDeque<_>, VecDeque<_>) =
+            waiting.into_iter().partition(Returned::is_kept);
+        *self.owed.waiting.borrow_mut() = kept;
+        for one in rest {
+            self.lose(one, &StoreError::Down);
+        }
+    }
+}
+
+/// Has what was put off be sent when its time has come, until the worker ends.
+pub(super) async fn remind(shared: Rc<Shared>) {
+    loop {
+        let later = &shared.owed.later;
+        let next = later.borrow().iter().map(|(at, _)| *at).min();
+        match next {
+            None => shared.owed.put_off.notified().await,
+            Some(at) => {
+                tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = shared.owed.put_off.notified() => {}
+                }
+            }
+        }
+        let now = Instant::now();
+        let due = |(at, _): &mut (Instant, Returned)| *at <= now;
+        let due: Vec<_> = later.borrow_mut().extract_if(.., due).collect();
+        for (_, one) in due {
+            shared.owe(one);
+        }
+    }
+}

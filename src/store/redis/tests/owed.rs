@@ -1,0 +1,204 @@
+//! What is owed to Redis when it is away for a moment: it is there when Redis is back, and there once.
+
+use super::support::{Client, Server, concurrency, limit, until_up};
+use crate::limit::verdict::Ruling;
+use crate::limit::{Limit, Ticket};
+use crate::store::batch::{Check, Refund};
+use crate::store::redis::RedisStore;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MANY: u32 = 8;
+const KEY: &[u8] = b"a";
+
+fn slots() -> Arc<Limit> {
+    limit("inflight", concurrency(MANY, 30_000_000))
+}
+
+/// Takes a slot, if there is one.
+async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Option<Ticket> {
+    let check = Check::new(limit, KEY);
+    let decided = store.decide(&[check]).await.expect("Redis answers");
+    let admitted = matches!(decided.decision.ruling, Ruling::Admit { .. });
+    admitted.then(|| decided.ticket(0, &check).expect("a slot has a ticket"))
+}
+
+async fn take_all(store: &RedisStore, limit: &Arc<Limit>) -> Vec<Ticket> {
+    let mut tickets = Vec::new();
+    for _ in 0..MANY {
+        tickets.push(take(store, limit).await.expect("there is room"));
+    }
+    assert_eq!(take(store, limit).await, None, "and then none");
+    tickets
+}
+
+fn free(store: &RedisStore, limit: &Arc<Limit>, tickets: &[Ticket]) {
+    for ticket in tickets {
+        let refund = Refund {
+            limit,
+            key: KEY,
+            ticket: *ticket,
+        };
+        store.refund([refund]);
+    }
+}
+
+/// Waits until the store has noticed that nobody answers.
+async fn until_down(store: &RedisStore) {
+    let begun = Instant::now();
+    while store.is_up() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "still up");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// How many slots somebody holds.
+fn held(server: &Server) -> usize {
+    held_by(&mut server.client())
+}
+
+fn held_by(client: &mut Client) -> usize {
+    use bb8_redis::redis::Value;
+    match client.say("ZCARD tollgate:1:inflight:cc:{a}") {
+        Value::Int(many) => usize::try_from(many).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
+    let server = Server::start();
+    let (store, limit) = (server.store().await, slots());
+    for _ in 0..3 {
+        let tickets = take_all(&store, &limit).await;
+        server.stop();
+        let (early, late) = tickets.split_at(3);
+        // These find out that nobody answers, and the others know it.
+        free(&store, &limit, early);
+        until_down(&store).await;
+        free(&store, &limit, late);
+        server.go_on();
+        until_up(&store, Duration::from_secs(5)).await;
+        // At once: what is owed goes before what is asked.
+        let again = take_all(&store, &limit).await;
+        free(&store, &limit, &again);
+        store.settle().await;
+        assert_eq!(held(&server), 0);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn slots_that_end_while_connections_are_killed_are_free() {
+    let server = Server::start();
+    let (store, limit) = (server.store().await, slots());
+    for _ in 0..3 {
+        let tickets = take_all(&store, &limit).await;
+        let (early, late) = tickets.split_at(4);
+        free(&store, &limit, early);
+        tokio::task::yield_now().await;
+        server.client().say("CLIENT KILL TYPE normal");
+        free(&store, &limit, late);
+        store.settle().await;
+        until_up(&store, Duration::from_secs(5)).await;
+        store.settle().await;
+        assert_eq!(held(&server), 0);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_again() {
+    let server = Server::start();
+    let (store, limit) = (server.store().await, slots());
+    server.stop();
+    let checks = [Check::new(&limit, KEY)];
+    let asked = (0..5).map(|_| store.decide(&checks));
+    let answers = futures_of(asked).await;
+    assert_eq!(answers, [false; 5], "nobody was told");
+    until_down(&store).await;
+    // Redis reads now what it was asked then, and is told what became of it.
+    server.go_on();
+    until_up(&store, Duration::from_secs(5)).await;
+    let tickets = take_all(&store, &limit).await;
+    free(&store, &limit, &tickets);
+    store.settle().await;
+    assert_eq!(held(&server), 0);
+}
+
+/// Which of them were answered; all at once.
+async fn futures_of<F, T, E>(all: impl Iterator<Item = F>) -> Vec<bool>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    let mut answers = vec![None; all.len()];
+    std::future::poll_fn(|context| {
+        for (one, answer) in all.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let std::task::Poll::Ready(told) = one.as_mut().poll(context)
+            {
+                *answer = Some(told.is_ok());
+            }
+        }
+        match answers.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_worker_that_ends_beside_a_redis_that_stands_still_leaves_no_slot_behind() {
+    let server = Server::start();
+    let (store, limit) = (server.store().await, slots());
+    let tickets = take_all(&store, &limit).await;
+    assert_eq!(held(&server), 8);
+    server.stop();
+    free(&store, &limit, &tickets);
+    let ((), ()) = tokio::join!(store.settle(), async {
+        until_down(&store).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        server.go_on();
+    });
+    drop(store);
+    assert_eq!(held(&server), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn slots_that_end_while_redis_restarts_are_no_loss() {
+    let mut server = Server::start();
+    let (store, limit) = (server.store().await, slots());
+    let tickets = take_all(&store, &limit).await;
+    server.kill();
+    until_down(&store).await;
+    free(&store, &limit, &tickets);
+    let server = server.restart();
+    until_up(&store, Duration::from_secs(5)).await;
+    let again = take_all(&store, &limit).await;
+    free(&store, &limit, &again);
+    store.settle().await;
+    assert_eq!(held(&server), 0);
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+/// What has lapsed by itself is not sent, and is not lost.
+#[tokio::test(flavor = "local")]
+async fn a_slot_is_owed_for_as_long_as_it_lasts() {
+    let server = Server::start();
+    let store = server.store().await;
+    let short = limit("inflight", concurrency(MANY, 100_000));
+    let tickets = take_all(&store, &short).await;
+    server.stop();
+    free(&store, &short, &tickets);
+    until_down(&store).await;
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    let told = store.stats().refunds.get();
+    server.go_on();
+    until_up(&store, Duration::from_secs(5)).await;
+    store.settle().await;
+    assert_eq!(store.stats().refunds.get(), told);
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
