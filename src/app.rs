@@ -7,7 +7,9 @@ use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files};
-use crate::listen::accept::{Seat, accept, most_connections};
+use crate::descriptors;
+use crate::listen::accept::{Trusted, accept, most_connections};
+use crate::listen::house::{Accepted, Bounds, House};
 use crate::listen::socket;
 use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
@@ -15,7 +17,7 @@ use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
 use crate::snapshot::Snapshot;
 use crate::store::{Fleet, MemoryStore, News};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{Metrics, max_open_files};
+use crate::telemetry::metrics::Metrics;
 use crate::upstream;
 use crate::upstream::{Server, demo};
 use arc_swap::ArcSwap;
@@ -78,6 +80,7 @@ struct Gateway {
     boot: Boot,
     switch: DrainSwitch,
     readiness: Readiness,
+    house: Arc<House>,
     workers: Vec<WorkerThread>,
     log: AccessLog,
     signals: Signals,
@@ -117,15 +120,20 @@ impl Gateway {
         };
         let log = AccessLog::stdout(boot.log.access, &metrics)?;
         let (questions, asked) = admin::questions();
-        let workers = start_workers(&boot, &shared, &log, asked)?;
+        let bounds = Bounds {
+            most: most_taken(boot.listen.max_connections, descriptors::raise()),
+            per_client: boot.listen.max_connections_per_client,
+        };
+        let (house, incoming) = House::new(count_workers(&boot), bounds, &metrics);
+        let workers = start_workers(&boot, &shared, &log, (&house, incoming), asked)?;
 
-        let seats: Vec<Seat> = workers.iter().map(WorkerThread::seat).collect();
-        let most = most_taken(boot.listen.max_connections);
+        let trusted = trusted(&shared.snapshots);
         let mut addresses = Vec::new();
         for listener in listeners {
             addresses.push(listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(accept(listener, seats.clone(), most, drain.clone()));
+            let (house, trusted) = (Arc::clone(&house), Arc::clone(&trusted));
+            tokio::spawn(accept(listener, house, trusted, drain.clone()));
         }
         let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness, questions)?;
@@ -142,6 +150,7 @@ impl Gateway {
             boot,
             switch,
             readiness,
+            house,
             workers,
             log,
             signals,
@@ -159,9 +168,9 @@ impl Gateway {
         self.switch.pull(grace);
         let deadline = Instant::now() + grace;
         tokio::select! {
-            () = finished(&self.workers) => tracing::info!("stopped: everything was finished"),
+            () = finished(&self.house) => tracing::info!("stopped: everything was finished"),
             () = tokio::time::sleep_until(deadline) => {
-                match open_connections(&self.workers) {
+                match self.house.open() {
                     1 => tracing::warn!("stopped: 1 connection was cut"),
                     cut => tracing::warn!("stopped: {cut} connections were cut"),
                 }
@@ -178,8 +187,7 @@ impl Gateway {
 }
 
 /// The bound on connections, told where it is not the file's.
-fn most_taken(asked: usize) -> usize {
-    let files = max_open_files();
+fn most_taken(asked: usize, files: Option<u64>) -> usize {
     let most = most_connections(asked, files);
     if let Some(files) = files.filter(|_| most < asked) {
         tracing::info!(
@@ -190,14 +198,16 @@ fn most_taken(asked: usize) -> usize {
 }
 
 /// Resolves when the last connection has ended.
-async fn finished(workers: &[WorkerThread]) {
-    while open_connections(workers) > 0 {
+async fn finished(house: &House) {
+    while house.open() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-fn open_connections(workers: &[WorkerThread]) -> usize {
-    workers.iter().map(WorkerThread::open_connections).sum()
+/// Asks the snapshot in force.
+fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> Trusted {
+    let snapshots = Arc::clone(snapshots);
+    Arc::new(move |peer| snapshots.load().trust.believes(peer))
 }
 
 async fn second_stop(signals: &mut Signals) {
@@ -214,31 +224,37 @@ fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, Star
     addresses.iter().map(bind).collect()
 }
 
+fn count_workers(boot: &Boot) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match boot.workers {
+        0 => cores,
+        asked => asked,
+    }
+}
+
 fn start_workers(
     boot: &Boot,
     shared: &Shared,
     log: &AccessLog,
+    (house, incoming): (&Arc<House>, Vec<mpsc::Receiver<Accepted>>),
     asked: mpsc::Receiver<admin::Question>,
 ) -> Result<Vec<WorkerThread>, StartError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let count = if boot.workers == 0 {
-        cores
-    } else {
-        boot.workers
-    };
     // Questions about counters go to the first: it has a way to the store as any other.
     let mut asked = Some(asked);
-    let start = |index| {
+    let start = |(index, incoming)| {
         let equipment = Equipment {
+            index,
+            house: Arc::clone(house),
+            incoming,
             shared: shared.clone(),
             log: log.clone(),
             listen: boot.listen.clone(),
             store: boot.store.clone(),
             asked: asked.take(),
         };
-        WorkerThread::start(index, equipment).map_err(StartError::from)
+        WorkerThread::start(equipment).map_err(StartError::from)
     };
-    (0..count).map(start).collect()
+    incoming.into_iter().enumerate().map(start).collect()
 }
 
 fn start_admin(

@@ -5,6 +5,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod descriptors;
 pub mod key;
 pub mod limit;
 pub mod listen;

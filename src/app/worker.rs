@@ -2,8 +2,9 @@
 
 use super::Shared;
 use crate::admin::{Question, answering};
-use crate::listen::accept::{Accepted, Seat};
+use crate::listen::client::Client;
 use crate::listen::drain::LocalDrain;
+use crate::listen::house::{Accepted, House};
 use crate::listen::socket::Stream;
 use crate::listen::{self, Peer, connection};
 use crate::proxy::{self, Worker};
@@ -15,20 +16,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, oneshot};
 
-/// Connections on their way to one worker at once.
-const ON_THE_WAY: usize = 1024;
 /// How often a worker tidies its pools.
 const TIDY: Duration = Duration::from_secs(1);
 
 /// What a worker is built from.
 #[derive(Debug)]
 pub(super) struct Equipment {
+    /// Which worker it is.
+    pub(super) index: usize,
+    /// Where its connections come from.
+    pub(super) house: Arc<House>,
+    pub(super) incoming: mpsc::Receiver<Accepted>,
     pub(super) shared: Shared,
     pub(super) log: AccessLog,
     pub(super) listen: listen::Settings,
@@ -40,25 +43,17 @@ pub(super) struct Equipment {
 /// A worker, as seen from outside.
 #[derive(Debug)]
 pub(super) struct WorkerThread {
-    connections: mpsc::Sender<Accepted>,
-    open: Arc<AtomicUsize>,
     end: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl WorkerThread {
-    pub(super) fn start(index: usize, equipment: Equipment) -> io::Result<Self> {
-        let (connections, incoming) = mpsc::channel(ON_THE_WAY);
+    pub(super) fn start(equipment: Equipment) -> io::Result<Self> {
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new()
-            .name(format!("worker-{index}"))
-            .spawn(move || work(equipment, incoming, ended))?;
-        Ok(Self {
-            connections,
-            open: Arc::default(),
-            end,
-            thread,
-        })
+            .name(format!("worker-{}", equipment.index))
+            .spawn(move || work(equipment, ended))?;
+        Ok(Self { end, thread })
     }
 
     /// Ends the worker and whatever it still has, and waits for it.
@@ -68,37 +63,25 @@ impl WorkerThread {
             tracing::error!("a worker panicked");
         }
     }
-
-    pub(super) fn seat(&self) -> Seat {
-        Seat {
-            connections: self.connections.clone(),
-            open: Arc::clone(&self.open),
-        }
-    }
-
-    pub(super) fn open_connections(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
 }
 
-fn work(equipment: Equipment, incoming: mpsc::Receiver<Accepted>, ended: oneshot::Receiver<()>) {
+fn work(equipment: Equipment, ended: oneshot::Receiver<()>) {
     match Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
     {
         // Dropping the runtime drops all that is left on it, and with it the worker's end of the access log.
-        Ok(runtime) => runtime.block_on(serve(equipment, incoming, ended)),
+        Ok(runtime) => runtime.block_on(serve(equipment, ended)),
         // The acceptor finds the seat's channel closed and stops: better a gateway that is not ready than half a one.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
 }
 
-async fn serve(
-    equipment: Equipment,
-    mut incoming: mpsc::Receiver<Accepted>,
-    mut ended: oneshot::Receiver<()>,
-) {
+async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
     let Equipment {
+        index,
+        house,
+        mut incoming,
         shared,
         log,
         listen,
@@ -134,12 +117,18 @@ async fn serve(
     tokio::task::spawn_local(worker.flushing());
     let listen = Rc::new(listen);
     let drain = LocalDrain::new(shared.drain);
+    let register = house.register(index);
     loop {
         let accepted = tokio::select! {
             _ = &mut ended => break,
             Some(accepted) = incoming.recv() => accepted,
         };
-        let Accepted { tcp, from, open } = accepted;
+        let Some(accepted) = house.make_room(accepted, index, &register) else {
+            continue;
+        };
+        let Accepted {
+            tcp, from, open, ..
+        } = accepted;
         let Ok(stream) = Stream::new(tcp, listen.idle) else {
             continue;
         };
@@ -148,6 +137,7 @@ async fn serve(
             address,
             watch: stream.watch(),
             open,
+            guest: register.enter(Client::of(from.ip())),
             counted: metrics.connected(),
             introduced: RefCell::default(),
             timer: RefCell::default(),

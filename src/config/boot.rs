@@ -60,6 +60,10 @@ pub(super) fn read(
                 .max_connections
                 .get()
                 .map_or(defaults.max_connections, |most| *most as usize),
+            max_connections_per_client: server
+                .max_connections_per_client
+                .get()
+                .map(|most| *most as usize),
         },
         workers: server.workers.or(0) as usize,
         drain: server.drain.or(Duration::from_secs(30)),

@@ -108,6 +108,7 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
+        self.peer.guest.is_busy();
         let open = OpenStream::new(&self.open);
         let found = self.found();
         if let Some(found) = found {

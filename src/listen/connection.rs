@@ -2,6 +2,7 @@
 
 use super::calls::{Calls, Open};
 use super::drain::LocalDrain;
+use super::register::{Guest, Waiting};
 use super::socket::{Beside, Stream};
 use super::streams::{self, OnWorker, Streams, Waits};
 use super::{Peer, Settings};
@@ -77,7 +78,8 @@ pub async fn serve<A: Answer>(
     let mut draining = drain.listen();
     let protocol = tokio::select! {
         biased;
-        protocol = timeout(settings.first_byte, sniff(&mut stream)) => protocol,
+        () = poll_fn(|cx| peer.guest.poll_asked(cx)) => return,
+        protocol = timeout(settings.first_byte, sniff(&mut stream, &peer.guest)) => protocol,
         // Nothing has been asked on it yet.
         () = poll_fn(|cx| draining.poll_begun(cx)) => return,
     };
@@ -85,6 +87,7 @@ pub async fn serve<A: Answer>(
         return;
     };
     drop(draining);
+    peer.guest.is_busy();
     let peer = Rc::new(peer);
     match protocol {
         Protocol::Http1 => serve_http1(stream, peer, answer, settings, drain).await,
@@ -101,10 +104,25 @@ enum Protocol {
 }
 
 /// Reads until the first bytes are or are not the HTTP/2 preface. Nothing when the peer leaves before.
-async fn sniff(stream: &mut Stream) -> Option<Protocol> {
+async fn sniff(stream: &mut Stream, guest: &Guest) -> Option<Protocol> {
     let mut seen = BytesMut::with_capacity(512);
     loop {
-        if stream.read_buf(&mut seen).await.ok()? == 0 {
+        let waiting = match seen.is_empty() {
+            true => Waiting::Silent,
+            false => Waiting::HalfHead,
+        };
+        let read = {
+            let mut reading = pin!(stream.read_buf(&mut seen));
+            let read = poll_fn(|cx| {
+                let read = reading.as_mut().poll(cx);
+                if read.is_pending() {
+                    guest.waits(waiting, Instant::now());
+                }
+                read
+            });
+            read.await
+        };
+        if read.ok()? == 0 {
             return None;
         }
         let compared = seen.len().min(PREFACE.len());
@@ -147,7 +165,12 @@ async fn serve_http1<A: Answer>(
     let mut idle = pin!(sleep_until(open.since() + settings.idle));
     let mut seen = 0;
     let mut listening = Some(drain.listen());
+    let guest = &peer.guest;
     let ended = poll_fn(|cx| {
+        // Before hyper looks for another request.
+        if guest.poll_asked(cx).is_ready() {
+            return Poll::Ready(None);
+        }
         if let Some(draining) = &mut listening
             && draining.poll_begun(cx).is_ready()
         {
@@ -161,6 +184,11 @@ async fn serve_http1<A: Answer>(
         if !open.is_idle() {
             return beside.poll_left(cx).map(|()| None);
         }
+        match beside.waiting() {
+            Some(Waiting::Idle) => guest.waits(Waiting::Idle, open.since()),
+            Some(waiting) => guest.waits(waiting, Instant::now()),
+            None => guest.is_busy(),
+        }
         poll_idle(
             cx,
             idle.as_mut(),
@@ -171,6 +199,8 @@ async fn serve_http1<A: Answer>(
         .map(|()| None)
     })
     .await;
+    // It ends here, or becomes a tunnel.
+    guest.stays();
     if let Some(status) = ended.as_ref().and_then(answered_by_hyper) {
         let line = &beside.first_line();
         answer.refused(&RefusedHead { status, line }, &peer);
@@ -212,6 +242,17 @@ fn answered_by_hyper(error: &hyper::Error) -> Option<StatusCode> {
     (error.is_parse() && !error.is_parse_version_h2()).then_some(StatusCode::BAD_REQUEST)
 }
 
+/// Why a connection of HTTP/2 asks for no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// The client has left, or broken the protocol.
+    ByItself,
+    /// It has been idle for too long, or the gateway stops.
+    InPeace,
+    /// Another is to have its room.
+    ForAnother,
+}
+
 async fn serve_http2<A: Answer>(
     stream: Stream,
     peer: Rc<Peer>,
@@ -222,7 +263,7 @@ async fn serve_http2<A: Answer>(
     let (beside, streams) = (stream.beside(), Streams::new());
     let service = streams::Calls {
         answer,
-        peer,
+        peer: Rc::clone(&peer),
         streams: Rc::clone(&streams),
     };
     let connection = http2::Builder::new(OnWorker(Rc::clone(&streams)))
@@ -243,14 +284,24 @@ async fn serve_http2<A: Answer>(
             silent: settings.idle - farewell,
             idle: settings.idle,
         };
-        let is_over = tokio::select! {
-            _ = streams.drive(connection.as_mut()) => true,
-            () = poll_fn(|cx| draining.poll_begun(cx)) => false,
+        let ended = tokio::select! {
+            biased;
+            // Before hyper looks for another request.
+            () = poll_fn(|cx| peer.guest.poll_asked(cx)) => Ended::ForAnother,
+            _ = streams.drive(connection.as_mut(), &peer.guest, &beside) => Ended::ByItself,
+            () = poll_fn(|cx| draining.poll_begun(cx)) => Ended::InPeace,
             // hyper's keep-alive finds dead peers; a live one that asks for nothing, or takes nothing, is ours to end.
-            () = streams.over(waits, &beside) => false,
+            () = streams.over(waits, &beside) => Ended::InPeace,
         };
-        if !is_over {
+        peer.guest.stays();
+        if ended != Ended::ByItself {
             connection.as_mut().graceful_shutdown();
+        }
+        if ended == Ended::ForAnother {
+            // The client is told as far as its socket takes it at once.
+            poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
+        }
+        if ended == Ended::InPeace {
             // What is under way is finished; while draining, the app's deadline ends what does not end by itself.
             let waits = Waits {
                 from: Instant::now(),
@@ -258,7 +309,7 @@ async fn serve_http2<A: Answer>(
                 idle: settings.idle,
             };
             tokio::select! {
-                _ = streams.drive(connection) => {}
+                _ = streams.drive(connection, &peer.guest, &beside) => {}
                 () = streams.over(waits, &beside) => {}
             }
         }

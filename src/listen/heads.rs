@@ -100,6 +100,11 @@ impl Heads {
         matches!(self.at, At::Body(_) | At::Chunks(_)).then_some(self.seen)
     }
 
+    /// A head has begun and not ended.
+    pub(super) fn in_head(&self) -> bool {
+        matches!(self.at, At::First | At::Field | At::Other)
+    }
+
     /// Follows the connection over what was read from it.
     pub(super) fn over(&mut self, mut bytes: &[u8]) {
         self.seen += bytes.len() as u64;

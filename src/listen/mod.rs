@@ -3,9 +3,12 @@
 pub mod accept;
 mod calls;
 mod chunks;
+pub mod client;
 pub mod connection;
 pub mod drain;
 mod heads;
+pub mod house;
+pub mod register;
 pub mod socket;
 mod streams;
 mod taking;
@@ -13,8 +16,9 @@ mod taking;
 pub use heads::Finding;
 
 use crate::telemetry::metrics::Connected;
-use accept::OpenGuard;
+use house::OpenGuard;
 use http::HeaderValue;
+use register::Guest;
 use socket::SocketWatch;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -31,6 +35,8 @@ pub struct Peer {
     pub watch: SocketWatch,
     /// Counts its connection as open, for dealing out and for draining.
     pub open: OpenGuard,
+    /// Its connection in the worker's register.
+    pub guest: Guest,
     /// Counts it in the metrics.
     pub counted: Connected,
     /// How its requests are announced upstream, kept from one to the next.
@@ -89,8 +95,10 @@ pub struct Settings {
     /// Longest a connection may idle: between requests, inside a head, between two chunks of a body in either
     /// direction.
     pub idle: Duration,
-    /// Connections held at once; beyond it a new one is closed.
+    /// Connections held at once; beyond it one that waits for its client is closed for a new one.
     pub max_connections: usize,
+    /// Connections that one client may have; nothing for a tenth of all while more than half are taken.
+    pub max_connections_per_client: Option<usize>,
 }
 
 impl Default for Settings {
@@ -100,6 +108,7 @@ impl Default for Settings {
             first_byte: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             max_connections: 100_000,
+            max_connections_per_client: None,
         }
     }
 }

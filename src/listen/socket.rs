@@ -1,6 +1,7 @@
 //! Sockets: binding them, and the stream under a connection, which can be watched while hyper is not reading.
 
 use super::heads::{Finding, Heads};
+use super::register::Waiting;
 use bytes::{Buf, Bytes};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::future::Future;
@@ -363,6 +364,20 @@ impl Beside {
     /// Bytes that have come, while a request's body is on its way.
     pub(super) fn in_body(&self) -> Option<u64> {
         lock(&self.0).heads.as_ref()?.in_body()
+    }
+
+    /// What the connection waits for while no request is under way; nothing where an answer has not left yet, or a
+    /// body still comes behind it.
+    pub(super) fn waiting(&self) -> Option<Waiting> {
+        let socket = lock(&self.0);
+        let heads = socket.heads.as_ref();
+        if socket.is_full || heads.is_some_and(|heads| heads.in_body().is_some()) {
+            return None;
+        }
+        Some(match heads.is_some_and(Heads::in_head) {
+            true => Waiting::HalfHead,
+            false => Waiting::Idle,
+        })
     }
 
     /// Ready when the client has left in the middle of a request, unless unread bytes hide it.

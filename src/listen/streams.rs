@@ -2,6 +2,7 @@
 
 use super::connection::{Answer, Carried};
 use super::heads::Finding;
+use super::register::Guest;
 use super::socket::Beside;
 use super::taking::{Taking, Tracked};
 use super::{Peer, connection};
@@ -14,6 +15,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,6 +36,7 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
+        peer.guest.is_busy();
         let tracked = self.streams.begin();
         if size(request.uri(), request.headers()) > connection::MOST_HEAD {
             request.extensions_mut().insert(Finding::TooLarge);
@@ -67,11 +70,18 @@ pub(super) struct Pulse {
     since: Cell<Instant>,
     /// There may be answers to finish.
     finished: Cell<bool>,
+    /// Who looks whether the connection is idle, once there may be no request any more.
+    driver: Cell<Option<Waker>>,
 }
 
 impl Pulse {
     pub(super) fn since(&self) -> Instant {
         self.since.get()
+    }
+
+    /// No request is under way, and no answer waits for the client.
+    fn is_still(&self) -> bool {
+        self.under_way.get() == 0 && self.waiting.get() == 0
     }
 
     /// Something was taken. Returns the time.
@@ -91,6 +101,11 @@ impl Pulse {
         self.under_way.set(self.under_way.get().saturating_sub(1));
         if !given_up {
             self.beats();
+        }
+        if self.is_still()
+            && let Some(driver) = self.driver.take()
+        {
+            driver.wake();
         }
     }
 
@@ -137,6 +152,7 @@ impl<B: Carried> Streams<B> {
             waiting: Cell::new(0),
             since: Cell::new(Instant::now()),
             finished: Cell::new(false),
+            driver: Cell::new(None),
         };
         Rc::new(Self {
             pulse: Rc::new(pulse),
@@ -163,10 +179,19 @@ impl<B: Carried> Streams<B> {
     pub(super) fn drive<'a, C: Future>(
         &'a self,
         mut connection: Pin<&'a mut C>,
+        guest: &'a Guest,
+        socket: &'a Beside,
     ) -> impl Future<Output = C::Output> + 'a {
         poll_fn(move |cx| {
             let ended = connection.as_mut().poll(cx);
             self.settle();
+            if !self.pulse.is_still() {
+                self.pulse.driver.set(Some(cx.waker().clone()));
+            } else if !guest.is_waiting()
+                && let Some(waiting) = socket.waiting()
+            {
+                guest.waits(waiting, self.pulse.since());
+            }
             ended
         })
     }

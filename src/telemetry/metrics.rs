@@ -9,6 +9,7 @@
 mod cell;
 mod exposition;
 mod family;
+mod house;
 mod label;
 mod process;
 mod shard;
@@ -18,11 +19,11 @@ mod tests;
 mod text;
 mod worker;
 
+pub use house::{GaveWay, TurnedAway};
 pub use label::{
     DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Redirect, Source,
     Told,
 };
-pub use process::max_open_files;
 pub use store::{Reach, SharedStore, StoreMetrics};
 pub use text::TextFormat;
 pub use worker::{
@@ -44,6 +45,7 @@ pub struct Metrics {
     memory: Memory,
     reloads: Reloads,
     access_log: AccessLines,
+    house: house::House,
 }
 
 /// The memory store, which all workers share.
@@ -104,6 +106,16 @@ impl Metrics {
             partly: many(Reach::Part),
             gateways: gateways.max(1),
         })
+    }
+
+    /// A connection was closed to make room for a new one.
+    pub fn gave_way(&self, what: GaveWay) {
+        self.house.gave_way(what);
+    }
+
+    /// A new connection was not taken.
+    pub fn turned_away(&self, why: TurnedAway) {
+        self.house.turned_away(why);
     }
 
     /// How many keys the memory store holds.

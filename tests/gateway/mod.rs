@@ -4,6 +4,7 @@ mod admin;
 mod checking;
 mod cli;
 mod clustered;
+mod crowding;
 mod cut;
 mod dawdling;
 mod delaying;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 /// A running gateway. Dropped, it is killed; if the test failed, what it said on standard error is shown.
@@ -53,12 +53,21 @@ impl Gateway {
         arguments: &[&str],
         variables: &[(&str, &Path)],
     ) -> Self {
-        let mut child = process::command()
-            .current_dir(folder.path())
-            .args(arguments)
-            .envs(variables.iter().copied())
-            .spawn()
-            .unwrap();
+        let mut command = process::command();
+        command.args(arguments).envs(variables.iter().copied());
+        Self::spawn(folder, command).await
+    }
+
+    /// Starts `tollgate run` with this file, after the shell has done `before`.
+    pub(crate) async fn start_after(before: &str, file: &File) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("gateway.toml"), file.text()).unwrap();
+        let command = process::command_after(before, &["run", "--config", "gateway.toml"]);
+        Self::spawn(folder, command).await
+    }
+
+    async fn spawn(folder: TempDir, mut command: Command) -> Self {
+        let mut child = command.current_dir(folder.path()).spawn().unwrap();
         let pid = child.id().expect("it has just been started");
         let access = Transcript::of(child.stdout.take().expect("piped"));
         let said = Transcript::of(child.stderr.take().expect("piped"));

@@ -20,7 +20,20 @@ pub(crate) struct Finished {
 
 /// The binary under test, without a terminal and without colours.
 pub(crate) fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    quiet(Command::new(env!("CARGO_BIN_EXE_tollgate")))
+}
+
+/// The same, in a shell that has done `before`.
+pub(crate) fn command_after(before: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("{before}; exec \"$0\" \"$@\"")])
+        .arg(env!("CARGO_BIN_EXE_tollgate"))
+        .args(arguments);
+    quiet(command)
+}
+
+fn quiet(mut command: Command) -> Command {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -4,10 +4,10 @@ use super::PATIENCE;
 use super::message::{Answer, Fields, Head, fields};
 use bytes::{Bytes, BytesMut};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// A connection, and what arrived on it without being read yet.
@@ -41,6 +41,15 @@ impl Wire {
     pub(crate) async fn try_to(address: SocketAddr) -> io::Result<Self> {
         let stream = within("connecting", PATIENCE, TcpStream::connect(address)).await?;
         Ok(Self::over(stream))
+    }
+
+    /// Connects from an address of this machine.
+    pub(crate) async fn from(source: IpAddr, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let bound = socket.bind(SocketAddr::new(source, 0));
+        bound.expect("all of 127.0.0.0/8 is this machine");
+        let stream = within("connecting", PATIENCE, socket.connect(address)).await;
+        Self::over(stream.unwrap_or_else(|error| panic!("connect {address}: {error}")))
     }
 
     /// Wraps an open connection.
@@ -288,6 +297,12 @@ impl Wire {
                 Err(end) => return Err(end),
             }
         }
+    }
+
+    /// All that still comes, however the other side then leaves.
+    pub(crate) async fn everything(&mut self) -> Bytes {
+        while self.fill().await.is_ok() {}
+        self.buffer.split().freeze()
     }
 
     /// Waits for the other side to leave, throwing away what it still sends.

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 18] = [
+const ROOMS: [(&str, &[&str]); 19] = [
     ("clock", &[]),
+    ("descriptors", &[]),
     ("shutdown", &[]),
     ("telemetry", &[]),
     ("route", &[]),
-    ("upstream", &["clock", "shutdown", "telemetry"]),
+    (
+        "upstream",
+        &["clock", "descriptors", "shutdown", "telemetry"],
+    ),
     ("listen", &["clock", "shutdown", "telemetry"]),
     ("key", &["route"]),
     ("limit", &["clock", "key"]),
@@ -21,6 +25,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
         "proxy",
         &[
             "clock",
+            "descriptors",
             "shutdown",
             "telemetry",
             "route",

@@ -40,6 +40,16 @@ pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
             Some(a.max_connections.to_string()),
         );
     }
+    if a.max_connections_per_client != b.max_connections_per_client {
+        let still = a.max_connections_per_client;
+        push(
+            "server.max_connections_per_client",
+            Some(still.map_or_else(
+                || "a tenth of max_connections".to_owned(),
+                |most| most.to_string(),
+            )),
+        );
+    }
     if running.admin != new.admin {
         let still = running
             .admin

@@ -21,6 +21,7 @@ pub(in crate::config) struct Server {
     pub(in crate::config) first_byte: Given<Duration>,
     pub(in crate::config) idle: Given<Duration>,
     pub(in crate::config) max_connections: Given<u32>,
+    pub(in crate::config) max_connections_per_client: Given<u32>,
     pub(in crate::config) max_held: Given<u32>,
     pub(in crate::config) max_held_per_client: Given<u32>,
 }
@@ -80,6 +81,7 @@ pub(super) fn server(mut fields: Fields<'_>) -> Server {
         first_byte: fields.time("first_byte", Zero::Refused),
         idle: fields.time("idle", Zero::Refused),
         max_connections: fields.whole("max_connections"),
+        max_connections_per_client: fields.whole("max_connections_per_client"),
         max_held: fields.whole("max_held"),
         max_held_per_client: fields.whole("max_held_per_client"),
     }

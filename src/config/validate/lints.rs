@@ -30,6 +30,7 @@ struct Longest<'a> {
 /// Notes all of them.
 pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     open_admin(document, found);
+    more_than_all(document, found);
     one_for_all(document, found);
     let waits: HashMap<&str, Longest<'_>> = document
         .limits
@@ -69,6 +70,31 @@ fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
             address.port()
         )),
     );
+}
+
+/// A bound for one client beyond the bound for all.
+fn more_than_all(document: &Document, found: &mut Vec<Diagnostic>) {
+    let server = &document.server;
+    let (Some(own), Some(all)) = (
+        server.max_connections_per_client.at(),
+        server.max_connections.at(),
+    ) else {
+        return;
+    };
+    if own.value > all.value {
+        found.push(
+            Diagnostic::warning(
+                Code::Conflict,
+                format!(
+                    "one client may have {} connections, and all together {}",
+                    own.value, all.value
+                ),
+            )
+            .at(&own.span, "it never holds")
+            .and(&all.span, "this does before")
+            .help("write less, or leave it out for a tenth of `max_connections`"),
+        );
+    }
 }
 
 /// Behind a proxy that is not trusted every client has the proxy's address.

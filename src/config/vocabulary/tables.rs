@@ -106,8 +106,19 @@ pub static SERVER: Table = Table {
                 most: WHOLE,
             },
             default: Value("100000"),
-            about: "Connections held at once; beyond it a new one is closed. Never more than half of the open files that the system allows (`ulimit -n`), less 64, so that as many upstream connections fit beside them.",
+            about: "Connections held at once. Beyond it a new one takes the place of the one that has been idle longest between two requests, else of one that has sent nothing, else of one that has sent half a head; where all have a request under way it is closed. Never more than half of the open files that the system allows (`ulimit -Hn`; what it allows at least is raised to that), less 64, so that as many upstream connections fit beside them.",
             example: "20000",
+            live: false,
+        },
+        Key {
+            name: "max_connections_per_client",
+            shape: Shape::Whole {
+                least: 1,
+                most: WHOLE,
+            },
+            default: Words("a tenth of `max_connections`, while more than half of them are taken"),
+            about: "Connections of one client, which is an address, in IPv6 a /64. Beyond it a new one takes the place of the client's own that has been idle longest between two requests; where none is, it is closed. Written, it holds always. Peers in `trust` stand for many clients, and it does not hold for them.",
+            example: "100",
             live: false,
         },
         Key {

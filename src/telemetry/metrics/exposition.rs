@@ -21,6 +21,7 @@ impl Collector for Metrics {
         let workers = copy(&self.workers);
         requests(e, &workers)?;
         totals(e, &workers)?;
+        self.house.encode(e)?;
         decisions(e, &workers)?;
         waits(e, &workers)?;
         costs(e, &workers)?;

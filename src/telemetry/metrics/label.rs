@@ -1,5 +1,7 @@
 //! The words that metrics use as label values: few, fixed, and never a client's.
 
+use super::house::{GaveWay, TurnedAway};
+
 /// Label of what matched no route.
 pub const NO_ROUTE: &str = "none";
 
@@ -220,6 +222,17 @@ label!(Permits { Taken = "taken", Returned = "returned" });
 label!(Redirect { Moved = "moved", Ask = "ask" });
 label!(Operation { Decide = "decide", Release = "release" });
 label!(Outcome { Ok = "ok", Timeout = "timeout", Error = "error", Down = "down" });
+label!(GaveWay {
+    Idle = "idle",
+    Silent = "silent",
+    HalfHead = "half_head",
+    Own = "own",
+});
+label!(TurnedAway {
+    Full = "full",
+    PerClient = "per_client",
+    Descriptors = "descriptors",
+});
 label!(Failure {
     Connect = "connect",
     Timeout = "timeout",

@@ -26,16 +26,6 @@ pub(super) fn read() -> Option<Process> {
     Some(process)
 }
 
-/// How many files this process may have open at once, where the system tells.
-#[must_use]
-pub fn max_open_files() -> Option<u64> {
-    most_files(&std::fs::read_to_string("/proc/self/limits").ok()?)
-}
-
-fn most_files(limits: &str) -> Option<u64> {
-    field(limits, "Max open files")?.parse().ok()
-}
-
 /// The kernel shows times to programs in hundredths of a second on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -51,7 +41,7 @@ fn parse(stat: &str, status: &str, system: &str, limits: &str) -> Option<Process
         resident_bytes: kib(status, "VmRSS:").unwrap_or(0),
         virtual_bytes: kib(status, "VmSize:").unwrap_or(0),
         open_files: 0,
-        max_files: most_files(limits),
+        max_files: field(limits, "Max open files").and_then(|most| most.parse().ok()),
         threads: ticks(20)? as u64,
         started: booted + ticks(22)? / TICKS_PER_SECOND,
     })

@@ -1,0 +1,35 @@
+//! Whose a connection is, for sharing the house out: an address, or the network that one subscriber gets in IPv6.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// One client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Client(IpAddr);
+
+impl Client {
+    /// The one at this address: of IPv6 all of a /64, and an IPv4 one never in IPv6 clothes.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => {
+                let network = address.to_bits() & (u128::MAX << 64);
+                IpAddr::V6(Ipv6Addr::from_bits(network))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_subscriber_is_one_client() {
+        let client = |text: &str| Client::of(text.parse().unwrap());
+        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:1"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+        assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+    }
+}
