@@ -4,7 +4,7 @@ use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell};
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Set};
 use crate::replay::report::{self, Marks};
-use crate::replay::{Failure, Lines, Replay};
+use crate::replay::{Failure, Fault, Lines, Mapping, Replay, Report};
 use crate::store::{RedisTarget, Source};
 use clap::Args;
 use std::fs::{File, Metadata};
@@ -17,13 +17,17 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct SimulateArgs {
-    /// The trace: our access log, JSON lines with at least `ts`, or Apache's combined log; plain or gzip, - for standard
-    /// input.
+    /// The trace: our access log or JSON like it, or what Apache, nginx, Caddy, Traefik, Envoy, HAProxy or an AWS load
+    /// balancer logs, told apart by themselves; plain or gzip, - for standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Read other JSON: which members say what a request is made of, nested ones with dots. Names: ts, client, method, host,
+    /// path, request, status, cost, duration (seconds; also _ms, _us, _ns), `user_agent`, referer, header:NAME.
+    #[arg(long, value_name = "NAME=MEMBER,..")]
+    fields: Vec<String>,
     /// Compare with the file as this changes it; any number of times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -46,8 +50,10 @@ Examples:
   tollgate simulate access.json                                    what this file does to that traffic
   tollgate simulate access.json.gz --set limits.per-ip.rate=5/s    and what it would do with 5/s
   zcat *.gz | tollgate simulate - --config new.toml --json
+  docker compose logs proxy | tollgate simulate -                  lines of others, with compose's names before them
+  tollgate simulate app.json --fields ts=time,client=remote_addr,path=request_uri,header:x-api-key=req.key
 
-Exit codes: 0 replayed, whatever was refused; 1 a bad file, or a trace that cannot be read; 2 wrong usage;
+Exit codes: 0 replayed, whatever was refused; 1 a bad file, or a trace that cannot be read or has no request; 2 wrong usage;
 3 the --store cannot be reached.";
 
 /// Nobody looks at what is over so soon.
@@ -65,6 +71,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> u8 {
 
 /// The whole command; a mistake has been told when it comes back as an exit code.
 fn replay(args: &SimulateArgs) -> Result<(), u8> {
+    let mapping = mapping(args)?;
     let (file, changed) = load(args)?;
     let target = store(args)?;
     for out in [&args.decisions, &args.svg].into_iter().flatten() {
@@ -90,6 +97,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
         tell(&format!("error: --store {target}: {error}"));
         UNREACHABLE
     })?;
+    replay = replay.reading(mapping);
 
     let began = Instant::now();
     let mut bar = Bar::new(began);
@@ -129,14 +137,58 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     };
     // It may be closed, and nobody reads then.
     let _ = io::stdout().write_all(text.as_bytes());
-    if report.requests == 0 && report.unreadable.count > 0 {
-        tell(&format!(
-            "error: no line of {} is a request",
-            args.trace.display()
-        ));
+    if report.requests == 0 {
+        tell(&format!("error: {}", nothing(&report, args)));
         return Err(BAD);
     }
     Ok(())
+}
+
+/// What `--fields` says, if anything.
+fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, u8> {
+    if args.fields.is_empty() {
+        return Ok(None);
+    }
+    Mapping::read_options(&args.fields)
+        .map(Some)
+        .map_err(|wrong| {
+            tell(&format!("error: --fields: {wrong}"));
+            USAGE
+        })
+}
+
+/// Why there was nothing to replay.
+fn nothing(report: &Report, args: &SimulateArgs) -> String {
+    let trace = match args.trace.as_path() == Path::new("-") {
+        true => "standard input".to_owned(),
+        false => args.trace.display().to_string(),
+    };
+    let (written, nameless) = (report.written, report.nameless.count);
+    if written == 0 {
+        return format!("{trace} is empty: there is nothing to replay");
+    }
+    let lines = if written == 1 {
+        "line names"
+    } else {
+        "lines name"
+    };
+    let names = format!("{nameless} of {written} {lines} no client and no path");
+    let help = match args.fields.is_empty() {
+        true => "say which members do: --fields client=remote_addr,path=request_uri,ts=time",
+        false => "look at what --fields names",
+    };
+    if nameless == written {
+        return format!("{names}: {help}");
+    }
+    let first = report.unreadable.first.first();
+    let first = first.map_or(String::new(), |(line, why)| format!(": line {line}: {why}"));
+    let mut all = report.unreadable.first.iter();
+    let untimed = all.any(|(_, why)| *why == Fault::NoTime);
+    match nameless {
+        0 if untimed => format!("no line of {trace} is a request{first}; {help}"),
+        0 => format!("no line of {trace} is a request{first}"),
+        _ => format!("no line of {trace} is a request{first}; {names}: {help}"),
+    }
 }
 
 /// The file as it is, and as `--set` changes it.

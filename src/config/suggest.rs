@@ -1,7 +1,8 @@
 //! The nearest known name to a misspelt one.
 
 /// The known name that `word` most likely means: at most a third of its letters apart, one at least, but not all of them.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
     let length = word.chars().count();
     let reach = (length / 3).max(1).min(length.saturating_sub(1));

@@ -1,6 +1,7 @@
-//! A line of Apache's common or combined log, as old tools and this gateway's `access = "combined"` write it.
+//! A line of the common or combined log, as Apache, nginx, Traefik and this gateway's `access = "combined"` write it.
 
-use super::line::{Fault, Request};
+use super::line::{Beside, Fault, Form, Request};
+use super::others::leads_back;
 use super::{address, instant};
 use std::borrow::Cow;
 
@@ -11,16 +12,12 @@ pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
     let (time, rest) = split(rest, b']').ok_or(Fault::Unknown)?;
     let mut rest = rest;
     let request = quoted(&mut rest).ok_or(Fault::Unknown)?;
-    let (method, words) = split(request, b' ').ok_or(Fault::NoRequest)?;
-    let (target, protocol) = split(words, b' ').unwrap_or((words, ""));
-    if method.is_empty() || target.is_empty() || protocol.contains(' ') {
-        return Err(Fault::NoRequest);
-    }
+    let (method, target) = asked(request)?;
     let status = rest.split_ascii_whitespace().next();
     // The size stands between.
     let referer = quoted(&mut rest).filter(|text| *text != "-");
-    let user_agent = quoted(&mut rest).filter(|text| *text != "-");
-    Ok(Request {
+    let agent = quoted(&mut rest);
+    let mut request = Request {
         client: match client {
             "-" => None,
             client => Some(match address::v4(client.as_bytes()) {
@@ -28,23 +25,68 @@ pub(super) fn read(line: &str) -> Result<Request<'_>, Fault> {
                 None => address::any(client)?,
             }),
         },
-        method: bytes(plain(method)),
-        target: bytes(plain(target)),
+        method,
+        target,
         referer: referer.map(worded),
-        user_agent: user_agent.map(worded),
+        user_agent: agent.filter(|text| *text != "-").map(worded),
         status: status.and_then(|status| status.parse().ok()).unwrap_or(0),
+        names_path: true,
+        form: match agent {
+            Some(_) => Form::Combined,
+            None => Form::Common,
+        },
         ..Request::at(instant::apache(time).ok_or(Fault::BadTime)?)
-    })
+    };
+    if agent.is_some() && !rest.is_empty() {
+        more(&mut request, rest);
+    }
+    Ok(request)
+}
+
+/// What stands behind a combined line: nginx's `main` has the addresses that a request came through, Traefik the time
+/// that it took.
+#[cold]
+fn more<'a>(request: &mut Request<'a>, line: &'a str) {
+    let (mut rest, mut list) = (line, None);
+    while let Some(text) = quoted(&mut rest) {
+        list = leads_back(text).then_some(text).or(list);
+    }
+    if let Some(list) = list {
+        request.beside = Some(Box::new(Beside {
+            forwarded_for: Some(worded(list)),
+            ..Beside::default()
+        }));
+    }
+    let took = rest.trim_ascii().strip_suffix("ms").map(str::parse::<u32>);
+    match took {
+        Some(Ok(took)) => {
+            request.duration = u64::from(took) * 1_000;
+            request.form = Form::TraefikText;
+        }
+        _ if line.trim_ascii_start().starts_with('"') => request.form = Form::Main,
+        _ => {}
+    }
+}
+
+/// Method and target of a request's first line.
+pub(super) fn asked(line: &str) -> Result<(Cow<'_, [u8]>, Cow<'_, [u8]>), Fault> {
+    let (method, words) = split(line, b' ').ok_or(Fault::NoRequest)?;
+    let (target, protocol) = split(words, b' ').unwrap_or((words, ""));
+    let is_nothing = |word: &str| word.is_empty() || word == "-";
+    if is_nothing(method) || is_nothing(target) || protocol.contains(' ') {
+        return Err(Fault::NoRequest);
+    }
+    Ok((bytes(plain(method)), bytes(plain(target))))
 }
 
 /// What stands before the first `mark`, which is ASCII, and behind it.
-fn split(text: &str, mark: u8) -> Option<(&str, &str)> {
+pub(super) fn split(text: &str, mark: u8) -> Option<(&str, &str)> {
     let at = memchr::memchr(mark, text.as_bytes())?;
     Some((&text[..at], &text[at + 1..]))
 }
 
 /// The inside of the next quotes; a quote behind a backslash is part of it.
-fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
+pub(super) fn quoted<'a>(rest: &mut &'a str) -> Option<&'a str> {
     let (_, behind) = split(rest, b'"')?;
     let bytes = behind.as_bytes();
     let mut end = memchr::memchr2(b'"', b'\\', bytes)?;
@@ -64,7 +106,7 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
 }
 
 /// The value of a field, whose bytes are not written by percents. One that is no text afterwards stays as paths do.
-fn worded(text: &str) -> Cow<'_, str> {
+pub(super) fn worded(text: &str) -> Cow<'_, str> {
     if memchr::memchr(b'\\', text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }

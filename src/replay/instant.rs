@@ -1,16 +1,45 @@
-//! When a line says it happened: seconds in decimal digits, RFC 3339, or Apache's bracketed time. Never a float.
+//! When a line says it happened: decimal digits, RFC 3339, or Apache's and HAProxy's bracketed times. Never a float.
 
 use crate::clock::Timestamp;
 
 /// Instants from here on leave no room for the spans limits reach over (`limit::rate::MAX_SPAN`); in the year 2112.
 const END: u64 = 1 << 52;
 
-/// Seconds since the epoch with up to six decimals, or RFC 3339.
+/// Seconds since the epoch with up to six decimals, or RFC 3339; else as [`other`] reads it.
 pub(super) fn read(text: &[u8]) -> Option<Timestamp> {
     match text.get(4) {
         Some(b'-') => rfc3339(text),
-        _ => decimal(text, 6).and_then(within),
+        _ => decimal(text, 6).and_then(within).or_else(|| other(text)),
     }
+}
+
+/// What logs of others have: milli-, micro- and nanoseconds, told by how many there are, and Apache's time. No number
+/// is an instant in two units: between them lie years in which nobody kept logs of HTTP.
+#[cold]
+fn other(text: &[u8]) -> Option<Timestamp> {
+    if text.get(2) == Some(&b'/') {
+        return bracketed(text);
+    }
+    let dot = text.iter().position(|byte| *byte == b'.');
+    let (whole, fraction) = match dot {
+        Some(dot) => (&text[..dot], &text[dot + 1..]),
+        None => (text, &b"0"[..]),
+    };
+    let is_number =
+        |text: &[u8]| !text.is_empty() && text.len() < 20 && text.iter().all(u8::is_ascii_digit);
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let number: u64 = str::from_utf8(whole).ok()?.parse().ok()?;
+    within(match whole.len() {
+        12..=13 => {
+            let three = (0..3).map(|at| fraction.get(at).map_or(0, |byte| u64::from(byte - b'0')));
+            number * 1_000 + three.fold(0, |sum, digit| sum * 10 + digit)
+        }
+        15..=16 => number,
+        18..=19 => number / 1_000,
+        _ => return None,
+    })
 }
 
 /// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
@@ -93,7 +122,7 @@ fn rfc3339(bytes: &[u8]) -> Option<Timestamp> {
     let seconds = time(bytes, 11)?;
     let mut rest = &bytes[19..];
     let mut micros = 0;
-    if let Some(fraction) = rest.strip_prefix(b".") {
+    if let Some(fraction) = rest.strip_prefix(b".").or(rest.strip_prefix(b",")) {
         let digits = fraction
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
@@ -114,6 +143,10 @@ fn rfc3339(bytes: &[u8]) -> Option<Timestamp> {
         [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
             offset(*sign, number(rest, 1, 2)?, number(rest, 4, 2)?)?
         }
+        [sign @ (b'+' | b'-'), _, _, _, _] => {
+            offset(*sign, number(rest, 1, 2)?, number(rest, 3, 2)?)?
+        }
+        [sign @ (b'+' | b'-'), _, _] => offset(*sign, number(rest, 1, 2)?, 0)?,
         _ => return None,
     };
     instant(date, seconds - east, micros)
@@ -121,11 +154,27 @@ fn rfc3339(bytes: &[u8]) -> Option<Timestamp> {
 
 /// `20/Nov/2026:17:48:50 +0000`.
 pub(super) fn apache(text: &str) -> Option<Timestamp> {
+    bracketed(text.as_bytes())
+}
+
+/// `20/Nov/2026:17:48:50.123`, as HAProxy writes it: with milliseconds, and without a zone, for which it is taken as UTC.
+pub(super) fn haproxy(text: &str) -> Option<Timestamp> {
+    let bytes = text.as_bytes();
+    let (date, behind) = bytes.split_at_checked(20)?;
+    let millis = match behind {
+        [b'.', _, _, _] => number(behind, 1, 3)?,
+        [] => 0,
+        _ => return bracketed(bytes),
+    };
+    let at = bracketed(&[date, b" +0000"].concat())?;
+    Some(at.plus(u64::try_from(millis).ok()? * 1_000))
+}
+
+fn bracketed(bytes: &[u8]) -> Option<Timestamp> {
     const MONTHS: [&[u8]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",
     ];
-    let bytes = text.as_bytes();
     let month = MONTHS
         .iter()
         .position(|name| bytes.get(3..6) == Some(name))?;
@@ -277,6 +326,45 @@ mod tests {
             "2026-",
         ] {
             assert_eq!(micros(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_unit_is_told_by_how_many_there_are() {
+        const AT: u64 = 1_795_196_930_123_456;
+        for text in [
+            "1795196930.123456",
+            "1795196930123.456",
+            "1795196930123456",
+            "1795196930123456789",
+            "2026-11-20T17:48:50.123456+0000",
+            "2026-11-20T18:48:50,123456+01",
+        ] {
+            assert_eq!(micros(text), Some(AT), "{text}");
+        }
+        assert_eq!(micros("1795196930123"), Some(AT / 1_000 * 1_000));
+        assert_eq!(
+            micros("20/Nov/2026:17:48:50 +0000"),
+            Some(AT / 1_000_000 * 1_000_000)
+        );
+        for text in [
+            "9795196930",
+            "17951969301",
+            "1795196930123.",
+            "1795196930123.x",
+            "4503599627371",
+        ] {
+            assert_eq!(micros(text), None, "{text}");
+        }
+        let at = |text| haproxy(text).map(Timestamp::micros);
+        assert_eq!(at("20/Nov/2026:17:48:50.123"), Some(AT / 1_000 * 1_000));
+        for text in [
+            "20/Nov/2026:17:48:50.12",
+            "20/Nov/2026:17:48:5",
+            "",
+            "20/Nov/2026:17:48:50.1é",
+        ] {
+            assert_eq!(at(text), None, "{text}");
         }
     }
 

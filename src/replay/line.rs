@@ -1,13 +1,14 @@
-//! One line of a trace: the access log's JSON, the shorter JSON people write, or Apache's log.
+//! One line of a trace: the access log's JSON, the shorter JSON people write, or what other servers log.
 
 mod logged;
 mod members;
 
 pub(super) use members::Member;
 
-use super::combined;
+use super::fields::Mapping;
 use super::habits::Habits;
 use super::json::{self, Text, Value};
+use super::{combined, others};
 use crate::clock::Timestamp;
 use crate::limit::verdict::INLINE_LIMITS;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -57,12 +58,113 @@ pub(super) struct Request<'a> {
     pub(super) reached: bool,
     /// Was it held before?
     pub(super) was_held: bool,
+    /// The line says what was asked for.
+    pub(super) names_path: bool,
+    /// How the line is written.
+    pub(super) form: Form,
+    /// What only other servers' logs say. Where it is there, the client is the peer of that server, and who spoke through
+    /// it is found as the gateway finds it.
+    pub(super) beside: Option<Box<Beside<'a>>>,
+}
+
+/// What lines of other servers say in ways of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Beside<'a> {
+    /// The list of addresses that reached that server.
+    pub(super) forwarded_for: Option<Cow<'a, str>>,
+    /// Fields that are written one by one.
+    pub(super) fields: Vec<(Cow<'a, str>, Value<'a>)>,
+    /// It came by TLS.
+    pub(super) is_https: bool,
+    /// It has fields whose names are not in the line.
+    pub(super) has_nameless_fields: bool,
+}
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// JSON with the members of our access log, or some of them.
+    #[default]
+    Own,
+    /// JSON whose members `--fields` names.
+    Fields,
+    /// The common log of Apache and nginx.
+    Common,
+    /// The combined log of Apache and nginx.
+    Combined,
+    /// nginx's `main`: the combined log and the addresses a request came through.
+    Main,
+    /// Caddy's JSON.
+    Caddy,
+    /// Traefik's JSON.
+    Traefik,
+    /// Traefik's common log.
+    TraefikText,
+    /// Envoy's default text, or Istio's.
+    Envoy,
+    /// HAProxy's `option httplog`.
+    Haproxy,
+    /// A load balancer's of AWS.
+    Alb,
+}
+
+impl Form {
+    /// Every form there is, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::Own,
+        Self::Fields,
+        Self::Common,
+        Self::Combined,
+        Self::Main,
+        Self::Caddy,
+        Self::Traefik,
+        Self::TraefikText,
+        Self::Envoy,
+        Self::Haproxy,
+        Self::Alb,
+    ];
+
+    /// Its name in a report for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "json",
+            Self::Fields => "fields",
+            Self::Common => "common",
+            Self::Combined => "combined",
+            Self::Main => "nginx-main",
+            Self::Caddy => "caddy",
+            Self::Traefik => "traefik",
+            Self::TraefikText => "traefik-common",
+            Self::Envoy => "envoy",
+            Self::Haproxy => "haproxy",
+            Self::Alb => "alb",
+        }
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Own => "our JSON",
+            Self::Fields => "JSON by --fields",
+            Self::Common => "common log",
+            Self::Combined => "combined log",
+            Self::Main => "nginx's main log",
+            Self::Caddy => "Caddy's JSON",
+            Self::Traefik => "Traefik's JSON",
+            Self::TraefikText => "Traefik's common log",
+            Self::Envoy => "Envoy's log",
+            Self::Haproxy => "HAProxy's httplog",
+            Self::Alb => "ALB log",
+        }
+    }
 }
 
 /// Why a line cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Neither JSON nor Apache's log.
+    /// In no form that is known.
     Unknown,
     /// Not JSON.
     NotJson,
@@ -72,6 +174,8 @@ pub enum Fault {
     TooLong,
     /// Has no `ts`.
     NoTime,
+    /// Says neither who asked nor for what.
+    Nameless,
     /// The time is none, or one that cannot be computed with.
     BadTime,
     /// The client is no address.
@@ -85,12 +189,15 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unknown => "neither JSON nor Apache's combined log",
+            Self::Unknown => "neither JSON nor a form of log that is known",
             Self::NotJson => "not JSON",
             Self::NotText => "not UTF-8",
             Self::TooLong => "longer than 1 MiB",
             Self::NoTime => "no ts",
-            Self::BadTime => "the time is neither seconds (before the year 2112) nor RFC 3339",
+            Self::Nameless => "no client and no path",
+            Self::BadTime => {
+                "the time is neither since 1970 (before the year 2112) nor RFC 3339 nor a log's"
+            }
             Self::BadClient => "the client is not an address",
             Self::NoRequest => "no method and path",
             Self::BadMember(name) => return write!(f, "{name} is not what it should be"),
@@ -121,6 +228,9 @@ impl<'a> Request<'a> {
             limit: b"",
             reached: false,
             was_held: false,
+            names_path: false,
+            form: Form::Own,
+            beside: None,
         }
     }
 
@@ -138,13 +248,27 @@ impl<'a> Request<'a> {
     }
 
     /// Reads a line, whichever of the forms it has, into one of which nothing is known yet: it is too large to be handed
-    /// on for every line.
-    pub(super) fn read(&mut self, line: &'a [u8], habits: &mut Habits) -> Result<(), Fault> {
+    /// on for every line. JSON is read by `mapping`, where there is one.
+    pub(super) fn read(
+        &mut self,
+        line: &'a [u8],
+        habits: &mut Habits,
+        mapping: Option<&Mapping>,
+    ) -> Result<(), Fault> {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
-            return members::read(self, line, habits);
+            return match mapping {
+                None => members::read(self, line, habits),
+                Some(mapping) => mapping.read(self, line),
+            };
         }
-        *self = combined::read(std::str::from_utf8(line).map_err(|_| Fault::NotText)?)?;
+        match str::from_utf8(line).map_err(|_| Fault::NotText) {
+            Ok(text) => match combined::read(text) {
+                Ok(request) => *self = request,
+                Err(fault) => return others::read(self, text, fault, habits, mapping),
+            },
+            Err(fault) => return Err(fault),
+        }
         Ok(())
     }
 
@@ -186,6 +310,9 @@ impl<'a> Request<'a> {
         if let Some(referer) = &self.referer {
             add(header::REFERER, referer)?;
         }
+        if let Some(beside) = &self.beside {
+            return others::fields(self, beside, fields);
+        }
         if !self.headers.is_empty() {
             json::members(self.headers, |name, value| {
                 let name = HeaderName::from_bytes(&name.bytes()?).map_err(|_| WRONG)?;
@@ -219,7 +346,9 @@ mod tests {
 
     fn read(line: &[u8]) -> Result<Request<'_>, Fault> {
         let mut request = Request::at(Timestamp::default());
-        request.read(line, &mut Habits::default()).map(|()| request)
+        request
+            .read(line, &mut Habits::default(), None)
+            .map(|()| request)
     }
 
     #[test]
@@ -267,8 +396,8 @@ mod tests {
                 _ => {}
             }
             let [mut first, mut next] = [0; 2].map(|_| Request::at(Timestamp::default()));
-            let told = first.read(&line, &mut Habits::default());
-            assert_eq!(next.read(&line, &mut habits), told);
+            let told = first.read(&line, &mut Habits::default(), None);
+            assert_eq!(next.read(&line, &mut habits, None), told);
             assert_eq!(next, first, "{}", String::from_utf8_lossy(&line));
             *if told.is_ok() { &mut good } else { &mut bad } += 1;
         }
@@ -276,16 +405,30 @@ mod tests {
     }
 
     #[test]
-    fn all_but_the_time_is_optional() {
-        assert_eq!(
-            read(br#"{"ts":1}"#),
-            Ok(Request::at(Timestamp::from_micros(1_000_000)))
-        );
-        let nulls = br#"{"client":null,"host":null,"ts":"1970-01-01T00:00:01Z","upstream_ms":null,"x":[{}]}"#;
-        assert_eq!(
-            read(nulls),
-            Ok(Request::at(Timestamp::from_micros(1_000_000)))
-        );
+    fn a_line_says_when_and_who_or_what() {
+        let at = |ts| Request::at(Timestamp::from_micros(ts));
+        let asked = Request {
+            target: Cow::Borrowed(b"/x"),
+            names_path: true,
+            ..at(1_000_000)
+        };
+        assert_eq!(read(br#"{"ts":1,"path":"/x"}"#), Ok(asked.clone()));
+        let nulls = br#"{"client":null,"host":null,"ts":"1970-01-01T00:00:01Z","upstream_ms":null,"x":[{}],"path":"/x"}"#;
+        assert_eq!(read(nulls), Ok(asked));
+        for line in [
+            &br#"{"ts":1}"#[..],
+            br#"{"ts":1,"host":"web-1","level":"info","client":null}"#,
+            br#"{"ts":1,"duration_ms":2,"headers":{}}"#,
+        ] {
+            assert_eq!(read(line), Err(Fault::Nameless));
+        }
+        for line in [
+            &br#"{"ts":1,"headers":{"x-api-key":"k"}}"#[..],
+            br#"{"ts":1,"keys":{"a":"k"}}"#,
+            br#"{"ts":1,"cost":2}"#,
+        ] {
+            assert!(read(line).is_ok());
+        }
     }
 
     #[test]
@@ -318,7 +461,7 @@ mod tests {
             (br#"{"ts":1e3}"#, Fault::BadTime),
             (br#"{"ts":-1}"#, Fault::BadTime),
             (br#"{"ts":true}"#, Fault::BadTime),
-            (br#"{"ts":1795196930123}"#, Fault::BadTime),
+            (br#"{"ts":9795196930}"#, Fault::BadTime),
             (br#"{"ts":1,"client":"nobody"}"#, Fault::BadClient),
             (br#"{"ts":1,"cost":1.5}"#, Fault::BadMember("cost")),
             (br#"{"ts":1,"cost":-1}"#, Fault::BadMember("cost")),
@@ -328,7 +471,7 @@ mod tests {
             let text = String::from_utf8_lossy(line);
             assert_eq!(read(line), Err(fault), "{text}");
         }
-        let odd = read(br#"{"ts":1,"headers":{"a b":"c"}}"#).unwrap();
+        let odd = read(br#"{"ts":1,"path":"/","headers":{"a b":"c"}}"#).unwrap();
         assert_eq!(
             odd.fields(&mut HeaderMap::new()),
             Err(Fault::BadMember("headers"))

@@ -4,6 +4,7 @@
 //! ```text
 //! input      lines of a file, of standard input, of gzip
 //! line       a line → a request     (json, combined, instant, address: how it is written)
+//! others     lines of other servers (fields: JSON that --fields explains)
 //! habits     what lines have in common, and need not be read anew
 //! side       a request → its answer (one for the file, one for the file as --set changes it)
 //! ways       routes that were found a moment ago
@@ -11,6 +12,7 @@
 //! held       how many wait, for the bounds on that
 //! counters   where a side counts: memory, or Redis through the scripts
 //! decisions  an answer → a line of --decisions
+//! lacks      what no line says, and the answer would hang on
 //! tally      answers → numbers      (clients, waits, course: whose, how long, when)
 //! report     numbers → what a person, a program or a picture shows
 //! ```
@@ -24,12 +26,17 @@ mod combined;
 mod counters;
 mod course;
 mod decisions;
+mod fields;
+#[doc(hidden)]
+pub mod fuzzed;
 mod habits;
 mod held;
 mod input;
 mod instant;
 mod json;
+mod lacks;
 mod line;
+mod others;
 pub mod report;
 mod side;
 mod sketch;
@@ -40,8 +47,9 @@ mod ways;
 
 pub use clients::Heads;
 pub use course::{Course, Stretch};
+pub use fields::Mapping;
 pub use input::{Line, Lines};
-pub use line::Fault;
+pub use line::{Fault, Form};
 pub use report::Report;
 pub use tally::{ByLimit, Held, Minute, Tally};
 
@@ -51,11 +59,13 @@ use crate::store::{RedisTarget, StoreError};
 use clients::{Clients, SIDES};
 use counters::{Counters, Server};
 use habits::Habits;
+use lacks::Lacks;
 use line::Request;
-use report::{Hardest, Odd};
+use report::{Hardest, Note, Odd};
 use side::{Head, Outcome, Side};
 use std::hash::BuildHasher as _;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// Lines that are told one by one when something is odd about them.
@@ -74,12 +84,15 @@ pub struct Replay {
     server: Option<Rc<Server>>,
     head: Head,
     habits: Habits,
+    mapping: Option<Mapping>,
+    lacks: Lacks,
     /// The estimates need every bit of a hash to be a good one.
     hasher: foldhash::quality::FixedState,
     clients: Clients,
     course: Course,
     tallies: Vec<Tally>,
     lines: u64,
+    blank: u64,
     requests: u64,
     unreadable: Odd<Fault>,
     late: Odd<()>,
@@ -135,21 +148,30 @@ impl Replay {
         }
         Ok(Self {
             tallies: sides.iter().map(Tally::of_side).collect(),
+            lacks: Lacks::new(&sides),
             sides,
             server,
             head: Head::default(),
             habits: Habits::default(),
+            mapping: None,
             // The same trace gives the same summary, estimates included.
             hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
             course: Course::default(),
             lines: 0,
+            blank: 0,
             requests: 0,
             unreadable: Odd::default(),
             late: Odd::default(),
             first: None,
             now: Timestamp::default(),
         })
+    }
+
+    /// Reads JSON by `mapping`, where there is one.
+    #[must_use]
+    pub fn reading(self, mapping: Option<Mapping>) -> Self {
+        Self { mapping, ..self }
     }
 
     /// Replays `lines` to their end. Each decision, of the changed file where there is one, goes to `decisions`, and
@@ -174,6 +196,7 @@ impl Replay {
             };
             self.lines = number;
             if line.is_ok_and(|line| line.trim_ascii().is_empty()) {
+                self.blank += 1;
                 continue;
             }
             self.line(number, line, &mut decisions)?;
@@ -209,10 +232,11 @@ impl Replay {
     ) -> Result<(), Failure> {
         let mut request = Request::at(Timestamp::default());
         let read = line
-            .and_then(|line| request.read(line, &mut self.habits))
+            .and_then(|line| request.read(line, &mut self.habits, self.mapping.as_ref()))
             .and_then(|()| self.head.read(&request));
         match read {
             Ok(()) => return self.request(number, &request, decisions),
+            Err(Fault::Nameless) => self.lacks.nameless.add(number, ()),
             Err(fault) => self.unreadable.add(number, fault),
         }
         Ok(())
@@ -230,8 +254,12 @@ impl Replay {
         }
         self.now = self.now.max(request.ts);
         self.first.get_or_insert(self.now);
+        let side = &self.sides[self.sides.len() - 1];
+        let address = side.address(request, &self.head);
+        let seen = (request, &self.head);
+        self.lacks.look(number, seen, address, side);
         for _ in 0..request.times {
-            self.decide(number, request, decisions)?;
+            self.decide(number, request, address, decisions)?;
         }
         Ok(())
     }
@@ -240,13 +268,13 @@ impl Replay {
         &mut self,
         number: u64,
         request: &Request<'_>,
+        address: Option<IpAddr>,
         decisions: &mut Option<&mut dyn Write>,
     ) -> Result<(), Failure> {
         let mut refused = [false; SIDES];
         let mut stretches = [Stretch::default(); SIDES];
-        let sought = request
-            .client
-            .map(|address| (address, self.clients.seek(self.hasher.hash_one(address))));
+        let sought =
+            address.map(|address| (address, self.clients.seek(self.hasher.hash_one(address))));
         let last = self.sides.len() - 1;
         let are_told = decisions.is_some();
         for (index, side) in self.sides.iter_mut().enumerate() {
@@ -294,8 +322,21 @@ impl Replay {
             requests: client.requests,
             refused: client.refused,
         });
+        let mut notes = self.lacks.notes(self.sides[side].trust());
+        let unseen = self.mapping.iter().flat_map(Mapping::unseen);
+        notes.extend(unseen.map(|(name, member)| Note::NoMember {
+            name: name.to_owned(),
+            member: member.to_owned(),
+        }));
+        let forms = Form::ALL.into_iter().zip(self.lacks.forms);
         Report {
             lines: self.lines,
+            written: self.lines - self.blank,
+            forms: forms.filter(|(_, lines)| *lines > 0).collect(),
+            nameless: self.lacks.nameless,
+            clientless: self.lacks.clientless,
+            pathless: self.lacks.pathless,
+            notes,
             requests: self.requests,
             unreadable: self.unreadable,
             late: self.late,

@@ -1,11 +1,13 @@
 //! All that a replay has to tell; how it is told is below.
 
 mod human;
+mod note;
 mod picture;
 mod plot;
 mod program;
 
 pub use human::human;
+pub use note::Note;
 pub use picture::picture;
 pub use plot::Marks;
 pub use program::program;
@@ -21,6 +23,18 @@ use crate::clock::Timestamp;
 pub struct Report {
     /// Lines of the trace.
     pub lines: u64,
+    /// Those with something in them.
+    pub written: u64,
+    /// How the lines that are requests are written, and how many are.
+    pub forms: Vec<(super::Form, u64)>,
+    /// Lines that say neither who asked nor for what: no requests.
+    pub nameless: Odd<()>,
+    /// Requests without a client: all of them are one's.
+    pub clientless: Odd<()>,
+    /// Requests without a path: all of them are for `/`.
+    pub pathless: Odd<()>,
+    /// What to know before the numbers are believed.
+    pub notes: Vec<Note>,
     /// Requests replayed.
     pub requests: u64,
     /// Lines that could not be read.

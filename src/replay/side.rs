@@ -12,6 +12,7 @@ use super::line::{Fault, Request};
 use super::slots::Slots;
 use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
+use crate::key::client_ip::Trust;
 use crate::key::{Caller, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
@@ -23,7 +24,7 @@ use crate::proxy::request::tidy;
 use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, Decided, StoreError};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -99,6 +100,17 @@ impl Head {
             tidy(&mut self.fields);
         }
         Ok(())
+    }
+
+    /// Does the line say this field?
+    pub(super) fn has(&self, name: &HeaderName) -> bool {
+        self.fields.contains_key(name)
+    }
+
+    /// Does the line say a host, in one of its ways?
+    pub(super) fn names_host(&self, request: &Request<'_>) -> bool {
+        let (_, named) = request.path();
+        !host(request, self, named).is_empty()
     }
 }
 
@@ -182,7 +194,7 @@ impl Side {
     ) -> Result<Outcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
-            address: request.client.unwrap_or(NOBODY),
+            address: self.address(request, head).unwrap_or(NOBODY),
             route: &service.name,
             method: &head.method,
             fields: &head.fields,
@@ -323,6 +335,32 @@ impl Side {
         self.decided.as_ref()
     }
 
+    /// Who is taken for the client: whom the line names, or, where that is the peer of another server, who spoke through
+    /// it as this file's `trust` has it.
+    #[inline]
+    pub(super) fn address(&self, request: &Request<'_>, head: &Head) -> Option<IpAddr> {
+        match &request.beside {
+            None => request.client,
+            Some(_) => self.spoke_through(request, head),
+        }
+    }
+
+    #[cold]
+    fn spoke_through(&self, request: &Request<'_>, head: &Head) -> Option<IpAddr> {
+        let client = request.client?;
+        Some(self.snapshot.trust.client(client, &head.fields))
+    }
+
+    /// Whose word on a client's address is believed.
+    pub(super) fn trust(&self) -> &Trust {
+        &self.snapshot.trust
+    }
+
+    /// Does any route ask for a host?
+    pub(super) fn asks_for_hosts(&self) -> bool {
+        self.snapshot.table.asks_for_hosts()
+    }
+
     /// Where it counts.
     pub(super) fn counters(&self) -> &Counters {
         &self.counters
@@ -394,7 +432,12 @@ impl Asked for Logged<'_, '_> {
     }
 
     fn is_https(&self) -> bool {
-        self.request.target.starts_with(b"https://")
+        let said = self
+            .request
+            .beside
+            .as_ref()
+            .is_some_and(|beside| beside.is_https);
+        said || self.request.target.starts_with(b"https://")
     }
 }
 

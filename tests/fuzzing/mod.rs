@@ -163,3 +163,20 @@ fn any_bytes_are_a_request_that_keys_are_made_of() {
         tollgate::key::fuzzed::request(bytes);
     });
 }
+
+/// A line of each form that is read, as their makers document them.
+#[test]
+fn any_bytes_are_a_trace_that_is_answered() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulate/traces");
+    let entries = fs::read_dir(folder).unwrap();
+    let mut seeds: Vec<Vec<u8>> = entries
+        .map(|entry| fs::read(entry.unwrap().path()).unwrap())
+        .collect();
+    seeds.sort();
+    for seed in &seeds {
+        assert!(tollgate::replay::fuzzed::trace(seed) > 1);
+    }
+    drive(&seeds, |bytes| {
+        let _ = tollgate::replay::fuzzed::trace(bytes);
+    });
+}

@@ -36,7 +36,7 @@ async fn all_that_read_the_file_fill_it_in() {
     std::fs::write(folder.path().join("gateway.toml"), FILE).unwrap();
     std::fs::write(
         folder.path().join("trace.json"),
-        "{\"ts\":1}\n{\"ts\":2}\n{\"ts\":3}\n",
+        "{\"ts\":1,\"path\":\"/\"}\n{\"ts\":2,\"path\":\"/\"}\n{\"ts\":3,\"path\":\"/\"}\n",
     )
     .unwrap();
     let set = [("CALLS", "2")];

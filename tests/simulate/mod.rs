@@ -4,6 +4,7 @@ mod changing;
 mod endings;
 mod guarantees;
 mod logged;
+mod others;
 mod pictures;
 mod reading;
 mod shadows;

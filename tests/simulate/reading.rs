@@ -45,12 +45,13 @@ async fn a_trace_without_any_request_is_a_bad_answer() {
     let done = bench.simulate(&[]).await;
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.stderr.contains("no line of trace"), "{done:?}");
-    let empty = Bench::limit(LIMIT).trace("").simulate(&[]).await;
-    assert_eq!(
-        empty.code,
-        Some(0),
-        "nothing happened, and that is no mistake: {empty:?}"
-    );
+    assert!(done.stderr.contains("line 1: neither JSON nor"), "{done:?}");
+    for nothing in ["", "\n\n"] {
+        let empty = Bench::limit(LIMIT).trace(nothing).simulate(&[]).await;
+        assert_eq!(empty.code, Some(1), "{empty:?}");
+        let said = "error: trace is empty: there is nothing to replay\n";
+        assert_eq!(empty.stderr, said);
+    }
 }
 
 #[tokio::test]
@@ -126,7 +127,9 @@ async fn apaches_log_is_read() {
 
 #[tokio::test]
 async fn time_never_runs_back() {
-    let trace = "{\"ts\":10}\n{\"ts\":9.999999}\n{\"ts\":\"1970-01-01T00:00:11Z\"}\n{\"ts\":3}\n";
+    let trace = ["10", "9.999999", "\"1970-01-01T00:00:11Z\"", "3"]
+        .map(|ts| format!("{{\"ts\":{ts},\"path\":\"/\"}}\n"))
+        .concat();
     let bench = Bench::limit("rate = \"1/s\"").trace(trace);
     let decisions = bench.decisions(&[]).await;
     let times: Vec<_> = decisions
@@ -147,7 +150,9 @@ async fn time_never_runs_back() {
 #[tokio::test]
 async fn every_digit_of_a_time_counts() {
     // As a double the last one would be some other microsecond.
-    let trace = "{\"ts\":4503599627.000001}\n{\"ts\":4503599627.370495}\n";
+    let trace = ["4503599627.000001", "4503599627.370495"]
+        .map(|ts| format!("{{\"ts\":{ts},\"path\":\"/\"}}\n"))
+        .concat();
     let decisions = Bench::limit(LIMIT).trace(trace).decisions(&[]).await;
     assert_eq!(decisions[0]["ts_us"], 4_503_599_627_000_001_u64);
     assert_eq!(decisions[1]["ts_us"], 4_503_599_627_370_495_u64);

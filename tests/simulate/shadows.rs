@@ -114,7 +114,7 @@ async fn the_true_cost_is_settled_when_the_request_ends() {
 async fn no_line_says_more_than_a_response_may() {
     let told = async |units: u32| {
         let trace = format!(
-            "{{\"ts\":0,\"costs\":{{\"units\":{units}}}}}\n{{\"ts\":1}}\n{{\"ts\":20}}\n{{\"ts\":40}}\n"
+            "{{\"ts\":0,\"costs\":{{\"units\":{units}}}}}\n{{\"ts\":1,\"path\":\"/\"}}\n{{\"ts\":20,\"path\":\"/\"}}\n{{\"ts\":40,\"path\":\"/\"}}\n"
         );
         let bench = Bench::new(LATER, &[("/{*rest}", &["units"])]).trace(trace);
         bench.decisions(&[]).await

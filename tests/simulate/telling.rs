@@ -48,7 +48,11 @@ async fn the_picture_is_an_image_of_both_files() {
         picture.starts_with("<svg ") && picture.ends_with("</svg>\n"),
         "{picture}"
     );
-    assert_eq!(picture.matches("stroke=").count(), 2);
+    assert_eq!(
+        picture.matches("stroke=").count(),
+        4,
+        "two panels for each file"
+    );
     for open in ["text", "path", "rect", "svg"] {
         let opened = picture.matches(&format!("<{open} ")).count();
         let closed = picture.matches(&format!("</{open}>")).count();

@@ -208,7 +208,9 @@ async fn costs_of_a_line_are_waited_for_as_units_are() {
 
 #[tokio::test]
 async fn a_slot_lives_for_the_requests_duration() {
-    let line = |at: &str, duration: &str| format!("{{\"ts\":{at},\"duration_ms\":{duration}}}\n");
+    let line = |at: &str, duration: &str| {
+        format!("{{\"ts\":{at},\"path\":\"/\",\"duration_ms\":{duration}}}\n")
+    };
     let trace = [
         line("1", "1000"),
         line("1.5", "100"),
@@ -258,7 +260,7 @@ async fn a_lines_cost_replaces_what_a_request_says() {
     let limits = "[limits.said]\nby = \"everyone\"\nrate = \"10/h\"\ncost = { header = \"x-cost\", default = 1, max = 8 }\n\
         [limits.fixed]\nby = \"everyone\"\nrate = \"100/h\"\ncost = 2\n";
     let trace = "{\"ts\":1,\"headers\":{\"x-cost\":\"3\"}}\n{\"ts\":1,\"headers\":{\"x-cost\":\"3\"},\"cost\":5}\n\
-        {\"ts\":1,\"costs\":{\"said\":3,\"fixed\":50}}\n{\"ts\":1}\n";
+        {\"ts\":1,\"costs\":{\"said\":3,\"fixed\":50}}\n{\"ts\":1,\"path\":\"/\"}\n";
     let decisions = Bench::new(limits, &[("/{*rest}", &["said", "fixed"])])
         .trace(trace)
         .decisions(&[])

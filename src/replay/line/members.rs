@@ -2,7 +2,7 @@
 
 use super::super::habits::Habits;
 use super::super::json::{self, Text, Value};
-use super::super::{address, instant};
+use super::super::{address, instant, others};
 use super::{Fault, Request};
 
 /// More requests than one line can stand for.
@@ -125,7 +125,11 @@ pub(super) fn read<'a>(
             _ => {}
         }
     }
-    if timed { Ok(()) } else { Err(Fault::NoTime) }
+    let is_named = request.client.is_some() || request.names_path;
+    match timed && is_named {
+        true => Ok(()),
+        false => others::read_object(request, line, timed),
+    }
 }
 
 /// A text without escapes.
@@ -159,7 +163,10 @@ fn take<'a>(request: &mut Request<'a>, member: Member, value: Value<'a>) -> Resu
         },
         Member::Method => request.method = bytes("method")?,
         Member::Host => request.host = bytes("host")?,
-        Member::Path => request.target = bytes("path")?,
+        Member::Path => {
+            request.target = bytes("path")?;
+            request.names_path = true;
+        }
         Member::UserAgent => request.user_agent = Some(text("user_agent")?),
         Member::Headers => match value {
             Value::Object(raw) => request.headers = raw,

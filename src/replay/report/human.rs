@@ -2,6 +2,7 @@
 
 use super::plot::{self, Marks};
 use super::{Odd, Report, grouped, percent, stamp, time};
+use crate::replay::Form;
 use crate::replay::tally::Tally;
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
@@ -23,7 +24,8 @@ pub fn human(report: &Report, sets: &[String], took: Duration, marks: Marks) -> 
             (0, _) => "over time, the file as it is".to_owned(),
             _ => "over time, with --set".to_owned(),
         };
-        plot::plot(&mut out, &report.course, side, &title, marks);
+        let which = (side, report.tallies.len());
+        plot::plot(&mut out, &report.course, which, &title, marks);
     }
     out
 }
@@ -48,11 +50,40 @@ fn head(out: &mut String, report: &Report, took: Duration) {
         );
     }
     let _ = writeln!(out, ", replayed in {}", time(micros));
+    forms(out, report);
+    for (odd, what) in [
+        (
+            &report.nameless,
+            "name no client and no path, and were passed over",
+        ),
+        (&report.clientless, "name no client: they count as one"),
+        (&report.pathless, "name no path: they count as for /"),
+    ] {
+        if odd.count > 0 {
+            let (count, all) = (grouped(odd.count), self::count(report.written, "line"));
+            let first = odd.first.first().map_or(0, |(number, ())| *number);
+            let _ = writeln!(out, "{count} of {all} {what}; the first is line {first}");
+        }
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
     odd(out, &report.unreadable, "could not be read", |fault| {
         fault.to_string()
     });
     let late = "came earlier than one before and counted at the latest time seen";
     odd(out, &report.late, late, |()| String::new());
+}
+
+/// `read as combined log 12, Caddy's JSON 3`, unless all is ours.
+fn forms(out: &mut String, report: &Report) {
+    if report.forms.iter().all(|(form, _)| *form == Form::Own) {
+        return;
+    }
+    let told = report.forms.iter();
+    let told = told.map(|(form, lines)| format!("{} ({})", form.title(), count(*lines, "line")));
+    let told: Vec<String> = told.collect();
+    let _ = writeln!(out, "read as {}", told.join(", "));
 }
 
 /// `2 lines could not be read: 4 (no ts), 9 (not JSON)`

@@ -1,16 +1,22 @@
-//! The course as a picture, an SVG of a few kilobytes that needs nothing else: for pages, tickets and talks.
+//! The course as a picture, an SVG of a few kilobytes that needs nothing else: for pages, tickets and talks. What was refused
+//! stands below the rest, to a scale of its own.
 
 use super::{Report, grouped, percent, stamp, time};
 use crate::replay::course::Stretch;
 use std::fmt::Write as _;
 
+/// Columns at most.
+const MOST: usize = 120;
 const WIDTH: u64 = 720;
 const LEFT: u64 = 60;
 const RIGHT: u64 = 20;
 const TOP: u64 = 40;
-const HEIGHT: u64 = 140;
+/// Of what was let through, of what was refused, and between them.
+const HEIGHT: u64 = 110;
+const LOWER: u64 = 60;
+const GAP: u64 = 14;
 /// From one file's picture to the next one's.
-const STEP: u64 = TOP + HEIGHT + 40;
+const STEP: u64 = TOP + HEIGHT + GAP + LOWER + 40;
 
 /// Admitted, delayed, refused: told apart by those who see few colours, too.
 const COLOURS: [(&str, &str); 3] = [
@@ -21,6 +27,29 @@ const COLOURS: [(&str, &str); 3] = [
 
 /// Where a part of a stretch begins, and how tall it is.
 type Part = fn(&Stretch) -> (u64, u64);
+
+/// Parts that stand on one ground, with their colours.
+struct Panel {
+    foot: u64,
+    height: u64,
+    parts: &'static [(&'static str, Part)],
+}
+
+const PANELS: [Panel; 2] = [
+    Panel {
+        foot: TOP + HEIGHT,
+        height: HEIGHT,
+        parts: &[
+            (COLOURS[0].0, |stretch| (0, stretch.admitted)),
+            (COLOURS[1].0, |stretch| (stretch.admitted, stretch.delayed)),
+        ],
+    },
+    Panel {
+        foot: TOP + HEIGHT + GAP + LOWER,
+        height: LOWER,
+        parts: &[(COLOURS[2].0, |stretch| (0, stretch.refused))],
+    },
+];
 
 /// The picture of a report. `sets` is what changed the file.
 #[must_use]
@@ -54,32 +83,41 @@ pub fn picture(report: &Report, sets: &[String]) -> String {
 }
 
 fn chart(out: &mut String, report: &Report, side: usize, title: &str, top: u64) {
-    let (stretches, length) = report.course.of(side, 120);
-    let most = stretches
-        .iter()
-        .map(|stretch| stretch.all())
-        .max()
-        .unwrap_or(0)
-        .max(1);
-    let (ground, across) = (top + TOP + HEIGHT, WIDTH - LEFT - RIGHT);
+    let (stretches, length) = report.course.of(side, MOST);
     let _ = writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"{}\" font-weight=\"600\">{}</text>",
         top + 22,
         escaped(title)
     );
+    for one in &PANELS {
+        panel(out, report, &stretches, one, top);
+    }
+    let start = report.course.start();
+    let (right, below) = (WIDTH - RIGHT, top + STEP - 40 + 16);
+    let _ = writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"{below}\" fill=\"#444\">{}</text>\n\
+         <text x=\"{right}\" y=\"{below}\" text-anchor=\"end\" fill=\"#444\">{}, a column is {}</text>",
+        stamp(start),
+        stamp(start + length * stretches.len() as u64),
+        time(length),
+    );
+}
+
+/// One panel, to a scale that it has in the pictures of both files.
+fn panel(out: &mut String, report: &Report, stretches: &[Stretch], panel: &Panel, top: u64) {
+    let tallest = |stretch: &Stretch| panel.parts.iter().map(|(_, part)| part(stretch).1).sum();
+    let all = (0..report.tallies.len()).flat_map(|side| report.course.of(side, MOST).0);
+    let most: u64 = all.map(|stretch| tallest(&stretch)).max().unwrap_or(0);
+    let (ground, height, across) = (top + panel.foot, panel.height, WIDTH - LEFT - RIGHT);
     // In tenths, so that columns meet.
     let x = |index: usize| LEFT * 10 + across * 10 * index as u64 / stretches.len().max(1) as u64;
     let y = |count: u64| {
-        let tall = u128::from(HEIGHT) * 10 * u128::from(count) / u128::from(most);
-        ground * 10 - u64::try_from(tall).unwrap_or(HEIGHT * 10)
+        let tall = u128::from(height) * 10 * u128::from(count) / u128::from(most.max(1));
+        ground * 10 - u64::try_from(tall).unwrap_or(height * 10)
     };
-    let parts: [Part; 3] = [
-        |stretch| (0, stretch.admitted),
-        |stretch| (stretch.admitted, stretch.delayed),
-        |stretch| (stretch.admitted + stretch.delayed, stretch.refused),
-    ];
-    for ((colour, _), part) in COLOURS.iter().zip(parts) {
+    for (colour, part) in panel.parts {
         let mut path = String::new();
         for (index, stretch) in stretches.iter().enumerate() {
             let (foot, tall) = part(stretch);
@@ -93,29 +131,20 @@ fn chart(out: &mut String, report: &Report, side: usize, title: &str, top: u64) 
             let _ = writeln!(out, "<path fill=\"{colour}\" d=\"{path}\"/>");
         }
     }
-    let right = WIDTH - RIGHT;
+    let (right, upper, label) = (WIDTH - RIGHT, ground - height, LEFT - 6);
     let _ = writeln!(
         out,
-        "<path stroke=\"#444\" fill=\"none\" d=\"M{LEFT} {}V{ground}H{right}\"/>\n\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#444\">{}</text>\n\
-         <text x=\"{}\" y=\"{ground}\" text-anchor=\"end\" fill=\"#444\">0</text>",
-        top + TOP,
-        LEFT - 6,
-        top + TOP + 10,
-        grouped(most),
-        LEFT - 6,
+        "<path stroke=\"#444\" fill=\"none\" d=\"M{LEFT} {upper}V{ground}H{right}\"/>\n\
+         <text x=\"{label}\" y=\"{ground}\" text-anchor=\"end\" fill=\"#444\">0</text>"
     );
-    let start = report.course.start();
-    let _ = writeln!(
-        out,
-        "<text x=\"{LEFT}\" y=\"{}\" fill=\"#444\">{}</text>\n\
-         <text x=\"{right}\" y=\"{}\" text-anchor=\"end\" fill=\"#444\">{}, a column is {}</text>",
-        ground + 16,
-        stamp(start),
-        ground + 16,
-        stamp(start + length * stretches.len() as u64),
-        time(length),
-    );
+    if most > 0 {
+        let _ = writeln!(
+            out,
+            "<text x=\"{label}\" y=\"{}\" text-anchor=\"end\" fill=\"#444\">{}</text>",
+            upper + 10,
+            grouped(most),
+        );
+    }
 }
 
 fn legend(out: &mut String, y: u64) {

@@ -1,11 +1,14 @@
-//! A small plot for a terminal: one column for each stretch of time, what was admitted at its foot, what was refused on top.
+//! A small plot for a terminal: one column for each stretch of time. What was admitted, delayed and refused stand below each
+//! other, each to a scale of its own: a refused one among a hundred is what somebody looks for.
 
-use super::{stamp, time};
+use super::{grouped, stamp, time};
 use crate::replay::course::{Course, Stretch};
 use std::fmt::Write as _;
 
 const COLUMNS: usize = 64;
-const ROWS: u64 = 8;
+
+/// Steps of a row.
+const STEPS: u64 = 8;
 
 /// What the plot is drawn with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,41 +20,72 @@ pub enum Marks {
 }
 
 impl Marks {
-    /// Admitted, delayed, refused.
-    fn of(self) -> [char; 3] {
-        match self {
-            Self::Blocks => ['░', '▒', '█'],
-            Self::Ascii => ['.', '+', '#'],
-        }
+    /// A cell that is filled so many steps from its foot.
+    fn filled(self, steps: u64) -> char {
+        const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        const LETTERS: [char; 9] = [' ', '.', '.', ':', ':', ':', '|', '|', '#'];
+        let signs = match self {
+            Self::Blocks => BLOCKS,
+            Self::Ascii => LETTERS,
+        };
+        signs[usize::try_from(steps.min(STEPS)).unwrap_or(0)]
     }
 }
 
-/// Draws the course of one file.
-pub(super) fn plot(out: &mut String, course: &Course, side: usize, title: &str, marks: Marks) {
+/// One part of all requests.
+struct Part {
+    name: &'static str,
+    rows: u64,
+    of: fn(&Stretch) -> u64,
+}
+
+const PARTS: [Part; 3] = [
+    Part {
+        name: "admitted",
+        rows: 5,
+        of: |stretch| stretch.admitted,
+    },
+    Part {
+        name: "delayed",
+        rows: 3,
+        of: |stretch| stretch.delayed,
+    },
+    Part {
+        name: "refused",
+        rows: 4,
+        of: |stretch| stretch.refused,
+    },
+];
+
+/// Draws the course of one file, to the scales of all `sides`: two plots can be held beside each other.
+pub(super) fn plot(
+    out: &mut String,
+    course: &Course,
+    (side, sides): (usize, usize),
+    title: &str,
+    marks: Marks,
+) {
     let (stretches, length) = course.of(side, COLUMNS);
-    // Both files have the same requests, so both plots have the same height.
-    let most = stretches
-        .iter()
-        .map(|stretch| stretch.all())
-        .max()
-        .unwrap_or(0);
-    let signs = marks.of();
+    let all: Vec<_> = (0..sides).map(|side| course.of(side, COLUMNS).0).collect();
     // Writing into a string cannot fail.
-    let _ = writeln!(
-        out,
-        "{title}: {} admitted, {} delayed, {} refused; a column is {}, its full height {}",
-        signs[0],
-        signs[1],
-        signs[2],
-        time(length),
-        super::grouped(most),
-    );
-    for row in (0..ROWS).rev() {
-        let line: String = stretches
+    let _ = writeln!(out, "{title}; a column is {}", time(length));
+    for part in PARTS {
+        let most = all.iter().flatten().map(part.of).max().unwrap_or(0);
+        if most == 0 {
+            let _ = writeln!(out, "  {}: none", part.name);
+            continue;
+        }
+        let _ = writeln!(out, "  {}, {} at full height", part.name, grouped(most));
+        let heights: Vec<u64> = stretches
             .iter()
-            .map(|stretch| cell(*stretch, row, most, signs))
+            .map(|stretch| steps((part.of)(stretch), most, part.rows))
             .collect();
-        let _ = writeln!(out, "  |{}", line.trim_end());
+        for row in (0..part.rows).rev() {
+            let cells = heights.iter();
+            let cells = cells.map(|steps| marks.filled(steps.saturating_sub(row * STEPS)));
+            let line: String = cells.collect();
+            let _ = writeln!(out, "  |{}", line.trim_end());
+        }
     }
     let _ = writeln!(out, "  +{}", "-".repeat(stretches.len()));
     let (start, end) = (
@@ -66,63 +100,70 @@ pub(super) fn plot(out: &mut String, course: &Course, side: usize, title: &str, 
     let _ = writeln!(out, "   {start}{}{end}", " ".repeat(gap));
 }
 
-/// The sign at a height. What is there at all fills at least one cell: a handful of refusals is what one looks for.
-fn cell(stretch: Stretch, row: u64, most: u64, signs: [char; 3]) -> char {
-    let [refused, delayed, admitted] =
-        heights([stretch.refused, stretch.delayed, stretch.admitted], most);
-    match row {
-        row if row < admitted => signs[0],
-        row if row < admitted + delayed => signs[1],
-        row if row < admitted + delayed + refused => signs[2],
-        _ => ' ',
-    }
-}
-
-/// The rows of each part, rounded up in this order, within the height of them all.
-fn heights(parts: [u64; 3], most: u64) -> [u64; 3] {
-    let rows = |part: u64| {
-        let rows = (u128::from(part) * u128::from(ROWS)).div_ceil(u128::from(most.max(1)));
-        u64::try_from(rows).unwrap_or(ROWS)
-    };
-    let mut left =
-        rows(parts.iter().sum()).max(parts.iter().filter(|part| **part > 0).count() as u64);
-    parts.map(|part| {
-        let own = rows(part).min(left);
-        left -= own;
-        own
-    })
+/// How many steps high `part` is where `most` fills all rows. What is there at all has one.
+fn steps(part: u64, most: u64, rows: u64) -> u64 {
+    let (part, most) = (u128::from(part), u128::from(most.max(1)));
+    let steps = (part * u128::from(rows * STEPS) * 2 + most) / (most * 2);
+    u64::try_from(steps.max(u128::from(part > 0))).unwrap_or(rows * STEPS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_column_is_filled_from_its_foot() {
+    fn drawn(parts: &[(u64, u64, u64)], marks: Marks) -> Vec<String> {
         let mut course = Course::default();
-        let stretch = |admitted, delayed, refused| Stretch {
-            admitted,
-            delayed,
-            refused,
-        };
-        for (second, parts) in [
-            (0, (80, 0, 0)),
-            (1, (20, 20, 0)),
-            (2, (60, 0, 1)),
-            (4, (0, 0, 40)),
-        ] {
-            let stretch = stretch(parts.0, parts.1, parts.2);
-            course.add(second * 1_000, [stretch, Stretch::default()]);
+        for (at, (admitted, delayed, refused)) in (0..).zip(parts) {
+            let stretch = Stretch {
+                admitted: *admitted,
+                delayed: *delayed,
+                refused: *refused,
+            };
+            course.add(at * 1_000, [stretch, Stretch::default()]);
         }
         let mut out = String::new();
-        plot(&mut out, &course, 0, "t", Marks::Ascii);
-        let rows: Vec<&str> = out.lines().skip(1).take(9).collect();
+        plot(&mut out, &course, (0, 1), "t", marks);
+        out.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_part_has_a_scale_of_its_own() {
+        let parts = [(80, 0, 0), (40, 4, 0), (75, 0, 1), (0, 0, 0), (1, 0, 16)];
+        let lines = drawn(&parts, Marks::Ascii);
         assert_eq!(
-            rows,
+            lines[..16],
             [
-                "  |.", "  |. #", "  |. .", "  |. .", "  |.+. #", "  |.+. #", "  |... #",
-                "  |... #", "  +-----"
+                "t; a column is 1 ms",
+                "  admitted, 80 at full height",
+                "  |# |",
+                "  |# #",
+                "  |#:#",
+                "  |###",
+                "  |### .",
+                "  delayed, 4 at full height",
+                "  | #",
+                "  | #",
+                "  | #",
+                "  refused, 16 at full height",
+                "  |    #",
+                "  |    #",
+                "  |    #",
+                "  |  . #",
             ]
         );
+        assert_eq!(lines[16], "  +-----");
+    }
+
+    #[test]
+    fn half_a_percent_is_an_eighth_of_a_row_and_no_more() {
+        let lines = drawn(&[(0, 0, 1), (0, 0, 200)], Marks::Blocks);
+        assert_eq!(lines[1..3], ["  admitted: none", "  delayed: none"]);
+        assert_eq!(lines[4..8], ["  | █", "  | █", "  | █", "  |▁█"]);
+        assert_eq!(
+            [1, 100, 199, 200].map(|part| steps(part, 200, 4)),
+            [1, 16, 32, 32]
+        );
+        assert_eq!(steps(0, 200, 4), 0);
+        assert_eq!(steps(u64::MAX, u64::MAX, 5), 40);
     }
 }

@@ -1,6 +1,6 @@
 //! The report for a program: one JSON object, whole numbers, times in microseconds.
 
-use super::{Report, share};
+use super::{Odd, Report, share};
 use crate::replay::tally::Tally;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -57,9 +57,23 @@ pub fn program(report: &Report, sets: &[String], took: Duration) -> Value {
         .first
         .iter()
         .map(|(line, ())| json!({ "line": line }));
+    let without = |lacking: &Odd<()>| {
+        let first = lacking.first.iter();
+        let first = first.map(|(line, ())| json!({ "line": line }));
+        odd(first.collect(), lacking.count)
+    };
+    let forms = report.forms.iter();
+    let forms = forms.map(|(form, lines)| (form.name().to_owned(), json!(lines)));
+    let notes = report.notes.iter();
+    let notes = notes.map(|note| json!({ "code": note.code(), "text": note.to_string() }));
     json!({
         "lines": report.lines,
         "requests": report.requests,
+        "read_as": forms.collect::<serde_json::Map<_, _>>(),
+        "without_client_and_path": without(&report.nameless),
+        "without_client": without(&report.clientless),
+        "without_path": without(&report.pathless),
+        "notes": notes.collect::<Vec<_>>(),
         "unreadable": odd(unreadable.collect(), report.unreadable.count),
         "late": odd(late.collect(), report.late.count),
         "first_us": report.span.map(|(first, _)| first.micros()),

@@ -1,0 +1,356 @@
+//! `--fields`: which members of somebody's JSON say what a request is made of.
+
+use super::json::{self, Text, Value};
+use super::line::{Fault, Form, Request};
+use super::{combined, instant, others};
+use crate::clock::Timestamp;
+use crate::config::suggest;
+use http::HeaderName;
+use std::borrow::Cow;
+use std::cell::Cell;
+
+/// What can be named, but for `header:NAME`.
+const NAMES: [&str; 14] = [
+    "ts",
+    "client",
+    "method",
+    "host",
+    "path",
+    "request",
+    "status",
+    "cost",
+    "duration",
+    "duration_ms",
+    "duration_us",
+    "duration_ns",
+    "user_agent",
+    "referer",
+];
+
+/// Names that times have where none is named.
+const TIMES: [&str; 6] = [
+    "ts",
+    "time",
+    "timestamp",
+    "@timestamp",
+    "time_iso8601",
+    "msec",
+];
+
+/// Members by what they say.
+#[derive(Debug, Clone)]
+pub struct Mapping {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    says: Says,
+    /// Names from the outside in, with dots between.
+    member: Box<str>,
+    /// As it was given.
+    name: Box<str>,
+    /// Some line has had it.
+    was_seen: Cell<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Says {
+    Ts,
+    Client,
+    Method,
+    Host,
+    Path,
+    /// The request's first line.
+    Request,
+    Status,
+    Cost,
+    /// In units of a second's so many decimals.
+    Duration(u32),
+    Header(HeaderName),
+}
+
+impl Mapping {
+    /// Reads `client=remote_addr,path=request_uri`, several times.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence.
+    pub fn read_options(options: &[String]) -> Result<Self, String> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for pair in options.iter().flat_map(|option| option.split(',')) {
+            let pair = pair.trim_ascii();
+            let Some((name, member)) = pair.split_once('=') else {
+                return Err(format!(
+                    "`{pair}` is not NAME=MEMBER, for example client=remote_addr"
+                ));
+            };
+            if member.is_empty() || member.split('.').any(str::is_empty) {
+                return Err(format!("`{pair}` names no member of the log's lines"));
+            }
+            let says = says(name)?;
+            let twice = |entry: &Entry| {
+                let durations =
+                    matches!((&entry.says, &says), (Says::Duration(_), Says::Duration(_)));
+                entry.says == says || durations
+            };
+            if entries.iter().any(twice) {
+                return Err(format!("`{name}` is named twice"));
+            }
+            entries.push(Entry {
+                says,
+                member: member.into(),
+                name: name.into(),
+                was_seen: Cell::new(false),
+            });
+        }
+        // What is ours has our names, unless they say something else.
+        let ours = [
+            ("client", Says::Client),
+            ("method", Says::Method),
+            ("host", Says::Host),
+            ("path", Says::Path),
+            ("status", Says::Status),
+            ("cost", Says::Cost),
+            ("duration_ms", Says::Duration(3)),
+        ];
+        for (name, says) in ours {
+            let is_said = entries.iter().any(|entry| {
+                let asked = |one: &Says| matches!(one, Says::Method | Says::Path);
+                entry.says == says
+                    || matches!((&entry.says, &says), (Says::Duration(_), Says::Duration(_)))
+                    || entry.says == Says::Request && asked(&says)
+            });
+            if !is_said {
+                entries.push(Entry {
+                    says,
+                    member: name.into(),
+                    name: Box::from(""),
+                    was_seen: Cell::new(true),
+                });
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    /// What was named and stood in no line: name and member.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = (&str, &str)> {
+        let unseen = self.entries.iter().filter(|entry| !entry.was_seen.get());
+        unseen.map(|entry| (&*entry.name, &*entry.member))
+    }
+
+    /// Reads a line that begins as an object does.
+    pub(super) fn read<'a>(&self, request: &mut Request<'a>, line: &'a [u8]) -> Result<(), Fault> {
+        let mut ts = None;
+        request.form = Form::Fields;
+        let mut fields = Vec::new();
+        for entry in &self.entries {
+            let Some(value) = find(line, &entry.member)? else {
+                continue;
+            };
+            entry.was_seen.set(true);
+            match &entry.says {
+                Says::Ts => ts = Some(time(value)?),
+                Says::Header(name) => fields.push((Cow::Owned(name.as_str().to_owned()), value)),
+                says => take(request, says, value)?,
+            }
+        }
+        if let Some(Value::Object(object)) = find(line, "headers")? {
+            request.headers = object;
+        }
+        let beside = request.beside.get_or_insert_default();
+        beside.fields = fields;
+        let is_timed = self.entries.iter().any(|entry| entry.says == Says::Ts);
+        if !is_timed {
+            for name in TIMES {
+                if let Some(value) = find(line, name)? {
+                    ts = Some(time(value)?);
+                    break;
+                }
+            }
+        }
+        request.ts = ts.ok_or(Fault::NoTime)?;
+        let has_fields = request
+            .beside
+            .as_ref()
+            .is_some_and(|beside| !beside.fields.is_empty());
+        match request.client.is_some() || request.names_path || has_fields {
+            true => Ok(()),
+            false => Err(Fault::Nameless),
+        }
+    }
+}
+
+fn says(name: &str) -> Result<Says, String> {
+    Ok(match name {
+        "ts" => Says::Ts,
+        "client" => Says::Client,
+        "method" => Says::Method,
+        "host" => Says::Host,
+        "path" => Says::Path,
+        "request" => Says::Request,
+        "status" => Says::Status,
+        "cost" => Says::Cost,
+        "duration" => Says::Duration(6),
+        "duration_ms" => Says::Duration(3),
+        "duration_us" => Says::Duration(0),
+        "duration_ns" => Says::Duration(NANOS),
+        "user_agent" => Says::Header(http::header::USER_AGENT),
+        "referer" => Says::Header(http::header::REFERER),
+        _ => {
+            if let Some(field) = name.strip_prefix("header:") {
+                let field = HeaderName::try_from(field);
+                return field.map(Says::Header).map_err(|_| {
+                    format!("`{name}` names no field: write, for example, header:x-api-key")
+                });
+            }
+            let meant = suggest::nearest(name, NAMES);
+            let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
+            return Err(format!(
+                "`{name}` is none of {}, header:NAME{meant}",
+                NAMES.join(", ")
+            ));
+        }
+    })
+}
+
+/// A thousandth of what can be told.
+const NANOS: u32 = u32::MAX;
+
+fn take<'a>(request: &mut Request<'a>, says: &Says, value: Value<'a>) -> Result<(), Fault> {
+    match says {
+        Says::Client => {
+            if let Some(list) = text(value, "client")? {
+                others::put_chain(request, list)?;
+            }
+        }
+        Says::Method => {
+            request.method = text(value, "method")?.map_or(request.method.clone(), bytes);
+        }
+        Says::Host => request.host = text(value, "host")?.map(bytes).unwrap_or_default(),
+        Says::Path => {
+            if let Some(path) = text(value, "path")? {
+                request.target = bytes(path);
+                request.names_path = true;
+            }
+        }
+        Says::Request => {
+            let Some(line) = text(value, "request")? else {
+                return Ok(());
+            };
+            let owned = |part: Cow<'_, [u8]>| Cow::Owned(part.into_owned());
+            (request.method, request.target) = match line {
+                Cow::Borrowed(line) => combined::asked(line)?,
+                Cow::Owned(line) => {
+                    combined::asked(&line).map(|(method, target)| (owned(method), owned(target)))?
+                }
+            };
+            request.names_path = true;
+        }
+        Says::Status => request.status = u16::try_from(span(value, 0).unwrap_or(0)).unwrap_or(0),
+        Says::Cost => {
+            let cost = text(value, "cost")?.map(|cost| cost.parse());
+            request.cost = cost.transpose().map_err(|_| Fault::BadMember("cost"))?;
+        }
+        Says::Duration(NANOS) => request.duration = span(value, 0).unwrap_or(0) / 1_000,
+        Says::Duration(places) => request.duration = span(value, *places).unwrap_or(0),
+        Says::Ts | Says::Header(_) => {}
+    }
+    Ok(())
+}
+
+/// How long something took: a number of units that have so many decimals of a microsecond, as a number or as text. A
+/// text may have a unit of its own.
+pub(super) fn span(value: Value<'_>, places: u32) -> Option<u64> {
+    let text = match value {
+        Value::Number(digits) => Cow::Borrowed(str::from_utf8(digits).ok()?),
+        Value::Text(text) => text.read().ok()?,
+        _ => return None,
+    };
+    let text = text.trim_ascii();
+    let units = [("ns", 0), ("us", 0), ("µs", 0), ("ms", 3), ("s", 6)];
+    for (unit, places) in units {
+        if let Some(number) = text.strip_suffix(unit) {
+            let number = number_of(number.trim_ascii_end(), places)?;
+            return Some(if unit == "ns" { number / 1_000 } else { number });
+        }
+    }
+    number_of(text, places)
+}
+
+fn number_of(text: &str, places: u32) -> Option<u64> {
+    if let Some(number) = instant::decimal(text.as_bytes(), places) {
+        return Some(number);
+    }
+    // `1e-05`, as some write it: no decision hangs on its last digit.
+    let number: f64 = text.parse().ok()?;
+    let micros = number * 10_f64.powi(i32::try_from(places).ok()?);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within the bounds, and what is finer is dropped"
+    )]
+    (0.0..1e15).contains(&micros).then_some(micros as u64)
+}
+
+fn time(value: Value<'_>) -> Result<Timestamp, Fault> {
+    let at = match value {
+        Value::Number(digits) => instant::read(digits),
+        Value::Text(text) => {
+            let text = text.read()?;
+            let text = text.trim_ascii();
+            let inside = text.strip_prefix('[').and_then(|at| at.strip_suffix(']'));
+            instant::read(inside.unwrap_or(text).as_bytes())
+        }
+        _ => None,
+    };
+    at.ok_or(Fault::BadTime)
+}
+
+/// A text or a number, or the first of a list; nothing for what is empty.
+fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
+    let read = |text: Text<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));
+    match value {
+        Value::Null => Ok(None),
+        Value::Text(text) => read(text),
+        Value::Number(digits) => Ok(str::from_utf8(digits).ok().map(Cow::Borrowed)),
+        Value::List(list) => {
+            let mut first = None;
+            json::entries(list, |value| {
+                first = first.or(Some(value));
+                Ok(())
+            })?;
+            match first {
+                None => Ok(None),
+                Some(Value::Text(text)) => read(text),
+                Some(_) => Err(Fault::BadMember(name)),
+            }
+        }
+        Value::Bool(_) | Value::Object(_) => Err(Fault::BadMember(name)),
+    }
+}
+
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// The value of `member` in `object`: of that name, dots and all, or inside of what has its beginning as a name.
+fn find<'a>(object: &'a [u8], member: &str) -> Result<Option<Value<'a>>, Fault> {
+    let mut found = None;
+    json::members(object, |name, value| {
+        if name.is(member) {
+            found = Some(value);
+        } else if let (Value::Object(inner), true) = (value, member.contains('.'))
+            && let Ok(name) = name.read()
+            && let Some(rest) = member
+                .strip_prefix(&*name)
+                .and_then(|rest| rest.strip_prefix('.'))
+        {
+            found = find(inner, rest)?.or(found);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}

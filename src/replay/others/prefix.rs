@@ -1,0 +1,60 @@
+//! What stands in front of a line that somebody else has passed on: names of services, times, syslog's head.
+
+use super::super::instant;
+
+/// The line behind `web-1  | ` of compose, `[pod/web/app] ` of kubectl, a time of theirs, or syslog's `nginx: `; in
+/// colours or not. Nothing where none of these stands there.
+pub(super) fn strip(line: &str) -> Option<&str> {
+    let plain = colours(line);
+    let rest = piped(plain)
+        .or_else(|| bracketed(plain))
+        .or_else(|| timed(plain))
+        .or_else(|| sent_by_syslog(plain))
+        .or_else(|| (plain.len() < line.len()).then_some(plain))?;
+    let rest = colours(rest).trim_ascii();
+    // A colour is put back at the line's end.
+    let end = rest.strip_suffix("\x1b[0m").or(rest.strip_suffix("\x1b[m"));
+    Some(end.unwrap_or(rest).trim_ascii()).filter(|rest| !rest.is_empty())
+}
+
+/// Without the escapes that a terminal would obey.
+fn colours(line: &str) -> &str {
+    let mut rest = line.trim_ascii_start();
+    while let Some(escape) = rest.strip_prefix("\x1b[") {
+        let Some(end) = escape.find(|at: char| at.is_ascii_alphabetic()) else {
+            break;
+        };
+        rest = escape[end + 1..].trim_ascii_start();
+    }
+    rest
+}
+
+/// `web-1  | `
+fn piped(line: &str) -> Option<&str> {
+    let is_name = |at: u8| at.is_ascii_alphanumeric() || b"-_./".contains(&at);
+    let end = line.bytes().position(|at| !is_name(at))?;
+    let rest = colours(&line[end..]).strip_prefix('|')?;
+    (end > 0).then_some(rest)
+}
+
+/// `[pod/web-7d4/app] `
+fn bracketed(line: &str) -> Option<&str> {
+    let (name, rest) = line.strip_prefix('[')?.split_once("] ")?;
+    let is_name = !name.is_empty() && !name.contains(|at: char| at.is_whitespace() || at == '"');
+    let is_pod = name.starts_with("pod/") || name.starts_with("pods/");
+    (is_name && is_pod).then_some(rest)
+}
+
+/// `2026-11-20T17:48:50.123456789Z `
+fn timed(line: &str) -> Option<&str> {
+    let (time, rest) = line.split_once(' ')?;
+    let is_time = time.as_bytes().get(4) == Some(&b'-') && time.contains('T');
+    (is_time && instant::read(time.as_bytes()).is_some()).then_some(rest)
+}
+
+/// `<190>Nov 20 17:48:50 host nginx: `
+fn sent_by_syslog(line: &str) -> Option<&str> {
+    let (head, rest) = line.split_once(": ")?;
+    let is_head = head.len() < 128 && !head.contains(['"', '{', '[']) || head.ends_with(']');
+    (is_head && head.contains(' ')).then_some(rest)
+}
