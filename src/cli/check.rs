@@ -84,7 +84,7 @@ pub fn answer(
         _ => config::load(file),
     };
     let (report, compiled) = match loaded {
-        Ok(compiled) => (compiled.report(), Some(compiled)),
+        Ok(compiled) => (compiled.whole_report(), Some(compiled)),
         Err(report) => (report, None),
     };
     let mut answer = Answer {
@@ -100,17 +100,13 @@ pub fn answer(
     }
     let Some(compiled) = compiled else {
         if format == Format::Json {
-            answer.line(&summary(None, report.errors(), report.warnings()));
+            answer.line(&summary(None, &report));
         }
         return answer;
     };
     match what {
         What::Meaning | What::Connect if format == Format::Json => {
-            answer.line(&summary(
-                Some(&compiled),
-                report.errors(),
-                report.warnings(),
-            ));
+            answer.line(&summary(Some(&compiled), &report));
         }
         What::Meaning | What::Connect => answer.out.push_str(&meaning(&compiled)),
         What::Print => answer.out.push_str(&printed.unwrap_or_default()),
@@ -290,12 +286,13 @@ fn store_note(compiled: &Compiled) -> Option<&'static str> {
     }
 }
 
-fn summary(compiled: Option<&Compiled>, errors: usize, warnings: usize) -> Value {
+fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
     let mut summary = json!({
         "summary": true,
         "good": compiled.is_some(),
-        "errors": errors,
-        "warnings": warnings,
+        "errors": report.errors(),
+        "warnings": report.warnings(),
+        "ignored": report.ignored(),
     });
     if let Some(compiled) = compiled {
         let limits = compiled.outline.limits.iter().map(|limit| {

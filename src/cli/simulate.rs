@@ -2,7 +2,7 @@
 
 use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell};
 use crate::config::render::Colour;
-use crate::config::{self, Compiled, Set};
+use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
 use crate::replay::{Failure, Fault, Lines, Mapping, Replay, Report};
 use crate::store::{RedisTarget, Source};
@@ -144,12 +144,17 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     Ok(())
 }
 
+/// The name that a misspelt one means.
+fn meant(word: &str, names: &[&'static str]) -> Option<&'static str> {
+    suggest::nearest(word, names.iter().copied())
+}
+
 /// What `--fields` says, if anything.
 fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, u8> {
     if args.fields.is_empty() {
         return Ok(None);
     }
-    Mapping::read_options(&args.fields)
+    Mapping::read_options(&args.fields, meant)
         .map(Some)
         .map_err(|wrong| {
             tell(&format!("error: --fields: {wrong}"));

@@ -153,6 +153,7 @@ pub(super) fn compile(
             holds,
         },
         warnings: report.diagnostics,
+        ignored: Vec::new(),
         source: report.source,
         files: report.files,
         places: places(document),

@@ -63,6 +63,7 @@ codes! {
     EmptyList "empty-list" "A list needs at least one entry.";
     ExemptsEveryone "exempts-everyone" "A limit holds for nobody.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
+    IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that is not there.";
     MatchesNothing "matches-nothing" "A pattern of files to include finds none.";
     MissingChoice "missing-choice" "A limit does not say what happens to requests that lack what it counts by.";
     MissingKey "missing-key" "A key that has no default is absent.";
@@ -110,6 +111,20 @@ pub enum Severity {
     Error,
     /// The file is taken, and may not do what was meant.
     Warning,
+    /// A warning that the file says is meant.
+    Ignored,
+}
+
+impl Severity {
+    /// Its name, as messages show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Ignored => "ignored",
+        }
+    }
 }
 
 /// A place and what is to say about it.
@@ -134,6 +149,8 @@ pub struct Diagnostic {
     pub primary: Option<Label>,
     /// Other places involved.
     pub others: Vec<Label>,
+    /// Whose it is beside these: places that are not shown.
+    pub concerns: Vec<Span>,
     /// What would be right.
     pub help: Option<String>,
     /// What else to know.
@@ -150,6 +167,7 @@ impl Diagnostic {
             message: message.into(),
             primary: None,
             others: Vec::new(),
+            concerns: Vec::new(),
             help: None,
             note: None,
         }
@@ -184,11 +202,21 @@ impl Diagnostic {
         self
     }
 
+    /// What it is about as well, without being shown: who ignores it there ignores it.
+    #[must_use]
+    pub fn about(mut self, span: &Span) -> Self {
+        self.concerns.push(span.clone());
+        self
+    }
+
     /// The same, its places counted from `by`.
     #[must_use]
     pub(super) fn moved(mut self, by: usize) -> Self {
         for label in self.primary.iter_mut().chain(&mut self.others) {
             label.span = label.span.start + by..label.span.end + by;
+        }
+        for span in &mut self.concerns {
+            *span = span.start + by..span.end + by;
         }
         self
     }
@@ -283,6 +311,12 @@ impl Report {
         self.count(Severity::Warning)
     }
 
+    /// How many warnings that are meant.
+    #[must_use]
+    pub fn ignored(&self) -> usize {
+        self.count(Severity::Ignored)
+    }
+
     /// `3 errors, 1 warning in gateway.toml`.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -294,6 +328,7 @@ impl Report {
         let parts: Vec<_> = [
             count(self.errors(), "error"),
             count(self.warnings(), "warning"),
+            count(self.ignored(), "ignored warning"),
         ]
         .into_iter()
         .flatten()

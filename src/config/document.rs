@@ -6,6 +6,7 @@ mod answers;
 mod changes;
 mod fields;
 mod group;
+mod ignored;
 mod include;
 mod jwt;
 mod limit;
@@ -21,6 +22,7 @@ mod told;
 mod variables;
 
 pub(super) use group::Group;
+pub(super) use ignored::{Ignored, apply as ignore};
 pub(super) use include::gather;
 pub(super) use jwt::Jwt;
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Exempt, Limit, Over, Refund};
@@ -121,6 +123,8 @@ pub(super) struct Document {
     pub(super) lost: HashSet<(&'static str, Option<String>)>,
     /// What came of variables in its texts.
     pub(super) variables: Variables,
+    /// Warnings that are meant.
+    pub(super) ignored: Vec<Ignored>,
     /// Nothing at all is written.
     pub(super) empty: bool,
     /// Where counters are.
@@ -226,6 +230,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     secrets::fetch(source, &mut root, files, found);
     document.empty = root.is_empty();
     include::read(&mut root, found);
+    document.ignored = ignored::read(&mut root, found);
     let written = root
         .iter()
         .chain(strays.iter().map(|(key, value)| (key, value)));

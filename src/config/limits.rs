@@ -397,14 +397,15 @@ fn price(written: &Limit) -> (Cost, Option<Price>, Option<Meter>) {
     }
 }
 
-/// A request that costs more than the whole limit never passes.
+/// A request that costs more than the whole limit never passes, unless it may be granted a part.
 fn warn_of_cost(
     written: &Limit,
     rules: &[Rule],
     (cost, price): (Cost, Option<&Price>),
     found: &mut Vec<Diagnostic>,
 ) {
-    let Some(whole) = rules.iter().map(Rule::most).min() else {
+    let whole = rules.iter().map(Rule::most).min();
+    let Some(whole) = whole.filter(|_| !written.partial.or(false)) else {
         return;
     };
     let name = &written.name.value;

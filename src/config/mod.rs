@@ -30,7 +30,7 @@ mod secret;
 mod set;
 pub mod source;
 mod store;
-mod suggest;
+pub mod suggest;
 mod validate;
 mod value;
 pub mod vocabulary;
@@ -67,6 +67,8 @@ pub struct Compiled {
     pub snapshot: Snapshot,
     /// What may not do what was meant.
     pub warnings: Vec<Diagnostic>,
+    /// Warnings that the file says are meant.
+    pub ignored: Vec<Diagnostic>,
     /// The text, for showing the warnings.
     pub source: Arc<Source>,
     /// What it was read from.
@@ -84,6 +86,13 @@ impl Compiled {
     #[must_use]
     pub fn report(&self) -> Report {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
+    }
+
+    /// The warnings, those that are meant among them.
+    #[must_use]
+    pub fn whole_report(&self) -> Report {
+        let all = self.warnings.iter().chain(&self.ignored);
+        Report::new(Arc::clone(&self.source), all.cloned().collect())
     }
 
     /// Are counters in a Redis? Known of a file for a replay as well, unless a variable says it.
@@ -194,15 +203,19 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let errors = answers::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &mut found);
-    let report = Report::new(Arc::clone(&source), found).from_files(files);
+    document::ignore(&document.ignored, &mut found, !source.is_without_store());
+    let mut report = Report::new(Arc::clone(&source), found).from_files(files);
     if report.errors() > 0 {
         return Err(report);
     }
-    Ok(compile::compile(
-        &document,
-        checked,
-        (boot, errors),
-        (groups, jwt),
-        report,
-    ))
+    let all = std::mem::take(&mut report.diagnostics);
+    let (warnings, ignored) = all
+        .into_iter()
+        .partition(|one| one.severity == Severity::Warning);
+    report.diagnostics = warnings;
+    let compiled = compile::compile(&document, checked, (boot, errors), (groups, jwt), report);
+    Ok(Compiled {
+        ignored,
+        ..compiled
+    })
 }

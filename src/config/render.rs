@@ -54,11 +54,20 @@ impl Report {
             Colour::Off => Renderer::plain(),
         };
         let mut out = String::new();
-        for diagnostic in self.diagnostics.iter().take(MOST_SHOWN) {
+        let (ignored, told): (Vec<_>, Vec<_>) = self
+            .diagnostics
+            .iter()
+            .partition(|one| one.severity == Severity::Ignored);
+        for diagnostic in told.iter().take(MOST_SHOWN) {
             out.push_str(&snippet(&renderer, &self.source, diagnostic));
             out.push_str("\n\n");
         }
-        if let Some(more) = self.diagnostics.len().checked_sub(MOST_SHOWN + 1) {
+        // Nobody has to act: a line is enough.
+        for diagnostic in ignored.iter().take(MOST_SHOWN) {
+            out.push_str(&line(&self.source, diagnostic));
+        }
+        let more = told.len().max(ignored.len());
+        if let Some(more) = more.checked_sub(MOST_SHOWN + 1) {
             let _ = writeln!(out, "... and {} more\n", more + 1);
         }
         out.push_str(&self.summary());
@@ -77,10 +86,25 @@ impl Report {
     }
 }
 
+/// `ignored[waits-longer] gateway.toml:12: limit ...`
+fn line(source: &Source, diagnostic: &Diagnostic) -> String {
+    let (severity, code) = (diagnostic.severity.as_str(), diagnostic.code);
+    let place = match &diagnostic.primary {
+        Some(at) => {
+            let start = at.span.start;
+            format!("{}:{}", source.place(start), source.position(start).line)
+        }
+        None => source.name().to_owned(),
+    };
+    let message = printable(&diagnostic.message);
+    format!("{severity}[{code}] {place}: {message}\n")
+}
+
 fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
+        Severity::Ignored => Level::NOTE.with_name(Severity::Ignored.as_str()),
     };
     let mut group = level
         .primary_title(printable(&diagnostic.message))
@@ -210,11 +234,7 @@ fn sentences(diagnostic: &Diagnostic) -> String {
 
 fn object(source: &Source, diagnostic: &Diagnostic) -> Value {
     let mut out = Map::new();
-    let severity = match diagnostic.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-    };
-    out.insert("severity".into(), severity.into());
+    out.insert("severity".into(), diagnostic.severity.as_str().into());
     out.insert("code".into(), diagnostic.code.as_str().into());
     out.insert("message".into(), diagnostic.message.as_str().into());
     let file = diagnostic.primary.as_ref();

@@ -6,7 +6,7 @@ mod toml;
 use super::diagnostic::{Label, Report};
 use super::files::Files;
 use super::source::Source;
-use super::vocabulary::{Default, Shape, TABLES, Table};
+use super::vocabulary::{Default, IGNORE_WARNINGS, Shape, TABLES, Table};
 use super::{Compiled, document, read, redact};
 use crate::limit::{Limit, Mode, Rule};
 use crate::store;
@@ -50,6 +50,10 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
             many => format!(", {many} included files merged"),
         }
     ));
+    if let Some(value) = root.get(IGNORE_WARNINGS.name) {
+        let value = toml::value(value.get_ref());
+        writer.line(format!("{} = {value}", IGNORE_WARNINGS.name));
+    }
     for table in TABLES {
         writer.table(table, &root);
     }

@@ -68,8 +68,11 @@ fn more<'a>(request: &mut Request<'a>, line: &'a str) {
     }
 }
 
-/// Method and target of a request's first line.
-pub(super) fn asked(line: &str) -> Result<(Cow<'_, [u8]>, Cow<'_, [u8]>), Fault> {
+/// Method and target.
+pub(super) type Asked<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// What a request's first line asks for.
+pub(super) fn asked(line: &str) -> Result<Asked<'_>, Fault> {
     let (method, words) = split(line, b' ').ok_or(Fault::NoRequest)?;
     let (target, protocol) = split(words, b' ').unwrap_or((words, ""));
     let is_nothing = |word: &str| word.is_empty() || word == "-";

@@ -4,7 +4,6 @@ use super::json::{self, Text, Value};
 use super::line::{Fault, Form, Request};
 use super::{combined, instant, others};
 use crate::clock::Timestamp;
-use crate::config::suggest;
 use http::HeaderName;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -36,6 +35,9 @@ const TIMES: [&str; 6] = [
     "time_iso8601",
     "msec",
 ];
+
+/// The one of the names that a word means.
+pub type Meant = fn(&str, &[&'static str]) -> Option<&'static str>;
 
 /// Members by what they say.
 #[derive(Debug, Clone)]
@@ -73,9 +75,11 @@ enum Says {
 impl Mapping {
     /// Reads `client=remote_addr,path=request_uri`, several times.
     ///
+    /// `meant` finds the name that a misspelt one means.
+    ///
     /// # Errors
     /// What is wrong, as a sentence.
-    pub fn read_options(options: &[String]) -> Result<Self, String> {
+    pub fn read_options(options: &[String], meant: Meant) -> Result<Self, String> {
         let mut entries: Vec<Entry> = Vec::new();
         for pair in options.iter().flat_map(|option| option.split(',')) {
             let pair = pair.trim_ascii();
@@ -87,7 +91,7 @@ impl Mapping {
             if member.is_empty() || member.split('.').any(str::is_empty) {
                 return Err(format!("`{pair}` names no member of the log's lines"));
             }
-            let says = says(name)?;
+            let says = says(name, meant)?;
             let twice = |entry: &Entry| {
                 let durations =
                     matches!((&entry.says, &says), (Says::Duration(_), Says::Duration(_)));
@@ -180,7 +184,7 @@ impl Mapping {
     }
 }
 
-fn says(name: &str) -> Result<Says, String> {
+fn says(name: &str, meant: Meant) -> Result<Says, String> {
     Ok(match name {
         "ts" => Says::Ts,
         "client" => Says::Client,
@@ -203,7 +207,7 @@ fn says(name: &str) -> Result<Says, String> {
                     format!("`{name}` names no field: write, for example, header:x-api-key")
                 });
             }
-            let meant = suggest::nearest(name, NAMES);
+            let meant = meant(name, &NAMES);
             let meant = meant.map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
             return Err(format!(
                 "`{name}` is none of {}, header:NAME{meant}",

@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 #[must_use]
 pub fn trace(bytes: &[u8]) -> usize {
     let options = "client=a.b,path=request_uri,header:x-api-key=headers.x,duration=took,ts=t";
-    let mapping = Mapping::read_options(&[options.to_owned()]).ok();
+    let mapping = Mapping::read_options(&[options.to_owned()], |_, _| None).ok();
     let (mut habits, mut head, mut requests) = (Habits::default(), Head::default(), 0);
     for line in bytes.split(|byte| *byte == b'\n') {
         for mapping in [None, mapping.as_ref()] {

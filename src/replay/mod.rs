@@ -47,7 +47,7 @@ mod ways;
 
 pub use clients::Heads;
 pub use course::{Course, Stretch};
-pub use fields::Mapping;
+pub use fields::{Mapping, Meant};
 pub use input::{Line, Lines};
 pub use line::{Fault, Form};
 pub use report::Report;

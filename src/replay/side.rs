@@ -2,6 +2,7 @@
 
 mod aside;
 mod logged;
+mod named;
 
 pub(super) use aside::Aside;
 use logged::write_logged;
@@ -12,7 +13,6 @@ use super::line::{Fault, Request};
 use super::slots::Slots;
 use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
-use crate::key::client_ip::Trust;
 use crate::key::{Caller, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
@@ -24,7 +24,7 @@ use crate::proxy::request::tidy;
 use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, Decided, StoreError};
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -100,17 +100,6 @@ impl Head {
             tidy(&mut self.fields);
         }
         Ok(())
-    }
-
-    /// Does the line say this field?
-    pub(super) fn has(&self, name: &HeaderName) -> bool {
-        self.fields.contains_key(name)
-    }
-
-    /// Does the line say a host, in one of its ways?
-    pub(super) fn names_host(&self, request: &Request<'_>) -> bool {
-        let (_, named) = request.path();
-        !host(request, self, named).is_empty()
     }
 }
 
@@ -333,32 +322,6 @@ impl Side {
     /// What the limits said to it one by one; nothing where none was asked.
     pub(super) fn decided(&self) -> Option<&Decided> {
         self.decided.as_ref()
-    }
-
-    /// Who is taken for the client: whom the line names, or, where that is the peer of another server, who spoke through
-    /// it as this file's `trust` has it.
-    #[inline]
-    pub(super) fn address(&self, request: &Request<'_>, head: &Head) -> Option<IpAddr> {
-        match &request.beside {
-            None => request.client,
-            Some(_) => self.spoke_through(request, head),
-        }
-    }
-
-    #[cold]
-    fn spoke_through(&self, request: &Request<'_>, head: &Head) -> Option<IpAddr> {
-        let client = request.client?;
-        Some(self.snapshot.trust.client(client, &head.fields))
-    }
-
-    /// Whose word on a client's address is believed.
-    pub(super) fn trust(&self) -> &Trust {
-        &self.snapshot.trust
-    }
-
-    /// Does any route ask for a host?
-    pub(super) fn asks_for_hosts(&self) -> bool {
-        self.snapshot.table.asks_for_hosts()
     }
 
     /// Where it counts.

@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
 use super::super::value::{Wrong, address, duration, in_list, quoted, rate};
-use super::super::vocabulary::{Default, INCLUDE, Shape, TABLES, Table};
+use super::super::vocabulary::{Default, IGNORE_WARNINGS, INCLUDE, Shape, TABLES, Table};
 use super::{Given, List};
 use std::time::Duration;
 use toml::Spanned;
@@ -50,7 +50,11 @@ impl<'a> Fields<'a> {
             misspelt: Vec::new(),
             found,
         };
+        let ignores = TABLES.iter().any(|table| std::ptr::eq(*table, vocabulary));
         for (key, value) in table {
+            if ignores && key.get_ref() == IGNORE_WARNINGS.name {
+                continue;
+            }
             if vocabulary.key(key.get_ref()).is_none() && fields.found.len() <= super::ENOUGH {
                 fields.unknown(key, value);
             }
@@ -370,6 +374,12 @@ impl<'a> Fields<'a> {
             (Some(key), _) => format!("did you mean `{}`? {}", key.name, key.about),
             (None, None) if name == INCLUDE.name => {
                 "`include` stands at the top of the file, before the first table".to_owned()
+            }
+            (None, None) if nearest(name, [IGNORE_WARNINGS.name]).is_some() => {
+                format!(
+                    "`{}` stands in tables of the top level, and at the top",
+                    IGNORE_WARNINGS.name
+                )
             }
             (None, Some(owner)) => format!("`{name}` belongs under `{}`", owner.title("NAME")),
             (None, None) => format!("{noun} has {}", all_of(&names)),

@@ -4,7 +4,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::files::{Files, glob};
 use super::super::source::{At, Source, Span};
-use super::super::vocabulary::{self, INCLUDE, TABLES};
+use super::super::vocabulary::{self, IGNORE_WARNINGS, INCLUDE, TABLES};
 use super::super::{MOST_BYTES, suggest};
 use super::{Document, fields, strange, syntax, variables};
 use std::path::{Path, PathBuf};
@@ -210,7 +210,9 @@ pub(super) fn merge<'s>(
             let known = TABLES.iter().find(|table| table.name == name);
             match known {
                 Some(table) if table.named => join(table, root, (key, value), document, found),
-                None if name != INCLUDE.name => strays.push((key, value)),
+                None if ![INCLUDE.name, IGNORE_WARNINGS.name].contains(&name) => {
+                    strays.push((key, value));
+                }
                 _ => found.push(only_in_main(source, name, &key.span())),
             }
         }

@@ -23,6 +23,7 @@ fn command(source: &Source, diagnostic: &Diagnostic, out: &mut String) {
     let level = match diagnostic.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
+        Severity::Ignored => "notice",
     };
     let primary = diagnostic.primary.as_ref();
     let file = primary.map_or_else(

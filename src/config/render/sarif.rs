@@ -43,7 +43,7 @@ fn rule(code: Code) -> Value {
 fn result(source: &Source, diagnostic: &Diagnostic) -> Value {
     let level = match diagnostic.severity {
         Severity::Error => "error",
-        Severity::Warning => "warning",
+        Severity::Warning | Severity::Ignored => "warning",
     };
     let index = Code::ALL.iter().position(|code| *code == diagnostic.code);
     let place = match &diagnostic.primary {
@@ -59,6 +59,9 @@ fn result(source: &Source, diagnostic: &Diagnostic) -> Value {
         "message": { "text": super::sentences(diagnostic) },
         "locations": [place],
     });
+    if diagnostic.severity == Severity::Ignored {
+        result["suppressions"] = json!([{ "kind": "inSource" }]);
+    }
     if !diagnostic.others.is_empty() {
         let others = diagnostic.others.iter().enumerate().map(|(id, label)| {
             let mut other = location(source, label);

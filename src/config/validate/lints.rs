@@ -314,6 +314,8 @@ fn waits_longer(
             ),
         )
         .at(at, "")
+        .about(&route.name.span)
+        .about(&limit.name.span)
         .help(
             "a client waits for both together: write a shorter `max_wait`, or a longer `timeout`",
         );

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::Code;
 use super::super::suggest::one_of;
-use super::{Default, INCLUDE, Key, Shape, TABLES, Table};
+use super::{Default, IGNORE_WARNINGS, INCLUDE, Key, Shape, TABLES, Table};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -49,6 +49,14 @@ Names that begin with a dot are found only by patterns that do.
 
 ";
 
+const IGNORED: &str = "
+## Warnings that are meant
+
+`ignore_warnings` stands in any table below, or at the top for the whole file (not at the top of an included one). A warning is a
+table's when any of its places is there: one about a limit and a route may be ignored in either.
+
+";
+
 const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n";
 
 /// The text of docs/configuration.md.
@@ -58,6 +66,9 @@ pub fn reference() -> String {
     out.push_str(INCLUDED);
     out.push_str(COLUMNS);
     row(&INCLUDE, &mut out);
+    out.push_str(IGNORED);
+    out.push_str(COLUMNS);
+    row(&IGNORE_WARNINGS, &mut out);
     for table in TABLES {
         section(table, &mut out);
     }

@@ -1,6 +1,6 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
-use super::{Default, INCLUDE, Key, Shape, TABLES, Table};
+use super::{Default, IGNORE_WARNINGS, INCLUDE, Key, Shape, TABLES, Table};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
@@ -11,9 +11,10 @@ const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 #[must_use]
 pub fn schema() -> String {
     let tables = TABLES.iter();
-    let tables = tables.map(|table| (table.name.to_owned(), section(table)));
+    let tables = tables.map(|table| (table.name.to_owned(), section(table, [ignore()])));
     let include = (INCLUDE.name.to_owned(), property(&INCLUDE));
-    let properties: Map<String, Value> = std::iter::once(include).chain(tables).collect();
+    let top = [include, ignore()].into_iter();
+    let properties: Map<String, Value> = top.chain(tables).collect();
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gateway.toml",
@@ -26,11 +27,17 @@ pub fn schema() -> String {
     format!("{schema:#}\n")
 }
 
-fn section(table: &Table) -> Value {
+/// What every table of the top level takes.
+fn ignore() -> (String, Value) {
+    (IGNORE_WARNINGS.name.to_owned(), property(&IGNORE_WARNINGS))
+}
+
+fn section(table: &Table, more: impl IntoIterator<Item = (String, Value)>) -> Value {
     let properties: Map<String, Value> = table
         .keys
         .iter()
         .map(|key| (key.name.to_owned(), property(key)))
+        .chain(more)
         .collect();
     let required: Vec<_> = table
         .keys
@@ -206,7 +213,7 @@ fn shape(shape: Shape) -> Value {
                 "content_type": { "type": "string" },
             },
         }),
-        Shape::Inner(table) => section(table),
+        Shape::Inner(table) => section(table, []),
         Shape::Secret => json!({
             "oneOf": [
                 { "type": "string" },

@@ -21,6 +21,16 @@ pub static TABLES: [&Table; 11] = [
     &ROUTES,
 ];
 
+/// The one key that stands in every table, and in none.
+pub static IGNORE_WARNINGS: Key = Key {
+    name: "ignore_warnings",
+    shape: Shape::Texts,
+    default: Words("none"),
+    about: "Codes of warnings that are meant: about the table that it stands in, at the top about the whole file. `check` lists what is ignored, and tells a code that does not occur; `--deny-warnings` passes it. Errors cannot be ignored.",
+    example: "[\"waits-longer\"]",
+    live: true,
+};
+
 /// The one key that stands in no table.
 pub static INCLUDE: Key = Key {
     name: "include",

@@ -1,3 +1,5 @@
+//! Lines as their makers document them, and lines that are nearly some.
+
 use super::*;
 use crate::clock::Timestamp;
 
