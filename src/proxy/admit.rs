@@ -4,6 +4,7 @@ mod said;
 mod told;
 
 use super::error::ProxyError;
+use super::line::Lines;
 use super::returns::Returns;
 use super::slots::Slots;
 use crate::key::{Caller, Found, Part, RepeatId, Standing};
@@ -348,39 +349,51 @@ impl Admission {
         Slots::hold(store, self.by, charges.collect())
     }
 
-    /// What this admission has paid to limits that may give it back. A place in a queue belongs to who waits in it.
+    /// What this admission has paid to limits that may give it back. A place in a queue belongs to who `stands` in it.
     #[must_use]
     pub(super) fn returns(
         &self,
         plan: &Plan,
         service: &Service,
         store: &Store,
+        stands: bool,
     ) -> Option<Rc<Returns>> {
         let decided = self.decided.as_ref()?;
         let mut limits = service.limits.iter();
         if !limits.any(|limit| limit.may_correct()) {
             return None;
         }
-        let Ruling::Admit { delay } = decided.decision.ruling else {
+        let Ruling::Admit { .. } = decided.decision.ruling else {
             return None;
         };
         let checks = plan.checks(service);
         let given = checks.iter().enumerate().filter(|(_, check)| {
-            check.limit.may_correct() && (delay == 0 || !check.limit.holds_back())
+            check.limit.may_correct() && !(stands && check.limit.holds_back())
         });
         let charges = given.filter_map(|(index, check)| Charge::of(decided, index, check));
         Some(Returns::keep(store, self.by, charges.collect()))
     }
 
-    /// The places this admission takes in queues; none when nothing has to wait.
+    /// The places this admission takes in queues; none when nothing has to wait, and nobody stands in line before it.
     #[must_use]
-    pub fn places(&self, plan: &Plan, service: &Service) -> Vec<Charge> {
+    pub fn places(&self, plan: &Plan, service: &Service, lines: &Lines) -> Vec<Charge> {
         let Some(decided) = &self.decided else {
             return Vec::new();
         };
-        if !matches!(decided.decision.ruling, Ruling::Admit { delay: 1.. }) {
-            return Vec::new();
+        match decided.decision.ruling {
+            Ruling::Admit { delay: 1.. } => Self::queued(decided, plan, service),
+            Ruling::Admit { delay: 0 } if lines.exist() => {
+                let queued = Self::queued(decided, plan, service);
+                match lines.is_any(&queued, self.by) {
+                    true => queued,
+                    false => Vec::new(),
+                }
+            }
+            Ruling::Admit { .. } | Ruling::Refuse { .. } => Vec::new(),
         }
+    }
+
+    fn queued(decided: &Decided, plan: &Plan, service: &Service) -> Vec<Charge> {
         let checks = plan.checks(service);
         let queued = checks
             .iter()

@@ -1,13 +1,14 @@
 //! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
 
 use super::error::ProxyError;
-use super::line::{AllLines, Lines, Standing};
+use super::line::{AllLines, Lines, Standing, TooLong, Turn};
+use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
 use crate::store::{Charge, DecidedBy};
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +38,10 @@ pub struct Held {
 }
 
 /// Why a hold ended before its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Cut {
+    /// The gateway stood still, and its turn would come later than its limit makes anybody wait.
+    TooLong(TooLong),
     /// The gateway is stopping and cannot finish it.
     Draining,
     /// The client is gone.
@@ -48,6 +51,10 @@ pub enum Cut {
 impl From<Cut> for ProxyError {
     fn from(cut: Cut) -> Self {
         match cut {
+            Cut::TooLong(TooLong { limit, again }) => {
+                let again = u64::try_from(again.as_micros()).unwrap_or(u64::MAX);
+                Self::limited(&limit, Wait::Micros(again))
+            }
             Cut::ClientGone => Self::ClientGone,
             Cut::Draining => Self::Draining,
         }
@@ -105,21 +112,29 @@ pub struct Places {
     lines: Rc<Lines>,
     standing: Vec<Standing>,
     until: Instant,
+    /// The request has gone on.
+    used: Cell<bool>,
     /// Its place in the gateway's own count of held requests.
     held: Option<Held>,
 }
 
 impl Places {
-    /// Holds `places`, due at `until`, until [`Places::used`].
+    /// Takes `places` for a request that came at `came` and is due after `delay`, until it goes on or leaves.
     #[must_use]
-    pub fn new(lines: &Rc<Lines>, by: DecidedBy, places: Vec<Charge>, until: Instant) -> Self {
-        let of_several = places.len() > 1;
+    pub fn new(
+        lines: &Rc<Lines>,
+        by: DecidedBy,
+        places: Vec<Charge>,
+        (came, delay): (Instant, Duration),
+    ) -> Self {
+        let (of_several, until) = (places.len() > 1, came + delay);
         let places = places.into_iter();
-        let standing = places.map(|charge| lines.join(until, (charge, by), of_several));
+        let standing = places.map(|charge| lines.join((came, until), (charge, by), of_several));
         Self {
             standing: standing.collect(),
             lines: Rc::clone(lines),
             until,
+            used: Cell::new(false),
             held: None,
         }
     }
@@ -131,13 +146,20 @@ impl Places {
         self
     }
 
-    /// The request goes on: nothing is given back for now. Returns the places that go back should it be given up before
-    /// it is forwarded, as they are after others have left.
-    pub fn used(mut self) -> Vec<Charge> {
-        let standing = mem::take(&mut self.standing);
-        let used = standing.iter().filter_map(|one| self.lines.used(one));
-        used.filter(|place| place.limit.gives_back.cancels)
-            .collect()
+    /// Its turn has come: the request goes on, if nobody late is to go before it. Returns the places that it has used up.
+    ///
+    /// # Errors
+    /// When its turn would come too late.
+    pub fn go_on(&self, now: Instant) -> Result<Turn, TooLong> {
+        let turn = self.lines.go_on(&self.standing, now)?;
+        self.used.set(matches!(turn, Turn::Now(_)));
+        Ok(turn)
+    }
+
+    /// Did its turn pass while the gateway stood still?
+    #[must_use]
+    pub fn are_put_off(&self) -> bool {
+        self.standing.iter().any(Standing::is_put_off)
     }
 
     /// Where it stands, when it has one place only. With several it stands still: its wait is the longest of theirs, and
@@ -150,12 +172,13 @@ impl Places {
     }
 
     fn until(&self) -> Instant {
-        self.alone().map_or(self.until, Standing::until)
+        let turns = self.standing.iter().map(Standing::until);
+        turns.max().unwrap_or(self.until)
     }
 
-    async fn moved(&self) {
+    async fn changed(&self) {
         match self.alone() {
-            Some(standing) => standing.moved().await,
+            Some(standing) => standing.changed().await,
             None => std::future::pending().await,
         }
     }
@@ -163,17 +186,21 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
+        if self.used.get() {
+            return;
+        }
         for standing in self.standing.drain(..) {
             self.lines.leave(&standing);
         }
     }
 }
 
-/// Holds a request until its turn, its body unread.
+/// Holds a request until its turn, its body unread. Returns the places that it has used up, which go back should it be
+/// given up before it is forwarded, as they do after others have left.
 ///
 /// # Errors
-/// When the client leaves, or draining would cut it before it could be forwarded.
-pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<(), Cut> {
+/// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.
+pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<Vec<Charge>, Cut> {
     let worth_watching = places.until().saturating_duration_since(Instant::now()) > WORTH_WATCHING;
     let gone = async {
         if worth_watching {
@@ -191,16 +218,19 @@ pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<(), Cut
     };
     let turn = async {
         loop {
-            tokio::select! {
-                biased;
-                () = sleep_until(places.until()) => return,
-                () = places.moved() => {}
+            match places.go_on(Instant::now())? {
+                Turn::Now(used) => return Ok(used),
+                Turn::Later => tokio::select! {
+                    biased;
+                    () = sleep_until(places.until()) => {}
+                    () = places.changed() => {}
+                },
             }
         }
     };
     tokio::select! {
         biased;
-        () = turn => Ok(()),
+        went = turn => went.map_err(Cut::TooLong),
         () = gone => Err(Cut::ClientGone),
         () = cut_by_drain => Err(Cut::Draining),
     }

@@ -5,18 +5,25 @@
 //! gateway the waits can be told anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
 //! the last place of one may lie in front of another's: it is kept, and tried again every second until its turn.
 //!
-//! Workers share the lines under locks, which only those who are held touch: they wait anyway.
+//! Whoever is late, since the gateway stood still, goes on in turn as well: behind those in front of it, at the queue's
+//! rate, or is refused where that is longer than anybody waits. So is whoever comes while the line is behind.
+//!
+//! Workers share the lines under locks, which those who are held touch: they wait anyway. While there are lines, whoever
+//! a queue lets pass at once looks whether there is one for it.
 
+mod pace;
 mod standing;
 
-use crate::limit::{LimitId, Scope};
+use crate::limit::{Limit, LimitId, Scope};
 use crate::store::{Charge, DecidedBy, Given, GivenSoon, Store};
+use smallvec::SmallVec;
 use standing::{Line, Place, Spot};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -40,6 +47,8 @@ type Shard = HashMap<Name, Line>;
 pub struct AllLines {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
+    /// How many lines there are.
+    count: AtomicUsize,
     swept: Mutex<Option<Instant>>,
 }
 
@@ -77,6 +86,25 @@ struct Group {
 pub struct Standing {
     name: Name,
     spot: Arc<Spot>,
+    limit: Arc<Limit>,
+}
+
+/// What a request may do that stands in lines.
+#[derive(Debug)]
+pub enum Turn {
+    /// It goes on, and has used these places up.
+    Now(Vec<Charge>),
+    /// It waits on.
+    Later,
+}
+
+/// A request would wait longer than its limit makes anybody wait.
+#[derive(Debug)]
+pub struct TooLong {
+    /// Whose queue it stands in.
+    pub limit: Arc<Limit>,
+    /// After how long one that came then would not.
+    pub again: Duration,
 }
 
 impl Standing {
@@ -86,9 +114,22 @@ impl Standing {
         self.spot.until()
     }
 
-    /// Resolves when it has moved up.
-    pub async fn moved(&self) {
-        self.spot.moved().await;
+    /// Did its turn pass while the gateway stood still, so that it waits for another?
+    #[must_use]
+    pub fn is_put_off(&self) -> bool {
+        self.spot.is_put_off()
+    }
+
+    /// Resolves when it has moved up, or waits no more.
+    pub async fn changed(&self) {
+        self.spot.changed().await;
+    }
+
+    fn over(&self) -> Option<TooLong> {
+        Some(TooLong {
+            limit: Arc::clone(&self.limit),
+            again: self.spot.over()?,
+        })
     }
 }
 
@@ -97,15 +138,39 @@ impl Default for AllLines {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::new(),
+            count: AtomicUsize::new(0),
             swept: Mutex::default(),
         }
     }
 }
 
 impl AllLines {
+    fn number(&self, name: &Name) -> usize {
+        usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or_default()
+    }
+
     fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
-        let hash = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64);
-        lock(&self.shards[hash.unwrap_or_default()])
+        lock(&self.shards[self.number(name)])
+    }
+
+    /// All shards of these lines at once, in the order in which everybody locks them.
+    fn together(&self, standing: &[Standing]) -> Together<'_> {
+        let numbers = standing.iter().map(|one| self.number(&one.name));
+        let mut numbers: SmallVec<[usize; 2]> = numbers.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let locked = |number: usize| (number, lock(&self.shards[number]));
+        Together {
+            all: self,
+            shards: numbers.into_iter().map(locked).collect(),
+        }
+    }
+
+    fn forget_empty(&self, shard: &mut Shard, name: &Name, now: Instant) {
+        if shard.get(name).is_some_and(|line| line.is_empty(now)) {
+            shard.remove(name);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Is it time to look at what was kept? Once for all workers.
@@ -116,6 +181,32 @@ impl AllLines {
             *swept = Some(now);
         }
         is_time
+    }
+}
+
+/// Several lines, locked.
+struct Together<'a> {
+    all: &'a AllLines,
+    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
+}
+
+impl Together<'_> {
+    fn shard(&mut self, name: &Name) -> Option<&mut Shard> {
+        let number = self.all.number(name);
+        let mut shards = self.shards.iter_mut();
+        Some(&mut *shards.find(|(of, _)| *of == number)?.1)
+    }
+
+    /// When a request may go on that stands in all of these.
+    fn turn(&mut self, standing: &[Standing], now: Instant) -> Option<Instant> {
+        let mut turn = now;
+        for one in standing {
+            let line = self.shard(&one.name);
+            if let Some(line) = line.and_then(|shard| shard.get_mut(&one.name)) {
+                turn = turn.max(line.turn(&one.spot, now)?);
+            }
+        }
+        Some(turn)
     }
 }
 
@@ -149,25 +240,68 @@ impl Lines {
         Self { desk, task }
     }
 
-    /// Takes the spot that `charge`, decided `by` that, has paid for, due at `until`. Whoever has places in several
-    /// queues stands still in each: its turn is the last of theirs.
+    /// Takes the spot that `charge`, decided `by` that, has paid for, due at `until`, for a request that came at `came`.
+    /// Whoever has places in several queues stands still in each: its turn is the last of theirs.
     #[must_use]
     pub fn join(
         &self,
-        until: Instant,
+        (came, until): (Instant, Instant),
         (charge, by): (Charge, DecidedBy),
         of_several: bool,
     ) -> Standing {
-        let name = name(&charge, by);
-        let (place, spot) = Place::taken(until, charge, of_several);
+        let (name, limit) = (name(&charge, by), Arc::clone(&charge.limit));
+        let (place, spot) = Place::taken(came, until, charge, of_several);
         self.desk.join(&name, place);
-        Standing { name, spot }
+        Standing { name, spot, limit }
     }
 
-    /// The request goes on: its place is used up. Returns it.
-    pub fn used(&self, standing: &Standing) -> Option<Charge> {
-        self.desk
-            .with(&standing.name, |line| line.used(&standing.spot))?
+    /// Is there any line?
+    #[must_use]
+    pub fn exist(&self) -> bool {
+        self.desk.all.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Is there a line for any of these, decided `by` that? Whoever need not wait passes it only in turn.
+    #[must_use]
+    pub fn is_any(&self, charges: &[Charge], by: DecidedBy) -> bool {
+        let mut names = charges.iter().map(|charge| name(charge, by));
+        names.any(|name| self.desk.all.shard(&name).contains_key(&name))
+    }
+
+    /// The turn has come of a request that stands in all of these: it goes on, unless it has to wait for those in front.
+    ///
+    /// # Errors
+    /// When that is too long.
+    pub fn go_on(&self, standing: &[Standing], now: Instant) -> Result<Turn, TooLong> {
+        if let Some(over) = standing.iter().find_map(Standing::over) {
+            return Err(over);
+        }
+        if standing.iter().any(|one| one.until() > now) {
+            return Ok(Turn::Later);
+        }
+        let mut lines = self.desk.all.together(standing);
+        let turn = lines.turn(standing, now);
+        let mut used = Vec::new();
+        for one in standing {
+            let Some(shard) = lines.shard(&one.name) else {
+                continue;
+            };
+            let Some(line) = shard.get_mut(&one.name) else {
+                continue;
+            };
+            match turn {
+                Some(turn) if turn <= now => used.extend(line.used(&one.spot, now)),
+                Some(turn) if standing.len() > 1 => line.put_off(&one.spot, turn, now),
+                Some(_) | None => {}
+            }
+            self.desk.give_back(&one.name, line);
+            self.desk.all.forget_empty(shard, &one.name, now);
+        }
+        match standing.iter().find_map(Standing::over) {
+            Some(over) => Err(over),
+            None if turn.is_some_and(|turn| turn > now) => Ok(Turn::Later),
+            None => Ok(Turn::Now(used)),
+        }
     }
 
     /// The request leaves: everyone behind takes the place in front, and the last one is given back.
@@ -191,7 +325,10 @@ impl Lines {
                 line.retry(1);
                 self.desk.give_back(name, line);
             }
-            shard.retain(|_, line| !line.is_empty());
+            let before = shard.len();
+            shard.retain(|_, line| !line.is_empty(now));
+            let gone = before - shard.len();
+            self.desk.all.count.fetch_sub(gone, Ordering::Relaxed);
             if shard.capacity() > 64 && shard.capacity() / 4 > shard.len() {
                 let room = shard.len() * 2;
                 shard.shrink_to(room);
@@ -222,14 +359,15 @@ impl Desk {
     /// Puts a place into its line, which begins with it if there is none.
     fn join(&self, name: &Name, place: Place) {
         let mut shard = self.all.shard(name);
-        let line = shard.entry(name.clone()).or_default();
+        let line = shard.entry(name.clone()).or_insert_with(|| {
+            self.all.count.fetch_add(1, Ordering::Relaxed);
+            Line::default()
+        });
         let now = Instant::now();
         line.forget_passed(now);
         line.join(place, now);
         self.give_back(name, line);
-        if line.is_empty() {
-            shard.remove(name);
-        }
+        self.all.forget_empty(&mut shard, name, now);
     }
 
     /// Has something done to a line, if there is such a line.
@@ -237,9 +375,7 @@ impl Desk {
         let mut shard = self.all.shard(name);
         let line = shard.get_mut(name)?;
         let done = work(line);
-        if line.is_empty() {
-            shard.remove(name);
-        }
+        self.all.forget_empty(&mut shard, name, Instant::now());
         Some(done)
     }
 

@@ -211,8 +211,12 @@ impl Worker {
                 return Err(refused);
             }
         };
-        if let Some(places) = held {
-            self.hold(places, peer, exchange).await?;
+        if let Some(places) = held
+            && let Err(cut) = self.hold(places, peer, exchange).await
+        {
+            body::discard(incoming, &parts);
+            exchange.leave(parts.headers);
+            return Err(cut);
         }
         if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
             let answer = own::answer(own, &parts.method, &parts.uri);
@@ -301,20 +305,22 @@ impl Worker {
         }
         let admission = admit::ask(&self.store, &plan, service).await?;
         let asked = Instant::now();
-        let places = admission.places(&plan, service);
+        let places = admission.places(&plan, service, &self.lines);
         let slots = admission.slots(&plan, service, &self.store);
-        let returns = admission.returns(&plan, service, &self.store);
+        let returns = admission.returns(&plan, service, &self.store, !places.is_empty());
         let (by, delay) = (admission.by, admission.delay(&plan, service));
         exchange.decided(plan, admission);
         exchange.slots = slots;
         exchange.returns = returns;
         let delay = delay?;
-        if delay == 0 {
+        if delay == 0 && places.is_empty() {
             return Ok(None);
         }
-        exchange.delayed(delay);
-        let until = asked + Duration::from_micros(delay);
-        let places = Places::new(&self.lines, by, places, until);
+        if delay > 0 {
+            exchange.delayed(delay);
+        }
+        let turn = (asked, Duration::from_micros(delay));
+        let places = Places::new(&self.lines, by, places, turn);
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the places gives them back.
         let held = self.holds.enter(exchange.client, caps);
@@ -332,11 +338,13 @@ impl Worker {
         let began = Instant::now();
         let held = hold::hold(&places, peer, &self.drain).await;
         drop(counted);
-        exchange.held_for(began.elapsed());
-        held?;
-        let used = places.used();
+        match places.are_put_off() {
+            true => exchange.put_off(began.elapsed()),
+            false => exchange.held_for(began.elapsed()),
+        }
+        let used = held?.into_iter();
         if let Some(returns) = &exchange.returns {
-            returns.keep_more(used);
+            returns.keep_more(used.filter(|place| place.limit.gives_back.cancels));
         }
         Ok(())
     }

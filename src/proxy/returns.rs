@@ -79,9 +79,11 @@ impl Returns {
     /// The gateway answers itself.
     pub(super) fn failed(&self, error: &ProxyError) {
         match error {
-            ProxyError::ClientGone | ProxyError::Draining | ProxyError::TooManyHeld => {
-                self.given_up();
-            }
+            // A limit refuses what was charged where its turn would have come too late.
+            ProxyError::ClientGone
+            | ProxyError::Draining
+            | ProxyError::TooManyHeld
+            | ProxyError::Limited { .. } => self.given_up(),
             _ if matches!(
                 error.status(),
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT

@@ -16,6 +16,8 @@ on_both_stores! {
     a_client_that_leaves_frees_its_place
     a_client_that_leaves_with_a_byte_behind_its_request_frees_its_place
     a_burst_goes_at_once
+    a_gateway_that_stood_still_lets_the_held_go_at_the_rate
+    a_gateway_that_stood_still_too_long_refuses_the_held
     a_meter_refuses_and_never_holds
 }
 
@@ -124,6 +126,7 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
     let gateway = place
         .gateway(smooth(&upstream, "rate = \"50/s\"\nqueue = 100").server("workers = 1"))
         .await;
+    let first = Instant::now();
     for answer in in_order(&gateway, COUNT).await {
         answer.expect(200);
     }
@@ -131,40 +134,44 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
     let order: Vec<&str> = seen.iter().map(|seen| &seen.head.target()[1..]).collect();
     let expected: Vec<String> = (0..COUNT).map(|n| n.to_string()).collect();
     assert_eq!(order, expected);
-    assert_even(&seen, 20.0);
+    assert_even(&seen, Duration::from_millis(20), first);
 }
 
-/// They left one behind the other, `apart` milliseconds each.
+/// They left one behind the other, `apart` each, the first of them not before `first`. To the microsecond that is shown by
+/// a clock that the test moves (`src/proxy/line/standing/tests/late.rs`); here, that the timers are those.
 #[track_caller]
-fn assert_even(seen: &[Seen], apart: f64) {
-    // The first ones arrive while this test still opens its connections.
-    let seen = &seen[10..];
-    let count = seen.len();
-    let millis = |from: usize, to: usize| {
-        let (from, to) = (seen[from].at, seen[to].at);
-        to.duration_since(from).as_secs_f64() * 1000.0
-    };
-    let (whole, expected) = (millis(0, count - 1), apart * (count - 1) as f64);
-    // The first of those looked at may have been late on a busy machine.
-    assert!(
-        (whole - expected).abs() < apart + expected * 0.03,
-        "{whole} ms instead of {expected}"
-    );
-    let mut gaps: Vec<f64> = (1..count).map(|n| millis(n - 1, n)).collect();
-    gaps.sort_by(f64::total_cmp);
-    // Eight of ten within a few milliseconds; the others are left to a busy machine, which the whole is not.
-    let (low, high) = (gaps[count / 10], gaps[count * 9 / 10 - 1]);
-    assert!(
-        low > apart - 5.0 && high < apart + 5.0,
-        "gaps of {low} to {high} ms: {gaps:?}"
-    );
+fn assert_even(seen: &[Seen], apart: Duration, first: Instant) {
+    let at: Vec<Instant> = seen.iter().map(|seen| seen.at).collect();
+    // Counted from before the first one: however late each is noted, none is before its turn.
+    for (turn, at) in (0..).zip(&at) {
+        let early = (first + apart * turn).saturating_duration_since(*at);
+        assert!(early <= JITTER, "number {turn} is {early:?} early");
+    }
+    assert_at_the_rate(&at, apart);
+}
+
+/// What a gateway's timers may be early after one that was late.
+const JITTER: Duration = Duration::from_millis(5);
+/// Those whose turn it was within that time a busy machine may note at once.
+const NOTED_LATE: Duration = Duration::from_millis(500);
+
+/// In no stretch of time did more go on than one, and those whose time it was.
+#[track_caller]
+fn assert_at_the_rate(at: &[Instant], apart: Duration) {
+    for first in 0..at.len() {
+        for last in first..at.len() {
+            let (count, time) = (last - first + 1, at[last].duration_since(at[first]));
+            let turns = (time + NOTED_LATE).as_secs_f64() / apart.as_secs_f64();
+            assert!(count as f64 <= 1.0 + turns, "{count} in {time:?}");
+        }
+    }
 }
 
 async fn two_hundred_at_once_leave_evenly_and_all_arrive(place: Place) {
     let upstream = Upstream::echo().await;
     let file = smooth(&upstream, "rate = \"50/s\"\nqueue = 200").server("workers = 2");
     let gateway = place.gateway(file).await;
-    let mut asking = JoinSet::new();
+    let (mut asking, first) = (JoinSet::new(), Instant::now());
     for _ in 0..200 {
         let mut client = gateway.connect().await;
         asking.spawn(async move { client.ask(get("/")).await.status });
@@ -172,7 +179,7 @@ async fn two_hundred_at_once_leave_evenly_and_all_arrive(place: Place) {
     assert_eq!(asking.join_all().await, [200; 200]);
     let mut seen = upstream.requests();
     seen.sort_by_key(|seen| seen.at);
-    assert_even(&seen, 20.0);
+    assert_even(&seen, Duration::from_millis(20), first);
 }
 
 async fn nothing_is_lost_up_to_the_queue(place: Place) {
@@ -240,7 +247,7 @@ async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
     // Time itself is tested: what it was told to wait is enough.
     tokio::time::sleep(Duration::from_millis(wait)).await;
     let again = client.get("/").await.expect(200);
-    assert!(held(&again).expect("it was held") <= 500.0);
+    assert!(held(&again).is_some());
     asking.join_all().await;
 }
 
@@ -309,6 +316,69 @@ async fn a_burst_goes_at_once(place: Place) {
         waits[3].is_some_and(|wait| wait > 300.0 && wait <= 500.0),
         "{waits:?}"
     );
+}
+
+async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
+    const COUNT: usize = 26;
+    let upstream = Upstream::echo().await;
+    let lines = "rate = \"20/s\"\nqueue = 100\nmax_wait = \"30s\"";
+    let gateway = place
+        .gateway(smooth(&upstream, lines).server("workers = 2"))
+        .await;
+    let mut asking = JoinSet::new();
+    for _ in 0..COUNT {
+        let mut client = gateway.connect().await;
+        asking.spawn(async move { client.ask(get("/")).await });
+    }
+    upstream.sees(2).await;
+    gateway.signal("STOP");
+    // Most turns pass meanwhile.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    gateway.signal("CONT");
+    let mut put_off = 0;
+    while let Some(answer) = asking.join_next().await {
+        let answer = answer.unwrap().expect(200);
+        // The last turn of all is 1250 ms after the first came.
+        put_off += usize::from(held(&answer).is_some_and(|wait| wait > 1_260.0));
+    }
+    assert!(put_off > 0, "nobody was late");
+    let mut seen: Vec<Instant> = upstream.requests().iter().map(|seen| seen.at).collect();
+    seen.sort();
+    assert_eq!(seen.len(), COUNT);
+    // About twenty went at once.
+    assert_at_the_rate(&seen, Duration::from_millis(50));
+}
+
+async fn a_gateway_that_stood_still_too_long_refuses_the_held(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(
+            &upstream,
+            "rate = \"1/2s\"\nqueue = 1\nmax_wait = \"2s\"",
+        ))
+        .await;
+    gateway.get("/").await.expect(200);
+    let mut waiting = gateway.connect().await;
+    waiting
+        .send(request("POST", "/held", &[("Content-Length", "4")]) + "body")
+        .await;
+    gateway.holds(1).await;
+    gateway.signal("STOP");
+    tokio::time::sleep(Duration::from_millis(2_200)).await;
+    gateway.signal("CONT");
+    let refused = waiting.ask("").await.expect(429);
+    assert!(refused.number("retry-after") >= 1 && refused.number("retry-after-ms") <= 2_000);
+    let said = refused.json()["violated-policies"].clone();
+    assert_eq!(said, serde_json::json!(["smooth"]));
+    let line = gateway.line_of(&refused).await;
+    assert_eq!(
+        (&line["reason"], &line["limit"]),
+        (&"limit_refused".into(), &"smooth".into())
+    );
+    assert!(line["delay_ms"].as_f64().unwrap() > 2_000.0, "{line}");
+    // It has taken nobody's turn.
+    assert_eq!(held(&gateway.get("/").await.expect(200)), None);
+    assert_eq!(upstream.seen(), 2);
 }
 
 async fn a_meter_refuses_and_never_holds(place: Place) {

@@ -100,10 +100,10 @@ impl Exchange {
         ) else {
             return Violated::default();
         };
-        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
-            return Violated::default();
-        };
         let limits = self.plan.limits(service);
+        let Ruling::Refuse { by, .. } = decided.decision.ruling else {
+            return self.outwaited(&limits);
+        };
         let refusing = limits
             .iter()
             .zip(&decided.decision.verdicts)
@@ -117,11 +117,33 @@ impl Exchange {
         violated
     }
 
+    /// The queue that has let it in, and would let it go on too late, since the gateway stood still.
+    fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violated<'a> {
+        if self.reason != Reason::LimitRefused {
+            return Violated::default();
+        }
+        let is_it = |limit: &Limit| limit.holds_back() && self.limit.as_ref() == Some(&limit.name);
+        let named = limits.iter().find(|limit| is_it(limit)).copied();
+        Violated {
+            named,
+            all: named.iter().map(|limit| &**limit.public_name()).collect(),
+        }
+    }
+
     /// The limit that delays it: its position among the service's limits, and its name.
     pub(super) fn delaying(&self) -> Option<(usize, &Arc<str>)> {
-        let index = self.admission.as_ref()?.delayed_by()?;
-        let position = self.plan.positions().nth(index)?;
-        Some((position, &self.service()?.limits.get(position)?.name))
+        let limits = &self.service()?.limits;
+        let by = match self.admission.as_ref()?.delayed_by() {
+            Some(index) => self.plan.positions().nth(index),
+            // It was not to wait, but stands behind those whose turn passed while the gateway stood still.
+            None if self.delayed > 0 => {
+                let mut positions = self.plan.positions();
+                positions.find(|at| limits[*at].holds_back())
+            }
+            None => None,
+        };
+        let position = by?;
+        Some((position, &limits.get(position)?.name))
     }
 
     /// Counts what each limit said.
