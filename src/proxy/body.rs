@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -45,15 +45,20 @@ pub enum Broken {
 }
 
 /// Resolves when the rest of an upload will not come, since its client has left. Never once all of it has been taken: what
-/// is then left to do is the server's.
+/// is then left to do is the server's; nor while its server takes what the client has left behind, which may be all of it.
 pub async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
     let mut leaving = pin!(client.gone());
+    let mut gone = false;
     loop {
-        let gone = timeout(QUICK, leaving.as_mut()).await.is_ok() || client.is_over();
+        let (was_gone, relayed) = (gone, upload.bytes.get());
+        match gone {
+            true => sleep(QUICK).await,
+            false => gone = timeout(QUICK, leaving.as_mut()).await.is_ok() || client.is_over(),
+        }
         if upload.done.get() {
             return pending().await;
         }
-        if gone {
+        if was_gone && upload.bytes.get() == relayed {
             // Whoever still reads the answer finds its connection ended, by the client's doing.
             let broken = upload.broken.get().unwrap_or(Broken::ClientGone);
             upload.broken.set(Some(broken));
