@@ -17,13 +17,15 @@ on_both_stores! {
 const QUEUE: usize = 6;
 /// Between two turns.
 const APART: Duration = Duration::from_secs(1);
-/// What a busy machine may take.
-const LATE: Duration = Duration::from_millis(500);
+/// What a busy machine may take: who does not move up is later than that by a turn.
+const LATE: Duration = Duration::from_millis(900);
+/// A gateway's timers are in step with the queue but for that.
+const JITTER: Duration = Duration::from_millis(5);
 
-fn queue(upstream: &Upstream, workers: usize) -> File {
+fn queue(upstream: &Upstream, workers: usize, attempt: usize) -> File {
     let limit = "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/s\"\nqueue = 6\nmax_wait = \"10s\"";
     // A counter of its own for each.
-    let name = format!("queue-{workers}");
+    let name = format!("queue-{workers}-{attempt}");
     File::to(upstream, &[&name])
         .limit(&name, limit)
         .server(&format!("workers = {workers}"))
@@ -48,16 +50,31 @@ async fn some_leave_and_the_others_move_up_in_their_order(place: Place) {
 /// The same with two workers and with four.
 async fn leave<const COUNT: usize>(place: Place, leaving: [usize; COUNT]) {
     let with = async |workers| {
-        let upstream = Upstream::echo().await;
-        let gateway = place.gateway(queue(&upstream, workers)).await;
-        leaves_its_places(&gateway, &upstream, &leaving).await;
+        // On a busy machine somebody's turn may come before all have come and left: then once more.
+        for attempt in 0..5 {
+            let upstream = Upstream::echo().await;
+            let gateway = place.gateway(queue(&upstream, workers, attempt)).await;
+            if leaves_its_places(&gateway, &upstream, &leaving)
+                .await
+                .is_ok()
+            {
+                return;
+            }
+        }
+        panic!("nothing is left in time on this machine");
     };
     tokio::join!(with(2), with(4));
 }
 
-async fn leaves_its_places(gateway: &Gateway, upstream: &Upstream, leaving: &[usize]) {
+struct TooSlow;
+
+async fn leaves_its_places(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    leaving: &[usize],
+) -> Result<(), TooSlow> {
+    let first = Instant::now();
     gateway.get("/first").await.expect(200);
-    let began = Instant::now();
     let mut held: Vec<Option<Wire>> = Vec::new();
     for n in 0..QUEUE {
         // A connection each, so that they are dealt to all workers.
@@ -74,11 +91,9 @@ async fn leaves_its_places(gateway: &Gateway, upstream: &Upstream, leaving: &[us
     }
     let free = leaving.len();
     gateway.holds(QUEUE - free).await;
-    assert!(
-        began.elapsed() < APART,
-        "nobody's turn has come: {:?}",
-        began.elapsed()
-    );
+    if first.elapsed() >= APART {
+        return Err(TooSlow);
+    }
     if free == QUEUE {
         // The places are on their way to Redis, which the last leaver has not waited for.
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -113,16 +128,17 @@ async fn leaves_its_places(gateway: &Gateway, upstream: &Upstream, leaving: &[us
             .all(|target| *target == "/new")
     );
     let mut last = seen[0].at;
-    for seen in &seen[1..] {
+    for (turn, seen) in (1..).zip(&seen[1..]) {
         let soonest = match seen.head.target() {
             "/new" => (last + APART).max(asked),
             _ => last + APART,
         };
+        // Counted from before the first one: however late each is noted, none is before its turn.
         assert!(
-            seen.at + LATE / 2 > last + APART,
+            seen.at + JITTER > first + APART * turn,
             "{} is early: {:?}",
             seen.head.target(),
-            seen.at - last
+            seen.at - first
         );
         assert!(
             seen.at < soonest + LATE,
@@ -132,6 +148,7 @@ async fn leaves_its_places(gateway: &Gateway, upstream: &Upstream, leaving: &[us
         );
         last = seen.at;
     }
+    Ok(())
 }
 
 async fn a_place_of_another_length_comes_back_with_those_behind_it(place: Place) {

@@ -24,7 +24,7 @@ async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32)
     let bound = f64::from(burst) + f64::from(rate) * outside;
     // What may be asked of it is only what was asked for: until the last request was sent.
     let asked = (shots[shots.len() - 1].at - shots[0].at).as_secs_f64();
-    let least = 0.99 * (f64::from(burst) + f64::from(rate) * asked);
+    let least = 0.98 * (f64::from(burst) + f64::from(rate) * asked);
     assert_eq!(
         counts.keys().copied().collect::<Vec<_>>(),
         [200, 429],
@@ -37,7 +37,8 @@ async fn assert_one_count(clients: usize, time: Duration, rate: u32, burst: u32)
 
 #[tokio::test]
 async fn two_gateways_on_one_redis_share_one_count() {
-    assert_one_count(16, Duration::from_secs(3), 300, 100).await;
+    // So few that a busy machine asks for more.
+    assert_one_count(16, Duration::from_secs(3), 80, 100).await;
     if long() {
         assert_one_count(64, Duration::from_secs(10), 500, 200).await;
     }

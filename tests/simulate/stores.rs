@@ -196,11 +196,11 @@ fn random(lines: u32, seed: u64) -> String {
     out
 }
 
-/// 20,000 lines; with `TOLLGATE_LONG=1` a million.
+/// 6,000 lines; with `TOLLGATE_LONG=1` a million.
 #[tokio::test]
 async fn memory_and_redis_give_the_same_bytes() {
     let redis = Redis::start().await;
-    let lines = if long() { 1_000_000 } else { 20_000 };
+    let lines = if long() { 1_000_000 } else { 6_000 };
     let bench = bench().trace(random(lines, 3));
     let mut said = Vec::new();
     for arguments in [&["--store", "memory:"], &["--store", &*redis.url()]] {

@@ -340,19 +340,24 @@ async fn spelling_a_path_differently_gains_nothing(place: Place) {
 
 async fn more_than_the_rate_is_never_admitted(place: Place) {
     const BURST: f64 = 10.0;
-    const RATE: f64 = 200.0;
+    // A busy machine asks for more as well.
+    const RATE: f64 = 40.0;
     let upstream = Upstream::echo().await;
-    let file =
-        File::to(&upstream, &["ip"]).limit("ip", "by = \"ip\"\nrate = \"200/s\"\nburst = 10");
+    let file = File::to(&upstream, &["ip"]).limit("ip", "by = \"ip\"\nrate = \"40/s\"\nburst = 10");
     let gateway = place.gateway(file.server("workers = 2")).await;
     let start = Instant::now();
     let mut asking = JoinSet::new();
     for _ in 0..8 {
         let mut client = gateway.connect().await;
         asking.spawn(async move {
-            let mut admitted = 0;
-            while start.elapsed() < Duration::from_millis(1500) {
-                admitted += u32::from(client.ask(get("/")).await.status == 200);
+            // Each is refused at least once: all together ask for more than there is.
+            let (mut admitted, mut refused) = (0, 0);
+            while start.elapsed() < Duration::from_millis(1500) || refused == 0 {
+                match client.ask(get("/")).await.status {
+                    200 => admitted += 1,
+                    429 => refused += 1,
+                    other => panic!("{other}"),
+                }
             }
             admitted
         });
@@ -360,9 +365,9 @@ async fn more_than_the_rate_is_never_admitted(place: Place) {
     let admitted = f64::from(asking.join_all().await.into_iter().sum::<u32>());
     // Measured from outside, the stretch is a little longer than from inside.
     let bound = BURST + RATE * start.elapsed().as_secs_f64();
-    // That nearly all of it is reached is the long test's to show; here it only proves that there was a load.
+    // That nearly all of it is reached is the long test's to show; here refusals prove that there was a load.
     assert!(
-        admitted <= bound && admitted >= 0.8 * (BURST + RATE * 1.5),
+        admitted <= bound && admitted > BURST,
         "{admitted} of {bound}"
     );
 }
