@@ -216,11 +216,6 @@ impl Exchange {
         self.delayed = self.delayed.min(micros);
     }
 
-    /// It was held so long: longer than it was told, since the gateway stood still.
-    pub fn put_off(&mut self, time: Duration) {
-        self.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-    }
-
     /// The upstream has answered.
     pub fn answered(&mut self, answer: &Answer, after: Duration) {
         let status = answer.response.status().as_u16();

@@ -13,11 +13,13 @@
 
 mod pace;
 mod standing;
+mod together;
 
-use crate::limit::{Limit, LimitId, Scope};
+pub use together::{Standing, TooLong, Turn};
+
+use crate::limit::{LimitId, Scope};
 use crate::store::{Charge, DecidedBy, Given, GivenSoon, Store};
-use smallvec::SmallVec;
-use standing::{Line, Place, Spot};
+use standing::{Line, Place};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -81,58 +83,6 @@ struct Group {
     told: bool,
 }
 
-/// Where a held request stands.
-#[derive(Debug)]
-pub struct Standing {
-    name: Name,
-    spot: Arc<Spot>,
-    limit: Arc<Limit>,
-}
-
-/// What a request may do that stands in lines.
-#[derive(Debug)]
-pub enum Turn {
-    /// It goes on, and has used these places up.
-    Now(Vec<Charge>),
-    /// It waits on.
-    Later,
-}
-
-/// A request would wait longer than its limit makes anybody wait.
-#[derive(Debug)]
-pub struct TooLong {
-    /// Whose queue it stands in.
-    pub limit: Arc<Limit>,
-    /// After how long one that came then would not.
-    pub again: Duration,
-}
-
-impl Standing {
-    /// When its turn is, as things stand.
-    #[must_use]
-    pub fn until(&self) -> Instant {
-        self.spot.until()
-    }
-
-    /// Did its turn pass while the gateway stood still, so that it waits for another?
-    #[must_use]
-    pub fn is_put_off(&self) -> bool {
-        self.spot.is_put_off()
-    }
-
-    /// Resolves when it has moved up, or waits no more.
-    pub async fn changed(&self) {
-        self.spot.changed().await;
-    }
-
-    fn over(&self) -> Option<TooLong> {
-        Some(TooLong {
-            limit: Arc::clone(&self.limit),
-            again: self.spot.over()?,
-        })
-    }
-}
-
 impl Default for AllLines {
     fn default() -> Self {
         Self {
@@ -153,19 +103,6 @@ impl AllLines {
         lock(&self.shards[self.number(name)])
     }
 
-    /// All shards of these lines at once, in the order in which everybody locks them.
-    fn together(&self, standing: &[Standing]) -> Together<'_> {
-        let numbers = standing.iter().map(|one| self.number(&one.name));
-        let mut numbers: SmallVec<[usize; 2]> = numbers.collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let locked = |number: usize| (number, lock(&self.shards[number]));
-        Together {
-            all: self,
-            shards: numbers.into_iter().map(locked).collect(),
-        }
-    }
-
     fn forget_empty(&self, shard: &mut Shard, name: &Name, now: Instant) {
         if shard.get(name).is_some_and(|line| line.is_empty(now)) {
             shard.remove(name);
@@ -181,32 +118,6 @@ impl AllLines {
             *swept = Some(now);
         }
         is_time
-    }
-}
-
-/// Several lines, locked.
-struct Together<'a> {
-    all: &'a AllLines,
-    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
-}
-
-impl Together<'_> {
-    fn shard(&mut self, name: &Name) -> Option<&mut Shard> {
-        let number = self.all.number(name);
-        let mut shards = self.shards.iter_mut();
-        Some(&mut *shards.find(|(of, _)| *of == number)?.1)
-    }
-
-    /// When a request may go on that stands in all of these.
-    fn turn(&mut self, standing: &[Standing], now: Instant) -> Option<Instant> {
-        let mut turn = now;
-        for one in standing {
-            let line = self.shard(&one.name);
-            if let Some(line) = line.and_then(|shard| shard.get_mut(&one.name)) {
-                turn = turn.max(line.turn(&one.spot, now)?);
-            }
-        }
-        Some(turn)
     }
 }
 

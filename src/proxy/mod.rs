@@ -338,10 +338,12 @@ impl Worker {
         let began = Instant::now();
         let held = hold::hold(&places, peer, &self.drain).await;
         drop(counted);
-        match places.are_put_off() {
-            true => exchange.put_off(began.elapsed()),
-            false => exchange.held_for(began.elapsed()),
+        let time = began.elapsed();
+        if places.are_put_off() {
+            // Longer than it was told, since the gateway stood still.
+            exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         }
+        exchange.held_for(time);
         let used = held?.into_iter();
         if let Some(returns) = &exchange.returns {
             returns.keep_more(used.filter(|place| place.limit.gives_back.cancels));
