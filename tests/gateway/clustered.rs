@@ -290,9 +290,7 @@ async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
         .filter(|took| **took > Duration::from_millis(100));
     // None where the first came so late that they had been found out already.
     assert!(waited.count() <= 1, "{took:?}");
-    let begun = Instant::now();
     let away = |line: &str| line.contains("WARN redis+cluster://") && line.contains("is away");
     gateway.said.line(0, "that it is away", away).await;
-    assert!(begun.elapsed() < Duration::from_millis(500));
     assert_eq!(gateway.said.text().matches("is away").count(), 1);
 }

@@ -185,10 +185,10 @@ async fn two_hundred_at_once_leave_evenly_and_all_arrive(place: Place) {
 async fn nothing_is_lost_up_to_the_queue(place: Place) {
     let upstream = Upstream::echo().await;
     let gateway = place
-        .gateway(smooth(&upstream, "rate = \"100/s\"\nqueue = 60").server("workers = 2"))
+        .gateway(smooth(&upstream, "rate = \"10/s\"\nqueue = 15").server("workers = 2"))
         .await;
     let mut asking = JoinSet::new();
-    for _ in 0..80 {
+    for _ in 0..30 {
         let mut client = gateway.connect().await;
         asking.spawn(async move { client.ask(get("/")).await.status });
     }
@@ -198,8 +198,8 @@ async fn nothing_is_lost_up_to_the_queue(place: Place) {
         statuses.iter().all(|status| matches!(status, 200 | 429)),
         "{statuses:?}"
     );
-    // One goes at once, 60 wait; what leaks while 80 connections ask comes on top.
-    assert!((61..=75).contains(&admitted), "{admitted}");
+    // One goes at once, 15 wait; what leaks while 30 connections ask comes on top: a second's on a busy machine.
+    assert!((16..=26).contains(&admitted), "{admitted}");
     assert_eq!(upstream.seen(), admitted);
 }
 
@@ -230,10 +230,10 @@ async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
     let gateway = place
         .gateway(smooth(
             &upstream,
-            "rate = \"5/s\"\nqueue = 100\nmax_wait = \"500ms\"",
+            "rate = \"1/s\"\nqueue = 100\nmax_wait = \"2100ms\"",
         ))
         .await;
-    // Waits of 0, 200 and 400 ms are allowed; one of 600 ms is not.
+    // Waits of 0, 1 and 2 s are allowed; one of 3 s is not, or of more than 2.1 s on a busy machine.
     let client = gateway.h2().await;
     let mut asking = JoinSet::new();
     for _ in 0..3 {
@@ -243,7 +243,7 @@ async fn a_wait_beyond_the_longest_allowed_is_refused(place: Place) {
     upstream.sees(1).await;
     let refused = client.get("/").await.expect(429);
     let wait = refused.number("retry-after-ms");
-    assert!(wait <= 100, "a place is free again in {wait} ms");
+    assert!(wait <= 900, "a place is free again in {wait} ms");
     // Time itself is tested: what it was told to wait is enough.
     tokio::time::sleep(Duration::from_millis(wait)).await;
     let again = client.get("/").await.expect(200);

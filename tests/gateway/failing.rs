@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 const MARGIN: Duration = Duration::from_millis(150);
 const LONGEST: Duration = Duration::from_secs(1);
 /// How soon limits must be shared again.
-const BACK: Duration = Duration::from_secs(2);
+const BACK: Duration = Duration::from_secs(5);
 
 const PLENTY: &str = "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"";
 

@@ -33,14 +33,17 @@ async fn two_gateways_with_permits_in_hand_admit_what_the_limit_says() {
         one.get("/").await.status == 429 && two.get("/").await.status == 429
     })
     .await;
-    let counts = statuses(&load.stop().await);
+    let shots = load.stop().await;
+    let counts = statuses(&shots);
     // Those that were asked beside the load.
     assert!(upstream.seen() <= 2000, "{} {counts:?}", upstream.seen());
     assert!(upstream.seen() >= 1990, "{} {counts:?}", upstream.seen());
     let leased = ["decided_by=\"lease\"", "decision=\"allow\""];
     let leased = sum(&one, "tollgate_limit_decisions_total", &leased).await;
-    // A slow machine lets most of them lapse.
-    assert!(leased > 0, "nobody had permits in hand");
+    // A machine that is so slow that no key is busy has nothing in hand.
+    let time = shots[shots.len() - 1].at - shots[0].at;
+    let is_busy = shots.len() as f64 > 2000.0 * time.as_secs_f64();
+    assert!(leased > 0 || !is_busy, "nobody had permits in hand");
 }
 
 #[tokio::test]

@@ -197,8 +197,10 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
 
 /// How many come while permits last is the machine's speed: this compares two runs of one that has nothing else to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "compares times: for a machine that has nothing else to do"]
 async fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
+    if !long() {
+        return;
+    }
     let server = Redis::start().await;
     let per_request = |made: fn(&str, (Rate, Rule)) -> Arc<Limit>, kind: &str| {
         let time = Until::over(Duration::from_millis(3000));
