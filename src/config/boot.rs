@@ -55,6 +55,7 @@ pub(super) fn read(
         listen: listen::Settings {
             addresses,
             first_byte: server.first_byte.or(defaults.first_byte),
+            head: server.head.or(defaults.head),
             idle: server.idle.or(defaults.idle),
             max_connections: server
                 .max_connections

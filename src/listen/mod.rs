@@ -6,8 +6,10 @@ mod chunks;
 pub mod client;
 pub mod connection;
 pub mod drain;
+mod frames;
 mod heads;
 pub mod house;
+mod late;
 pub mod register;
 pub mod socket;
 mod streams;
@@ -92,8 +94,9 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// Longest a fresh connection may take to show which protocol it speaks.
     pub first_byte: Duration,
-    /// Longest a connection may idle: between requests, inside a head, between two chunks of a body in either
-    /// direction.
+    /// Longest a head may take, from its first byte.
+    pub head: Duration,
+    /// Longest a connection may idle: between requests, between two chunks of a body in either direction.
     pub idle: Duration,
     /// Connections held at once; beyond it one that waits for its client is closed for a new one.
     pub max_connections: usize,
@@ -101,11 +104,19 @@ pub struct Settings {
     pub max_connections_per_client: Option<usize>,
 }
 
+impl Settings {
+    /// Longest a head may take: never longer than a connection may idle.
+    fn head(&self) -> Duration {
+        self.head.min(self.idle)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             addresses: vec![SocketAddr::from(([0, 0, 0, 0], 8080))],
             first_byte: Duration::from_secs(10),
+            head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
             max_connections: 100_000,
             max_connections_per_client: None,

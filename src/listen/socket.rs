@@ -1,5 +1,6 @@
 //! Sockets: binding them, and the stream under a connection, which can be watched while hyper is not reading.
 
+use super::frames::Frames;
 use super::heads::{Finding, Heads};
 use super::register::Waiting;
 use bytes::{Buf, Bytes};
@@ -63,6 +64,8 @@ struct Watched {
     tcp: TcpStream,
     /// In HTTP/1.1.
     heads: Option<Heads>,
+    /// In HTTP/2.
+    frames: Option<Frames>,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
     /// It takes nothing now.
@@ -106,6 +109,7 @@ impl Stream {
         let socket = Watched {
             tcp: TcpStream::from_std(tcp)?,
             heads: None,
+            frames: None,
             is_unread: false,
             is_full: false,
             wrote: Instant::now(),
@@ -141,8 +145,14 @@ impl Stream {
         self.beside()
     }
 
+    /// Follows the frames of HTTP/2 from here on.
+    pub(super) fn follow_frames(&self) -> Beside {
+        lock(&self.socket).frames = Some(Frames::new());
+        self.beside()
+    }
+
     /// What hyper does not tell of the connection.
-    pub(super) fn beside(&self) -> Beside {
+    fn beside(&self) -> Beside {
         Beside(Arc::clone(&self.socket))
     }
 }
@@ -210,6 +220,8 @@ impl AsyncRead for Stream {
         }
         if let Some(heads) = &mut socket.heads {
             heads.over(&buf.filled()[known..]);
+        } else if let Some(frames) = &mut socket.frames {
+            frames.over(&buf.filled()[known..]);
         }
         Poll::Ready(Ok(()))
     }
@@ -349,6 +361,25 @@ impl Beside {
         let socket = lock(&self.0);
         let line = socket.heads.as_ref().map(Heads::line);
         line.unwrap_or_default().to_owned()
+    }
+
+    /// Has a head begun that is not whole?
+    pub(super) fn in_head(&self) -> bool {
+        let socket = lock(&self.0);
+        match (&socket.heads, &socket.frames) {
+            (Some(heads), _) => heads.in_head(),
+            (None, Some(frames)) => frames.in_head(),
+            (None, None) => false,
+        }
+    }
+
+    /// Writes the last bytes of a connection that hyper has nothing to say on, as far as the socket takes them at once.
+    pub(super) fn say_last(&self, bytes: &[u8]) {
+        let socket = lock(&self.0);
+        if !socket.is_full {
+            // Who is not there to read it misses nothing.
+            let _ = socket.tcp.try_write(bytes);
+        }
     }
 
     /// Bytes wait because the socket takes none.

@@ -27,6 +27,7 @@ pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
     for (subject, a, b) in [
         ("server.drain", running.drain, new.drain),
         ("server.first_byte", a.first_byte, b.first_byte),
+        ("server.head", a.head, b.head),
         ("server.idle", a.idle, b.idle),
         ("store.timeout", running.store.timeout, new.store.timeout),
     ] {
