@@ -56,10 +56,13 @@ pub trait Answer: 'static {
 pub trait Carried:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
+    /// Does the client have to take it at the least rate, or is it one that may be silent by its nature?
+    fn has_pace(&self) -> bool;
+
     /// The client has taken all of it. One that hears nothing and is dropped has lost its client.
     fn taken(&mut self);
 
-    /// The client has taken nothing of it for the idle time.
+    /// The client has taken nothing of it for the idle time, or too little.
     fn stalled(&mut self);
 }
 
@@ -273,10 +276,16 @@ impl Between<'_> {
         }
     }
 
+    /// Has enough of a body come since this was last asked?
+    fn keeps_coming(&mut self, bytes: u64) -> bool {
+        let new = bytes - std::mem::replace(&mut self.seen, bytes).min(bytes);
+        new >= self.settings.allowed().least.max(1)
+    }
+
     fn idle_until(&mut self, now: Instant) -> Instant {
         let allowed = self.settings.idle;
         match self.beside.in_body() {
-            Some(bytes) if bytes != std::mem::replace(&mut self.seen, bytes) => now + allowed,
+            Some(bytes) if self.keeps_coming(bytes) => now + allowed,
             // An answer is over for hyper before its last bytes are taken.
             _ => self.open.since().max(self.beside.wrote()) + allowed,
         }
@@ -312,7 +321,7 @@ async fn serve_http2<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
-    let (beside, streams) = (stream.follow_frames(), Streams::new());
+    let (beside, streams) = (stream.follow_frames(), Streams::new(settings.allowed()));
     let service = streams::Calls {
         answer: Rc::clone(&answer),
         peer: Rc::clone(&peer),

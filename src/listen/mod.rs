@@ -10,6 +10,7 @@ mod frames;
 mod heads;
 pub mod house;
 mod late;
+pub mod pace;
 pub mod register;
 pub mod socket;
 mod streams;
@@ -20,6 +21,7 @@ pub use heads::Finding;
 use crate::telemetry::metrics::Connected;
 use house::OpenGuard;
 use http::HeaderValue;
+use pace::Allowed;
 use register::Guest;
 use socket::SocketWatch;
 use std::cell::RefCell;
@@ -98,6 +100,8 @@ pub struct Settings {
     pub head: Duration,
     /// Longest a connection may idle: between requests, between two chunks of a body in either direction.
     pub idle: Duration,
+    /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 asks for none.
+    pub min_rate: u64,
     /// Connections held at once; beyond it one that waits for its client is closed for a new one.
     pub max_connections: usize,
     /// Connections that one client may have; nothing for a tenth of all while more than half are taken.
@@ -105,6 +109,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// How slow a client may be while it alone is waited for.
+    #[must_use]
+    pub fn allowed(&self) -> Allowed {
+        Allowed::new(self.idle, self.min_rate)
+    }
+
     /// Longest a head may take: never longer than a connection may idle.
     fn head(&self) -> Duration {
         self.head.min(self.idle)
@@ -118,6 +128,7 @@ impl Default for Settings {
             first_byte: Duration::from_secs(10),
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
+            min_rate: 256,
             max_connections: 100_000,
             max_connections_per_client: None,
         }

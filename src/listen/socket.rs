@@ -2,10 +2,10 @@
 
 use super::frames::Frames;
 use super::heads::{Finding, Heads};
+use super::pace::{Allowed, Timed};
 use super::register::Waiting;
 use bytes::{Buf, Bytes};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 /// Connections the system queues before we take them.
 const BACKLOG: i32 = 4096;
@@ -72,13 +72,16 @@ struct Watched {
     is_full: bool,
     /// When the peer last took bytes.
     wrote: Instant,
+    /// What is written may come as slowly as it likes, as long as something does.
+    idle_alone: bool,
 }
 
-/// The deadline of a write that makes no progress: a peer that never reads must not hold a response for ever.
+/// How slowly a peer may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
 #[derive(Debug)]
 struct Stall {
-    allowed: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
+    allowed: Allowed,
+    /// Nothing before it has taken its time once.
+    pace: Option<Box<Timed>>,
     over: Stalled,
 }
 
@@ -102,7 +105,7 @@ impl Stream {
     ///
     /// # Errors
     /// When the runtime cannot register it.
-    pub fn new(tcp: std::net::TcpStream, idle: Duration) -> io::Result<Self> {
+    pub fn new(tcp: std::net::TcpStream, allowed: Allowed) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
         tcp.set_nodelay(true)?;
         SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
@@ -113,13 +116,14 @@ impl Stream {
             is_unread: false,
             is_full: false,
             wrote: Instant::now(),
+            idle_alone: false,
         };
         Ok(Self {
             socket: Arc::new(Mutex::new(socket)),
             read_ahead: Bytes::new(),
             stall: Stall {
-                allowed: idle,
-                timer: None,
+                allowed,
+                pace: None,
                 over: Stalled::default(),
             },
         })
@@ -175,26 +179,50 @@ impl Watched {
         };
         self.is_full = written.is_pending();
         if self.is_full {
-            ready!(stall.poll_late(cx));
-            written = Poll::Ready(self.write_at_once(bufs, &stall.over));
+            written = Poll::Ready(ready!(self.poll_stalled(cx, bufs, stall)));
+        } else if let (Some(pace), Poll::Ready(Ok(count))) = (&mut stall.pace, &written) {
+            pace.comes(*count as u64);
         }
-        stall.timer = None;
         self.is_full = false;
         self.wrote = Instant::now();
         written
     }
 
+    /// The peer is waited for. Now and then what it has taken is made up for, and looked at.
+    #[cold]
+    fn poll_stalled(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut Stall,
+    ) -> Poll<io::Result<usize>> {
+        let pace = stall
+            .pace
+            .get_or_insert_with(|| Box::new(Timed::new(stall.allowed)));
+        if self.idle_alone {
+            pace.idle_alone();
+        }
+        loop {
+            ready!(pace.poll_look(cx));
+            match self.write_at_once(bufs) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => {
+                    pace.comes(written.as_ref().map_or(0, |count| *count as u64));
+                    return Poll::Ready(written);
+                }
+            }
+            if pace.is_late() {
+                stall.over.set();
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little");
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+
     /// Writes without asking whether the socket is writable: Linux says so only when a third of its buffer is free, which
     /// grows to megabytes, so that a peer that reads all the time, but slowly, would seem to take nothing for minutes.
-    fn write_at_once(&self, bufs: &[io::IoSlice<'_>], stalled: &Stalled) -> io::Result<usize> {
-        let written = SockRef::from(&self.tcp).send_vectored(bufs);
-        written.map_err(|error| {
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return error;
-            }
-            stalled.set();
-            io::Error::new(io::ErrorKind::TimedOut, "the peer takes no bytes")
-        })
+    fn write_at_once(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        SockRef::from(&self.tcp).send_vectored(bufs)
     }
 }
 
@@ -271,15 +299,6 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl Stall {
-    /// Nothing could be written; ready when that has been so for too long.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let allowed = self.allowed;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(allowed)));
-        timer.as_mut().poll(cx)
-    }
-}
-
 impl Stalled {
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -338,6 +357,13 @@ impl SocketWatch {
         }
     }
 
+    /// What is written to the client from here on may come as slowly as it likes, as long as something does.
+    pub fn idle_alone(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            lock(&socket).idle_alone = true;
+        }
+    }
+
     fn register(&self) -> Option<TcpStream> {
         let socket = self.socket.upgrade()?;
         let copy = lock(&socket).tcp.as_fd().try_clone_to_owned().ok()?;
@@ -353,7 +379,9 @@ impl Beside {
 
     /// The connection is about to become a tunnel.
     pub(super) fn unfollow(&self) {
-        lock(&self.0).heads = None;
+        let mut socket = lock(&self.0);
+        socket.heads = None;
+        socket.idle_alone = true;
     }
 
     /// The first line of the latest head, or its beginning.
@@ -428,39 +456,5 @@ impl Beside {
                 Poll::Pending
             }
         }
-    }
-}
-
-/// A timer that is made only when something is late, and starts again at every sign of life.
-#[derive(Debug)]
-pub struct IdleTimer {
-    allowed: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl IdleTimer {
-    /// Nothing may take longer than `allowed`.
-    #[must_use]
-    pub fn new(allowed: Duration) -> Self {
-        Self {
-            allowed,
-            timer: None,
-        }
-    }
-
-    /// There was progress.
-    pub fn reset(&mut self) {
-        if let Some(timer) = &mut self.timer {
-            timer.as_mut().reset(Instant::now() + self.allowed);
-        }
-    }
-
-    /// There was none; ready when it has been too long.
-    pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let allowed = self.allowed;
-        self.timer
-            .get_or_insert_with(|| Box::pin(sleep(allowed)))
-            .as_mut()
-            .poll(cx)
     }
 }

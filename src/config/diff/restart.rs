@@ -35,6 +35,9 @@ pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
             push(subject, Some(time(a)));
         }
     }
+    if a.min_rate != b.min_rate {
+        push("server.min_rate", Some(format!("{}B/s", a.min_rate)));
+    }
     if a.max_connections != b.max_connections {
         push(
             "server.max_connections",

@@ -118,6 +118,14 @@ pub static SERVER: Table = Table {
             live: false,
         },
         Key {
+            name: "min_rate",
+            shape: Shape::ByteRate,
+            default: Value("\"256B/s\""),
+            about: "Least that a client must send of a body, and take of an answer, over `idle`; over HTTP/2 of each stream. Only time counts in which it alone is waited for, never a server that writes or reads slowly, nor a held request. WebSockets and gRPC have `idle` alone; 0 is off.",
+            example: "\"1KiB/s\"",
+            live: false,
+        },
+        Key {
             name: "max_connections",
             shape: Shape::Whole {
                 least: 1,
