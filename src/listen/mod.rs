@@ -1,6 +1,7 @@
 //! Listeners: bound sockets, the connections on them, and who is on the other end.
 
 pub mod accept;
+pub mod bind;
 mod calls;
 mod chunks;
 pub mod client;

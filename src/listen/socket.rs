@@ -1,13 +1,12 @@
-//! Sockets: binding them, and the stream under a connection, which can be watched while hyper is not reading.
+//! Sockets: the stream under a connection, which can be watched while hyper is not reading.
 
 use super::frames::Frames;
 use super::heads::{Finding, Heads};
 use super::pace::{Allowed, Timed};
 use super::register::Waiting;
 use bytes::{Buf, Bytes};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,34 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Connections the system queues before we take them.
-const BACKLOG: i32 = 4096;
 /// Silence after which a peer is asked for a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// What is written in parts up to this size is joined first.
 const JOINED: usize = 1024;
-
-/// Binds `address`, ready for tokio.
-///
-/// # Errors
-/// When the address is in use or not ours.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        // `[::]:8080` serves IPv4 too, whatever the system's default.
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
 
 /// The stream of one connection, with a bound on how long it may refuse to take bytes.
 #[derive(Debug)]
