@@ -14,6 +14,7 @@ mod library;
 mod login;
 mod node;
 mod owed;
+mod pace;
 mod pool;
 mod probe;
 mod question;

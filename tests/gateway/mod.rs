@@ -12,6 +12,7 @@ mod draining;
 mod environment;
 mod explaining;
 mod failing;
+mod far;
 mod forwarding;
 mod framing;
 mod gaps;

@@ -5,11 +5,12 @@ use super::gather::{Asked, MOST_WAITING};
 use super::health::Health;
 use super::leavers::{Leavers, Waiting};
 use super::owed::{Duty, Owed, Returned};
+use super::pace::{NEAR, Pace};
 use super::pool::Connections;
 use super::question::{self, Question};
 use super::reply::{self, Wrong};
 use super::stats::Stats;
-use super::{LONGEST, gather, health, layout, owed, pool};
+use super::{LONGEST, gather, health, layout, owed};
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId, wire};
 use crate::store::batch::{Check, Refund};
@@ -20,7 +21,7 @@ use crate::store::settings::{RedisTarget, Settings};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -36,12 +37,15 @@ pub(super) struct Node {
 
 /// What the face, the lanes and the watch work on together.
 pub(super) struct Shared {
+    /// For lanes that are added while the server is far.
+    me: Weak<Self>,
     /// Which master of a cluster it is, if it is one.
     pub(super) member: Option<Member>,
     pub(super) timeout: Duration,
     pub(super) prefix: Arc<str>,
     pub(super) connections: Connections,
     pub(super) health: Health,
+    pub(super) pace: Pace,
     pub(super) stats: Arc<Stats>,
     pub(super) decisions: RefCell<VecDeque<Asked>>,
     pub(super) owed: Owed,
@@ -51,6 +55,8 @@ pub(super) struct Shared {
     pub(super) work: Notify,
     /// A lane has been told so and has not come yet.
     pub(super) woken: Cell<bool>,
+    /// A lane more is on its way.
+    pub(super) joined: Cell<bool>,
     /// Lanes at work.
     pub(super) busy: Cell<usize>,
     /// Lanes that have a connection.
@@ -83,12 +89,15 @@ impl Node {
             None => target.to_string(),
             Some(address) => format!("{address} of {target}"),
         };
-        let shared = Rc::new(Shared {
+        let timeout = settings.timeout.min(LONGEST);
+        let shared = Rc::new_cyclic(|me| Shared {
+            me: me.clone(),
             member,
-            timeout: settings.timeout.min(LONGEST),
+            timeout,
             prefix: settings.prefix.clone(),
             connections: Connections::new(target, address),
             health: Health::new(name.into()),
+            pace: Pace::new(timeout),
             stats,
             decisions: RefCell::default(),
             owed: Owed::default(),
@@ -96,6 +105,7 @@ impl Node {
             prefixes: RefCell::default(),
             work: Notify::new(),
             woken: Cell::new(false),
+            joined: Cell::new(false),
             busy: Cell::new(0),
             serving: Cell::new(0),
             quiet: Notify::new(),
@@ -104,7 +114,7 @@ impl Node {
             tokio::task::spawn_local(health::watch(shared.clone())),
             tokio::task::spawn_local(owed::remind(shared.clone())),
         ];
-        for _ in 0..pool::CONNECTIONS {
+        for _ in 0..NEAR {
             tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
         }
         Self {
@@ -170,6 +180,18 @@ pub(super) fn answered(
 }
 
 impl Shared {
+    /// Wakes a lane, if one sleeps and none is awake already. Where the server is far one more joins those at work.
+    pub(super) fn wake(&self) {
+        let busy = self.busy.get();
+        if busy >= NEAR && busy < self.pace.calls() {
+            if let Some(me) = self.me.upgrade().filter(|_| !self.joined.replace(true)) {
+                tokio::task::spawn_local(gather::one_more(me));
+            }
+        } else if !self.woken.replace(true) {
+            self.work.notify_one();
+        }
+    }
+
     pub(super) fn enqueue(
         &self,
         clock: Option<Timestamp>,

@@ -2,7 +2,7 @@
 //! same node. All calls go in one write, and each fails for itself. A call that was not made where it was sent is
 //! sent on, for nothing has been run.
 
-use super::super::gather::Asked;
+use super::super::gather::{Asked, in_time};
 use super::super::node::Shared;
 use super::super::owed::Returned;
 use super::super::pool::{Connection, FORGOTTEN_AGAIN, is_forgotten};
@@ -15,7 +15,7 @@ use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 /// How often something is sent on. A cluster that is being changed needs two.
 const MOST_HOPS: u8 = 16;
@@ -128,8 +128,8 @@ impl Shared {
         groups: &[(Route, Vec<W>)],
         build: impl Fn(&Vec<W>) -> Cmd,
     ) -> Vec<Answer> {
-        let made = timeout_at(deadline, calls(connection, groups, build)).await;
-        let made = made.unwrap_or_else(|_| Err(self.late()));
+        let made = in_time(deadline, calls(connection, groups, build)).await;
+        let made = made.unwrap_or_else(|| Err(self.late()));
         made.unwrap_or_else(|error| vec![Err(error); groups.len()])
     }
 
