@@ -9,8 +9,8 @@ use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files};
 use crate::descriptors;
 use crate::listen::accept::{Trusted, accept, most_connections};
+use crate::listen::bind;
 use crate::listen::house::{Accepted, Bounds, House};
-use crate::listen::socket;
 use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
@@ -216,7 +216,7 @@ async fn second_stop(signals: &mut Signals) {
 
 fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, StartError> {
     let bind = |address: &SocketAddr| {
-        socket::bind(*address).map_err(|source| StartError::Listen {
+        bind::bind(*address).map_err(|source| StartError::Listen {
             address: *address,
             source,
         })

@@ -109,7 +109,7 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
         snapshots: shared.snapshots,
         holds: shared.holds,
         drain: shared.drain.clone(),
-        idle: listen.idle,
+        pace: listen.allowed(),
         access: log.worker(),
         metrics: metrics.clone(),
     }));
@@ -129,7 +129,7 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
         let Accepted {
             tcp, from, open, ..
         } = accepted;
-        let Ok(stream) = Stream::new(tcp, listen.idle) else {
+        let Ok(stream) = Stream::new(tcp, listen.allowed()) else {
             continue;
         };
         let address = SocketAddr::new(from.ip().to_canonical(), from.port());

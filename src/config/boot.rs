@@ -55,7 +55,9 @@ pub(super) fn read(
         listen: listen::Settings {
             addresses,
             first_byte: server.first_byte.or(defaults.first_byte),
+            head: server.head.or(defaults.head),
             idle: server.idle.or(defaults.idle),
+            min_rate: server.min_rate.or(defaults.min_rate),
             max_connections: server
                 .max_connections
                 .get()

@@ -2,6 +2,7 @@
 //! the value or says what is wrong with it and what to write instead.
 
 mod answer;
+mod byte_rate;
 mod changed;
 mod condition;
 mod key;
@@ -15,6 +16,7 @@ mod time;
 mod zone;
 
 pub(super) use answer::{error_text, percent, public_name, tag};
+pub(super) use byte_rate::byte_rate;
 pub(super) use changed::{Side, changed_field, changed_value};
 pub(super) use condition::{asked_field, asked_parameter, asked_value};
 pub(super) use key::{field, members, part};

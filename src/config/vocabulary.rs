@@ -81,6 +81,8 @@ pub enum Shape {
     },
     /// A number with a unit of time.
     Duration,
+    /// A number of bytes in a second, or 0.
+    ByteRate,
     /// N/TIME, or a list of them.
     Rate,
     /// Yes or no.
@@ -163,6 +165,7 @@ impl Shape {
             }
             Self::Whole { least, most } => format!("a whole number from {least} to {most}"),
             Self::Duration => "a time with its unit, as `\"250ms\"` or `\"1m30s\"`".into(),
+            Self::ByteRate => "bytes in a second, as `\"256B/s\"` or `\"4KiB/s\"`, or 0".into(),
             Self::Rate => "a rate, as `\"100/min\"`, or a list of rates".into(),
             Self::Flag => "`true` or `false`".into(),
             Self::Cost => "a whole number from 1, `{ header = \"x-cost\", max = 50 }`, `{ response_header = \"x-units\" }` or `{ response_json = \"usage.total_tokens\" }`".into(),

@@ -16,7 +16,8 @@ impl Limit {
     #[must_use]
     pub fn apart(&self) -> Option<&Arc<Self>> {
         let made = self.apart.get_or_init(|| {
-            if !self.rule.is_open_bucket() || self.trails {
+            let is_bucket = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
+            if !is_bucket || self.trails || self.rule.queues() {
                 return None;
             }
             let mut made = Self {

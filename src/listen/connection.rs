@@ -2,6 +2,7 @@
 
 use super::calls::{Calls, Open};
 use super::drain::LocalDrain;
+use super::late::LateHead;
 use super::register::{Guest, Waiting};
 use super::socket::{Beside, Stream};
 use super::streams::{self, OnWorker, Streams, Waits};
@@ -18,10 +19,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
-const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Most bytes in a head. h2 answers what exceeds its own bound without telling us, so that one is higher. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
 pub(super) const MOST_HEAD: usize = 64 * 1024;
 /// Most bytes in a head of HTTP/2 that we get to see, and refuse.
@@ -30,6 +31,10 @@ const MOST_SEEN: u32 = 128 * 1024;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most requests at once on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 128;
+
+/// What is said to a client whose head is late.
+const LATE: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// What answers requests. Given by whoever wires the program; this room does not know it.
 pub trait Answer: 'static {
@@ -51,14 +56,17 @@ pub trait Answer: 'static {
 pub trait Carried:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
+    /// Does the client have to take it at the least rate, or is it one that may be silent by its nature?
+    fn has_pace(&self) -> bool;
+
     /// The client has taken all of it. One that hears nothing and is dropped has lost its client.
     fn taken(&mut self);
 
-    /// The client has taken nothing of it for the idle time.
+    /// The client has taken nothing of it for the idle time, or too little.
     fn stalled(&mut self);
 }
 
-/// A head that hyper has refused.
+/// A head that was refused before it was a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusedHead<'a> {
     /// The status it was answered with.
@@ -79,18 +87,20 @@ pub async fn serve<A: Answer>(
     let protocol = tokio::select! {
         biased;
         () = poll_fn(|cx| peer.guest.poll_asked(cx)) => return,
-        protocol = timeout(settings.first_byte, sniff(&mut stream, &peer.guest)) => protocol,
+        protocol = timeout(settings.first_byte, sniff(&mut stream, settings.head(), &peer.guest)) => protocol,
         // Nothing has been asked on it yet.
         () = poll_fn(|cx| draining.poll_begun(cx)) => return,
     };
-    let Ok(Some(protocol)) = protocol else {
+    let Ok(Some((protocol, begun))) = protocol else {
         return;
     };
     drop(draining);
     peer.guest.is_busy();
     let peer = Rc::new(peer);
     match protocol {
-        Protocol::Http1 => serve_http1(stream, peer, answer, settings, drain).await,
+        Protocol::Http1 => {
+            serve_http1(stream, (peer, begun), answer, settings, drain).await;
+        }
         // Boxed, so that the many connections of HTTP/1.1 need no room for it.
         Protocol::Http2 => {
             Box::pin(serve_http2(stream, peer, answer, settings, drain)).await;
@@ -103,9 +113,15 @@ enum Protocol {
     Http2,
 }
 
-/// Reads until the first bytes are or are not the HTTP/2 preface. Nothing when the peer leaves before.
-async fn sniff(stream: &mut Stream, guest: &Guest) -> Option<Protocol> {
+/// Reads until the first bytes are or are not the HTTP/2 preface, for `head` at most from the first of them on, and says
+/// when that was, where they came one by one. Nothing when the peer leaves before.
+async fn sniff(
+    stream: &mut Stream,
+    head: Duration,
+    guest: &Guest,
+) -> Option<(Protocol, Option<Instant>)> {
     let mut seen = BytesMut::with_capacity(512);
+    let mut begun = None;
     loop {
         let waiting = match seen.is_empty() {
             true => Waiting::Silent,
@@ -120,7 +136,10 @@ async fn sniff(stream: &mut Stream, guest: &Guest) -> Option<Protocol> {
                 }
                 read
             });
-            read.await
+            match begun {
+                None => read.await,
+                Some(begun) => timeout_at(begun + head, read).await.ok()?,
+            }
         };
         if read.ok()? == 0 {
             return None;
@@ -132,16 +151,19 @@ async fn sniff(stream: &mut Stream, guest: &Guest) -> Option<Protocol> {
         ) {
             (false, _) => Protocol::Http1,
             (true, true) => Protocol::Http2,
-            (true, false) => continue,
+            (true, false) => {
+                begun.get_or_insert_with(Instant::now);
+                continue;
+            }
         };
         stream.unread(seen.freeze());
-        return Some(protocol);
+        return Some((protocol, begun));
     }
 }
 
 async fn serve_http1<A: Answer>(
     stream: Stream,
-    peer: Rc<Peer>,
+    (peer, begun): (Rc<Peer>, Option<Instant>),
     answer: Rc<A>,
     settings: &Settings,
     drain: LocalDrain,
@@ -163,7 +185,13 @@ async fn serve_http1<A: Answer>(
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut idle = pin!(sleep_until(open.since() + settings.idle));
-    let mut seen = 0;
+    let mut between = Between {
+        open: &open,
+        beside: &beside,
+        settings,
+        head: begun,
+        seen: 0,
+    };
     let mut listening = Some(drain.listen());
     let guest = &peer.guest;
     let ended = poll_fn(|cx| {
@@ -179,7 +207,7 @@ async fn serve_http1<A: Answer>(
             connection.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(ended.err());
+            return Poll::Ready(ended.err().as_ref().and_then(answered_by_hyper));
         }
         if !open.is_idle() {
             return beside.poll_left(cx).map(|()| None);
@@ -189,47 +217,78 @@ async fn serve_http1<A: Answer>(
             Some(waiting) => guest.waits(waiting, Instant::now()),
             None => guest.is_busy(),
         }
-        poll_idle(
-            cx,
-            idle.as_mut(),
-            &mut seen,
-            (&open, &beside),
-            settings.idle,
-        )
-        .map(|()| None)
+        between.poll_over(cx, idle.as_mut())
     })
     .await;
     // It ends here, or becomes a tunnel.
     guest.stays();
-    if let Some(status) = ended.as_ref().and_then(answered_by_hyper) {
+    if let Some(status) = ended {
+        if status == StatusCode::REQUEST_TIMEOUT {
+            beside.say_last(LATE);
+        }
         let line = &beside.first_line();
         answer.refused(&RefusedHead { status, line }, &peer);
     }
 }
 
-/// Ready when nothing has been asked for too long: between two requests, or inside a head. A body that still comes after
-/// its answer may come, as long as it does come.
-///
-/// Asked only where nothing is under way: the timer, once set, is moved when it fires and not with each request.
-fn poll_idle(
-    cx: &mut Context<'_>,
-    mut timer: Pin<&mut Sleep>,
-    seen: &mut u64,
-    (open, beside): (&Open, &Beside),
-    allowed: Duration,
-) -> Poll<()> {
-    loop {
-        ready!(timer.as_mut().poll(cx));
-        let now = Instant::now();
-        let until = match beside.in_body() {
-            Some(bytes) if bytes != std::mem::replace(seen, bytes) => now + allowed,
-            // An answer is over for hyper before its last bytes are taken.
-            _ => open.since().max(beside.wrote()) + allowed,
+/// A connection on which nothing is under way: before its first request, or between two.
+struct Between<'a> {
+    open: &'a Open,
+    beside: &'a Beside,
+    settings: &'a Settings,
+    /// Since when a head is on its way.
+    head: Option<Instant>,
+    /// Bytes that had come when it was looked at last.
+    seen: u64,
+}
+
+impl Between<'_> {
+    /// Ready when nothing has been asked for too long, or when a head is late, with the status for that. A body that still
+    /// comes after its answer may come, as long as it does come.
+    ///
+    /// Asked only where nothing is under way: the timer, once set, is moved when it fires and not with each request; only
+    /// a head that does not come in one piece brings it forward.
+    fn poll_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut timer: Pin<&mut Sleep>,
+    ) -> Poll<Option<StatusCode>> {
+        let late = match self.beside.in_head() {
+            true => Some(*self.head.get_or_insert_with(Instant::now) + self.settings.head()),
+            false => {
+                self.head = None;
+                None
+            }
         };
-        if until <= now {
-            return Poll::Ready(());
+        if let Some(late) = late
+            && timer.deadline() > late
+        {
+            timer.as_mut().reset(late);
         }
-        timer.as_mut().reset(until);
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            let now = Instant::now();
+            let until = late.unwrap_or_else(|| self.idle_until(now));
+            if until <= now {
+                return Poll::Ready(late.map(|_| StatusCode::REQUEST_TIMEOUT));
+            }
+            timer.as_mut().reset(until);
+        }
+    }
+
+    /// Has enough of a body come since this was last asked?
+    fn keeps_coming(&mut self, bytes: u64) -> bool {
+        let new = bytes - std::mem::replace(&mut self.seen, bytes).min(bytes);
+        new >= self.settings.allowed().least.max(1)
+    }
+
+    fn idle_until(&mut self, now: Instant) -> Instant {
+        let allowed = self.settings.idle;
+        match self.beside.in_body() {
+            Some(bytes) if self.keeps_coming(bytes) => now + allowed,
+            // An answer is over for hyper before its last bytes are taken.
+            _ => self.open.since().max(self.beside.wrote()) + allowed,
+        }
     }
 }
 
@@ -251,6 +310,8 @@ enum Ended {
     InPeace,
     /// Another is to have its room.
     ForAnother,
+    /// A head is late. Behind half of one nothing can come that anything under way may wait for.
+    Late,
 }
 
 async fn serve_http2<A: Answer>(
@@ -260,9 +321,9 @@ async fn serve_http2<A: Answer>(
     settings: &Settings,
     drain: LocalDrain,
 ) {
-    let (beside, streams) = (stream.beside(), Streams::new());
+    let (beside, streams) = (stream.follow_frames(), Streams::new(settings.allowed()));
     let service = streams::Calls {
-        answer,
+        answer: Rc::clone(&answer),
         peer: Rc::clone(&peer),
         streams: Rc::clone(&streams),
     };
@@ -284,11 +345,14 @@ async fn serve_http2<A: Answer>(
             silent: settings.idle - farewell,
             idle: settings.idle,
         };
+        let mut late = LateHead::default();
         let ended = tokio::select! {
             biased;
             // Before hyper looks for another request.
             () = poll_fn(|cx| peer.guest.poll_asked(cx)) => Ended::ForAnother,
             _ = streams.drive(connection.as_mut(), &peer.guest, &beside) => Ended::ByItself,
+            // After the connection has read what there was.
+            () = poll_fn(|cx| late.poll(cx, beside.in_head(), settings.head())) => Ended::Late,
             () = poll_fn(|cx| draining.poll_begun(cx)) => Ended::InPeace,
             // hyper's keep-alive finds dead peers; a live one that asks for nothing, or takes nothing, is ours to end.
             () = streams.over(waits, &beside) => Ended::InPeace,
@@ -297,7 +361,12 @@ async fn serve_http2<A: Answer>(
         if ended != Ended::ByItself {
             connection.as_mut().graceful_shutdown();
         }
-        if ended == Ended::ForAnother {
+        if ended == Ended::Late {
+            // There is no stream yet to answer on.
+            let (status, line) = (StatusCode::REQUEST_TIMEOUT, &[][..]);
+            answer.refused(&RefusedHead { status, line }, &peer);
+        }
+        if matches!(ended, Ended::ForAnother | Ended::Late) {
             // The client is told as far as its socket takes it at once.
             poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
         }

@@ -1,13 +1,17 @@
 //! Listeners: bound sockets, the connections on them, and who is on the other end.
 
 pub mod accept;
+pub mod bind;
 mod calls;
 mod chunks;
 pub mod client;
 pub mod connection;
 pub mod drain;
+mod frames;
 mod heads;
 pub mod house;
+mod late;
+pub mod pace;
 pub mod register;
 pub mod socket;
 mod streams;
@@ -18,6 +22,7 @@ pub use heads::Finding;
 use crate::telemetry::metrics::Connected;
 use house::OpenGuard;
 use http::HeaderValue;
+use pace::Allowed;
 use register::Guest;
 use socket::SocketWatch;
 use std::cell::RefCell;
@@ -92,13 +97,29 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// Longest a fresh connection may take to show which protocol it speaks.
     pub first_byte: Duration,
-    /// Longest a connection may idle: between requests, inside a head, between two chunks of a body in either
-    /// direction.
+    /// Longest a head may take, from its first byte.
+    pub head: Duration,
+    /// Longest a connection may idle: between requests, between two chunks of a body in either direction.
     pub idle: Duration,
+    /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 asks for none.
+    pub min_rate: u64,
     /// Connections held at once; beyond it one that waits for its client is closed for a new one.
     pub max_connections: usize,
     /// Connections that one client may have; nothing for a tenth of all while more than half are taken.
     pub max_connections_per_client: Option<usize>,
+}
+
+impl Settings {
+    /// How slow a client may be while it alone is waited for.
+    #[must_use]
+    pub fn allowed(&self) -> Allowed {
+        Allowed::new(self.idle, self.min_rate)
+    }
+
+    /// Longest a head may take: never longer than a connection may idle.
+    fn head(&self) -> Duration {
+        self.head.min(self.idle)
+    }
 }
 
 impl Default for Settings {
@@ -106,7 +127,9 @@ impl Default for Settings {
         Self {
             addresses: vec![SocketAddr::from(([0, 0, 0, 0], 8080))],
             first_byte: Duration::from_secs(10),
+            head: Duration::from_secs(10),
             idle: Duration::from_secs(60),
+            min_rate: 256,
             max_connections: 100_000,
             max_connections_per_client: None,
         }

@@ -1,12 +1,12 @@
-//! Sockets: binding them, and the stream under a connection, which can be watched while hyper is not reading.
+//! Sockets: the stream under a connection, which can be watched while hyper is not reading.
 
+use super::frames::Frames;
 use super::heads::{Finding, Heads};
+use super::pace::{Allowed, Timed};
 use super::register::Waiting;
 use bytes::{Buf, Bytes};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use std::future::Future;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,36 +15,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
-/// Connections the system queues before we take them.
-const BACKLOG: i32 = 4096;
 /// Silence after which a peer is asked for a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// What is written in parts up to this size is joined first.
 const JOINED: usize = 1024;
-
-/// Binds `address`, ready for tokio.
-///
-/// # Errors
-/// When the address is in use or not ours.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        // `[::]:8080` serves IPv4 too, whatever the system's default.
-        socket.set_only_v6(false)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
 
 /// The stream of one connection, with a bound on how long it may refuse to take bytes.
 #[derive(Debug)]
@@ -63,19 +40,24 @@ struct Watched {
     tcp: TcpStream,
     /// In HTTP/1.1.
     heads: Option<Heads>,
+    /// In HTTP/2.
+    frames: Option<Frames>,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
     /// It takes nothing now.
     is_full: bool,
     /// When the peer last took bytes.
     wrote: Instant,
+    /// What is written may come as slowly as it likes, as long as something does.
+    idle_alone: bool,
 }
 
-/// The deadline of a write that makes no progress: a peer that never reads must not hold a response for ever.
+/// How slowly a peer may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
 #[derive(Debug)]
 struct Stall {
-    allowed: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
+    allowed: Allowed,
+    /// Nothing before it has taken its time once.
+    pace: Option<Box<Timed>>,
     over: Stalled,
 }
 
@@ -99,23 +81,25 @@ impl Stream {
     ///
     /// # Errors
     /// When the runtime cannot register it.
-    pub fn new(tcp: std::net::TcpStream, idle: Duration) -> io::Result<Self> {
+    pub fn new(tcp: std::net::TcpStream, allowed: Allowed) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
         tcp.set_nodelay(true)?;
         SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         let socket = Watched {
             tcp: TcpStream::from_std(tcp)?,
             heads: None,
+            frames: None,
             is_unread: false,
             is_full: false,
             wrote: Instant::now(),
+            idle_alone: false,
         };
         Ok(Self {
             socket: Arc::new(Mutex::new(socket)),
             read_ahead: Bytes::new(),
             stall: Stall {
-                allowed: idle,
-                timer: None,
+                allowed,
+                pace: None,
                 over: Stalled::default(),
             },
         })
@@ -141,8 +125,14 @@ impl Stream {
         self.beside()
     }
 
+    /// Follows the frames of HTTP/2 from here on.
+    pub(super) fn follow_frames(&self) -> Beside {
+        lock(&self.socket).frames = Some(Frames::new());
+        self.beside()
+    }
+
     /// What hyper does not tell of the connection.
-    pub(super) fn beside(&self) -> Beside {
+    fn beside(&self) -> Beside {
         Beside(Arc::clone(&self.socket))
     }
 }
@@ -165,26 +155,50 @@ impl Watched {
         };
         self.is_full = written.is_pending();
         if self.is_full {
-            ready!(stall.poll_late(cx));
-            written = Poll::Ready(self.write_at_once(bufs, &stall.over));
+            written = Poll::Ready(ready!(self.poll_stalled(cx, bufs, stall)));
+        } else if let (Some(pace), Poll::Ready(Ok(count))) = (&mut stall.pace, &written) {
+            pace.comes(*count as u64);
         }
-        stall.timer = None;
         self.is_full = false;
         self.wrote = Instant::now();
         written
     }
 
+    /// The peer is waited for. Now and then what it has taken is made up for, and looked at.
+    #[cold]
+    fn poll_stalled(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+        stall: &mut Stall,
+    ) -> Poll<io::Result<usize>> {
+        let pace = stall
+            .pace
+            .get_or_insert_with(|| Box::new(Timed::new(stall.allowed)));
+        if self.idle_alone {
+            pace.idle_alone();
+        }
+        loop {
+            ready!(pace.poll_look(cx));
+            match self.write_at_once(bufs) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => {
+                    pace.comes(written.as_ref().map_or(0, |count| *count as u64));
+                    return Poll::Ready(written);
+                }
+            }
+            if pace.is_late() {
+                stall.over.set();
+                let error = io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little");
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+
     /// Writes without asking whether the socket is writable: Linux says so only when a third of its buffer is free, which
     /// grows to megabytes, so that a peer that reads all the time, but slowly, would seem to take nothing for minutes.
-    fn write_at_once(&self, bufs: &[io::IoSlice<'_>], stalled: &Stalled) -> io::Result<usize> {
-        let written = SockRef::from(&self.tcp).send_vectored(bufs);
-        written.map_err(|error| {
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return error;
-            }
-            stalled.set();
-            io::Error::new(io::ErrorKind::TimedOut, "the peer takes no bytes")
-        })
+    fn write_at_once(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        SockRef::from(&self.tcp).send_vectored(bufs)
     }
 }
 
@@ -210,6 +224,8 @@ impl AsyncRead for Stream {
         }
         if let Some(heads) = &mut socket.heads {
             heads.over(&buf.filled()[known..]);
+        } else if let Some(frames) = &mut socket.frames {
+            frames.over(&buf.filled()[known..]);
         }
         Poll::Ready(Ok(()))
     }
@@ -256,15 +272,6 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut lock(&self.socket).tcp).poll_shutdown(cx)
-    }
-}
-
-impl Stall {
-    /// Nothing could be written; ready when that has been so for too long.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let allowed = self.allowed;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(allowed)));
-        timer.as_mut().poll(cx)
     }
 }
 
@@ -326,6 +333,13 @@ impl SocketWatch {
         }
     }
 
+    /// What is written to the client from here on may come as slowly as it likes, as long as something does.
+    pub fn idle_alone(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            lock(&socket).idle_alone = true;
+        }
+    }
+
     fn register(&self) -> Option<TcpStream> {
         let socket = self.socket.upgrade()?;
         let copy = lock(&socket).tcp.as_fd().try_clone_to_owned().ok()?;
@@ -341,7 +355,9 @@ impl Beside {
 
     /// The connection is about to become a tunnel.
     pub(super) fn unfollow(&self) {
-        lock(&self.0).heads = None;
+        let mut socket = lock(&self.0);
+        socket.heads = None;
+        socket.idle_alone = true;
     }
 
     /// The first line of the latest head, or its beginning.
@@ -349,6 +365,25 @@ impl Beside {
         let socket = lock(&self.0);
         let line = socket.heads.as_ref().map(Heads::line);
         line.unwrap_or_default().to_owned()
+    }
+
+    /// Has a head begun that is not whole?
+    pub(super) fn in_head(&self) -> bool {
+        let socket = lock(&self.0);
+        match (&socket.heads, &socket.frames) {
+            (Some(heads), _) => heads.in_head(),
+            (None, Some(frames)) => frames.in_head(),
+            (None, None) => false,
+        }
+    }
+
+    /// Writes the last bytes of a connection that hyper has nothing to say on, as far as the socket takes them at once.
+    pub(super) fn say_last(&self, bytes: &[u8]) {
+        let socket = lock(&self.0);
+        if !socket.is_full {
+            // Who is not there to read it misses nothing.
+            let _ = socket.tcp.try_write(bytes);
+        }
     }
 
     /// Bytes wait because the socket takes none.
@@ -397,39 +432,5 @@ impl Beside {
                 Poll::Pending
             }
         }
-    }
-}
-
-/// A timer that is made only when something is late, and starts again at every sign of life.
-#[derive(Debug)]
-pub struct IdleTimer {
-    allowed: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl IdleTimer {
-    /// Nothing may take longer than `allowed`.
-    #[must_use]
-    pub fn new(allowed: Duration) -> Self {
-        Self {
-            allowed,
-            timer: None,
-        }
-    }
-
-    /// There was progress.
-    pub fn reset(&mut self) {
-        if let Some(timer) = &mut self.timer {
-            timer.as_mut().reset(Instant::now() + self.allowed);
-        }
-    }
-
-    /// There was none; ready when it has been too long.
-    pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let allowed = self.allowed;
-        self.timer
-            .get_or_insert_with(|| Box::pin(sleep(allowed)))
-            .as_mut()
-            .poll(cx)
     }
 }

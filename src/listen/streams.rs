@@ -2,6 +2,7 @@
 
 use super::connection::{Answer, Carried};
 use super::heads::Finding;
+use super::pace::Allowed;
 use super::register::Guest;
 use super::socket::Beside;
 use super::taking::{Taking, Tracked};
@@ -79,6 +80,11 @@ impl Pulse {
         self.since.get()
     }
 
+    /// Nothing was taken but too little: there has been no sign of life for so long.
+    fn was_silent(&self, now: Instant, idle: Duration) {
+        self.since.set(now.checked_sub(idle).unwrap_or(now));
+    }
+
     /// No request is under way, and no answer waits for the client.
     fn is_still(&self) -> bool {
         self.under_way.get() == 0 && self.waiting.get() == 0
@@ -140,13 +146,14 @@ pub(super) struct Waits {
 /// The streams of one connection.
 pub(super) struct Streams<B> {
     pulse: Rc<Pulse>,
+    allowed: Allowed,
     all: RefCell<Vec<Rc<Taking<B>>>>,
     /// The one that was begun last, until its task is.
     latest: RefCell<Option<Rc<Taking<B>>>>,
 }
 
 impl<B: Carried> Streams<B> {
-    pub(super) fn new() -> Rc<Self> {
+    pub(super) fn new(allowed: Allowed) -> Rc<Self> {
         let pulse = Pulse {
             under_way: Cell::new(0),
             waiting: Cell::new(0),
@@ -156,13 +163,14 @@ impl<B: Carried> Streams<B> {
         };
         Rc::new(Self {
             pulse: Rc::new(pulse),
+            allowed,
             all: RefCell::default(),
             latest: RefCell::default(),
         })
     }
 
     fn begin(self: &Rc<Self>) -> Tracked<B> {
-        let taking = Taking::begin(&self.pulse);
+        let taking = Taking::begin(&self.pulse, self.allowed);
         self.all.borrow_mut().push(Rc::clone(&taking));
         self.latest.replace(Some(Rc::clone(&taking)));
         Tracked::new(taking, Rc::clone(self))
@@ -224,7 +232,7 @@ impl<B: Carried> Streams<B> {
             let now = Instant::now();
             // What the socket does not take cannot be taken; a client that takes nothing of that is found out there.
             let is_full = socket.is_full();
-            let next = self.give_up(now, waits.idle, is_full);
+            let next = self.give_up(now, is_full);
             let until = if is_full || self.pulse.under_way.get() > 0 {
                 now + waits.silent
             } else {
@@ -242,25 +250,28 @@ impl<B: Carried> Streams<B> {
         }
     }
 
-    /// Gives up answers of which nothing has been taken for `idle`. Returns when the next may be due.
-    fn give_up(&self, now: Instant, idle: Duration, excused: bool) -> Option<Instant> {
+    /// Gives up answers of which nothing has been taken for the idle time, or too little. Returns when the next may be due.
+    fn give_up(&self, now: Instant, excused: bool) -> Option<Instant> {
         let (mut at, mut next) = (0, None);
         while let Some(one) = self.get(at) {
             at += 1;
-            let Some(since) = one.waits_since() else {
+            if !one.waits() {
                 continue;
-            };
-            let until = match excused {
-                true => now + idle,
-                false => since + idle,
-            };
+            }
             if excused {
                 one.excuse(now);
             }
-            if until <= now {
-                one.give_up();
-            } else {
-                next = Some(next.map_or(until, |next: Instant| next.min(until)));
+            match one.look(now) {
+                Some(until) => {
+                    next = Some(next.map_or(until, |next: Instant| next.min(until)));
+                }
+                None => {
+                    if one.silent_since() == Some(self.pulse.since()) {
+                        // The little that was taken of it was the last sign of the whole connection.
+                        self.pulse.was_silent(now, self.allowed.idle);
+                    }
+                    one.give_up();
+                }
             }
         }
         next

@@ -8,6 +8,7 @@
 //! to come). So what a piece finds out is noted only; the connection finishes what is to be finished ([`super::streams`]).
 
 use super::connection::Carried;
+use super::pace::{Allowed, Pace};
 use super::streams::{Pulse, Streams};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
@@ -31,8 +32,8 @@ pub(super) struct Taking<B> {
     rest: RefCell<Bytes>,
     /// Handed out and not yet taken.
     pieces: Cell<u32>,
-    /// When the client last took a byte, or should have begun to.
-    since: Cell<Instant>,
+    /// How the client takes it.
+    pace: RefCell<Pace>,
     /// All of it has been handed out.
     whole: Cell<bool>,
     /// A piece was dropped instead of taken.
@@ -60,13 +61,13 @@ pub(super) struct Piece<B> {
 
 impl<B> Taking<B> {
     /// A request has come.
-    pub(super) fn begin(pulse: &Rc<Pulse>) -> Rc<Self> {
+    pub(super) fn begin(pulse: &Rc<Pulse>, allowed: Allowed) -> Rc<Self> {
         pulse.begins();
         Rc::new(Self {
             body: RefCell::default(),
             rest: RefCell::default(),
             pieces: Cell::new(0),
-            since: Cell::new(pulse.since()),
+            pace: RefCell::new(Pace::new(allowed)),
             whole: Cell::new(false),
             lost: Cell::new(false),
             gone: Cell::new(false),
@@ -86,20 +87,34 @@ impl<B> Taking<B> {
         self.gone.get() && self.pieces.get() == 0
     }
 
-    /// Since when it waits for the client, if it does.
-    pub(super) fn waits_since(&self) -> Option<Instant> {
-        (self.pieces.get() > 0 && !self.stalled.get()).then(|| self.since.get())
+    /// Does it wait for the client?
+    pub(super) fn waits(&self) -> bool {
+        self.pieces.get() > 0 && !self.stalled.get()
     }
 
     /// The client could not take anything until now.
     pub(super) fn excuse(&self, now: Instant) {
-        self.since.set(now);
+        self.pace.borrow_mut().excuse(now);
+    }
+
+    /// When to look again; nothing when the client is late.
+    pub(super) fn look(&self, now: Instant) -> Option<Instant> {
+        let mut pace = self.pace.borrow_mut();
+        match pace.is_late(now) {
+            true => None,
+            false => pace.next(),
+        }
+    }
+
+    /// When the client last took a byte of it, or was to begin.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        self.pace.borrow().silent_since()
     }
 
     fn hand_out(self: &Rc<Self>, bytes: Bytes) -> Piece<B> {
         if !bytes.is_empty() {
             if self.pieces.get() == 0 {
-                self.since.set(self.pulse.waits());
+                self.pace.borrow_mut().waits(self.pulse.waits());
             }
             self.pieces.set(self.pieces.get() + 1);
         }
@@ -110,9 +125,10 @@ impl<B> Taking<B> {
     }
 
     /// A piece is no longer on its way.
-    fn settle(&self) {
+    fn settle(&self, now: Instant) {
         self.pieces.set(self.pieces.get().saturating_sub(1));
         if self.pieces.get() == 0 {
+            self.pace.borrow_mut().rests(now);
             self.pulse.waits_no_more(self.gone.get());
         }
     }
@@ -150,6 +166,9 @@ impl<B: Carried> Tracked<B> {
     /// The answer is there.
     pub(super) fn with(self, body: B) -> Self {
         self.taking.whole.set(body.is_end_stream());
+        if !body.has_pace() {
+            self.taking.pace.borrow_mut().idle_alone();
+        }
         self.taking.body.replace(Some(body));
         self
     }
@@ -236,9 +255,10 @@ impl<B> Buf for Piece<B> {
             return;
         }
         self.bytes.advance(count);
-        self.of.since.set(self.of.pulse.beats());
+        let now = self.of.pulse.beats();
+        self.of.pace.borrow_mut().comes_at(now, count as u64);
         if self.bytes.is_empty() {
-            self.of.settle();
+            self.of.settle(now);
         }
     }
 }
@@ -247,7 +267,7 @@ impl<B> Drop for Piece<B> {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
             self.of.lost.set(true);
-            self.of.settle();
+            self.of.settle(Instant::now());
         }
     }
 }

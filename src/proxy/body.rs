@@ -1,10 +1,11 @@
-//! Bodies on their way through: streamed both ways, never collected, each with an idle deadline.
+//! Bodies on their way through: streamed both ways, never collected, each with a deadline for silence and a least rate.
 
 use super::download::{Download, filter_trailers};
 use super::exchange::{Ending, Exchange};
 use super::patience::QUICK;
 use crate::listen::connection::Carried;
-use crate::listen::socket::{IdleTimer, SocketWatch};
+use crate::listen::pace::{Allowed, Timed};
+use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Version, header};
@@ -22,8 +23,8 @@ use tokio::time::{sleep, timeout};
 /// Why a body ended before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// Nothing came for too long.
-    #[error("nothing came for {0:?}")]
+    /// Nothing came for too long, or too little.
+    #[error("nothing came for {0:?}, or too little")]
     Idle(Duration),
     /// Nobody is left to read it.
     #[error("the client is gone")]
@@ -36,7 +37,7 @@ pub enum BodyError {
 /// Why a request's body ended before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// Nothing came for too long.
+    /// Nothing came for too long, or too little.
     Stopped,
     /// The client left.
     ClientGone,
@@ -113,22 +114,22 @@ pub enum RequestBody {
 #[derive(Debug)]
 pub struct Sending {
     incoming: Incoming,
-    idle: IdleTimer,
-    allowed: Duration,
+    pace: Timed,
+    allowed: Allowed,
     upload: Rc<Upload>,
 }
 
 impl RequestBody {
     /// Wraps what the client sends; the other half tells how far it has come.
     #[must_use]
-    pub fn new(incoming: Incoming, allowed: Duration) -> (Self, Option<Rc<Upload>>) {
+    pub fn new(incoming: Incoming, allowed: Allowed) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() {
             return (Self::Empty, None);
         }
         let upload = Rc::<Upload>::default();
         let sending = Sending {
             incoming,
-            idle: IdleTimer::new(allowed),
+            pace: Timed::new(allowed),
             allowed,
             upload: Rc::clone(&upload),
         };
@@ -171,16 +172,19 @@ impl Sending {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            ready!(self.idle.poll_late(cx));
+            ready!(self.pace.poll_late(cx));
             self.upload.broken.set(Some(Broken::Stopped));
-            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed))));
+            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed.idle))));
         };
-        self.idle.reset();
+        let length = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),
+            _ => 0,
+        };
+        self.pace.comes(length);
         let ended = self.incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
         self.upload.done.set(ended);
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
-                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 self.upload.bytes.set(self.upload.bytes.get() + length);
                 Some(Ok(filter_trailers(frame)))
             }
@@ -328,6 +332,10 @@ impl http_body::Body for Body {
 }
 
 impl Carried for Body {
+    fn has_pace(&self) -> bool {
+        !self.exchange.as_ref().is_some_and(|exchange| exchange.grpc)
+    }
+
     fn taken(&mut self) {
         self.end(Ending::Complete);
     }

@@ -41,8 +41,8 @@ pub struct Exchange {
     uri: Uri,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// Speaks gRPC: refusals are told in its way.
-    grpc: bool,
+    /// Speaks gRPC: refusals are told in its way, and either side may be silent by its nature.
+    pub grpc: bool,
     /// How else they are told.
     form: Form,
     /// Its id.

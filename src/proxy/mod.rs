@@ -35,6 +35,7 @@ pub use hold::Holds;
 use crate::key::Caller;
 use crate::key::token::Token;
 use crate::listen::connection::{Answer, RefusedHead};
+use crate::listen::pace::Allowed;
 use crate::listen::{Finding, Peer};
 use crate::route::{host_key, path};
 use crate::shutdown::Drain;
@@ -79,7 +80,7 @@ pub struct Worker {
     holds: Arc<Holds>,
     lines: Rc<Lines>,
     drain: Drain,
-    idle: Duration,
+    pace: Allowed,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -95,8 +96,8 @@ pub struct Equipment {
     pub holds: Arc<Holds>,
     /// Hears the gateway stop.
     pub drain: Drain,
-    /// Longest pause inside a body.
-    pub idle: Duration,
+    /// Longest pause inside a body, and the least rate of a client's.
+    pub pace: Allowed,
     /// The worker's numbers.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
@@ -111,7 +112,7 @@ impl Answer for Worker {
         let outcome = self.carry(request, &peer, &mut exchange).await;
         let mut response = match outcome {
             Ok(Outcome::Answered(response)) => response,
-            Ok(Outcome::Joined(join)) => return join.begin(exchange, peer, self.idle),
+            Ok(Outcome::Joined(join)) => return join.begin(exchange, peer, self.pace.idle),
             Err(error) => exchange.fail(&error),
         };
         exchange.stamp(&mut response);
@@ -140,7 +141,7 @@ impl Worker {
             store,
             holds,
             drain,
-            idle,
+            pace,
             metrics,
             access,
         } = equipment;
@@ -154,7 +155,7 @@ impl Worker {
             holds,
             lines,
             drain,
-            idle,
+            pace,
             metrics,
             access,
         }
@@ -375,7 +376,7 @@ impl Worker {
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
         let head = onward::head(target, parts, down.is_some(), peer, exchange)?;
-        let (body, upload) = RequestBody::new(incoming, self.idle);
+        let (body, upload) = RequestBody::new(incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
 
         let (started, tried) = (Instant::now(), Cell::new(0));
@@ -438,7 +439,7 @@ impl Worker {
         let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
             Some(upload) => {
                 let abandoned = body::abandoned(peer.watch.clone(), upload);
-                connection.carry_on(pool, self.idle, abandoned);
+                connection.carry_on(pool, self.pace.idle, abandoned);
                 None
             }
             None => Some((connection, pool)),
@@ -448,7 +449,7 @@ impl Worker {
         // connection, and tell by chunks where a body ends.
         parts.version = Version::HTTP_11;
         hop::strip_response(parts.status, &mut parts.headers);
-        let download = Download::new(incoming, start, self.idle, &peer.watch, lent);
+        let download = Download::new(incoming, start, self.pace.idle, &peer.watch, lent);
         Response::from_parts(parts, Body::upstream(download))
     }
 }

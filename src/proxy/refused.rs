@@ -1,4 +1,4 @@
-//! Heads that hyper refuses before they are requests: they too are counted, and have their line in the access log.
+//! Heads that are refused before they are requests, by hyper or since they are late: they too are counted, and have their line in the access log.
 
 use super::{Worker, request_id};
 use crate::clock;
@@ -38,6 +38,7 @@ pub(super) fn note(worker: &Worker, head: &RefusedHead<'_>, peer: &Peer) {
         status,
         reason: match head.status {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Reason::TooLarge,
+            StatusCode::REQUEST_TIMEOUT => Reason::ClientTimeout,
             _ => Reason::BadRequest,
         },
         route: None,

@@ -14,6 +14,7 @@ mod library;
 mod login;
 mod node;
 mod owed;
+mod pace;
 mod pool;
 mod probe;
 mod question;
@@ -37,13 +38,12 @@ use super::half::{Half, Tentative};
 use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
-use crate::key::RepeatId;
 use crate::limit::Limit;
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::Reach;
 use cluster::{Cluster, Route};
 use leavers::{Heir, Leavers};
 use node::{Node, Shared};
-use owed::{Debt, Duty};
+use owed::Duty;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -230,11 +230,11 @@ impl RedisStore {
     }
 
     fn take(&self, clock: Option<Timestamp>, check: &Check<'_>) {
-        if let Some((shared, route)) = self.home(check.limit, check.key) {
-            // By a clock of the caller's nothing is repeated.
-            let id = clock.is_none().then(RepeatId::random);
-            let question = shared.question(clock, &[Check { id, ..*check }]);
-            shared.owe_debt(clock, (question, route), Debt::new());
+        let taken = self.home(check.limit, check.key);
+        let taken =
+            taken.map(|(shared, route)| shared.enqueue(clock, &[*check], (false, true, route)));
+        if let Some(Err(_)) = taken {
+            self.counts().refunds_lost.add(1);
         }
     }
 
@@ -284,8 +284,7 @@ impl RedisStore {
             Way::Many(cluster) => {
                 let home = cluster.home(limit, key);
                 if home.is_none() {
-                    let lost = (Operation::Refund, Outcome::Lost);
-                    self.counts().owed(lost.0, lost.1, Duration::ZERO);
+                    self.counts().refunds_lost.add(1);
                 }
                 home
             }
@@ -341,7 +340,7 @@ impl RedisStore {
     /// Is anything owed that waits for Redis to be back?
     fn owes(&self) -> bool {
         match &self.way {
-            Way::One(node) => !node.shared.owed.is_paid(),
+            Way::One(node) => !node.shared.owed.is_empty(),
             Way::Many(cluster) => cluster.owes(),
         }
     }

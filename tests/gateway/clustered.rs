@@ -1,6 +1,7 @@
 //! Three gateways on a cluster of Redis whose masters are killed in turn, under load.
 
-use crate::support::{Cluster, File, Gateway, Upstream, Wire, eventually, long, request};
+use crate::support::load::Load;
+use crate::support::{Cluster, File, Gateway, Upstream, Wire, eventually, long, request, tollgate};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -293,4 +294,34 @@ async fn seeds_that_say_nothing_cost_one_request_less_than_a_timeout() {
     let away = |line: &str| line.contains("WARN redis+cluster://") && line.contains("is away");
     gateway.said.line(0, "that it is away", away).await;
     assert_eq!(gateway.said.text().matches("is away").count(), 1);
+}
+
+/// Requests of two slots, and calls that gather those of several clients, are refused there: none of it is ever counted.
+#[tokio::test]
+async fn a_node_that_serves_all_slots_is_no_redis_alone_and_that_is_said_once() {
+    let (upstream, node) = (Upstream::echo().await, Cluster::of_one().await);
+    let file = File::to(&upstream, &["each", "all"])
+        .limit("each", "by = \"ip\"\nrate = \"1000000/h\"")
+        .limit("all", "by = \"everyone\"\nrate = \"1000000/h\"")
+        .redis(&node, "timeout = \"2s\"\non_down = \"open\"");
+    let gateway = Gateway::start(&file).await;
+    let meant = format!("write `redis+cluster://127.0.0.1:{}`", node.port());
+    let away = |line: &str| line.contains("is away");
+    let line = gateway.said.line(0, "that it is away", away).await;
+    assert!(line.contains(&meant), "{line}");
+    let load = Load::on(&[&gateway], 4, Duration::from_millis(1)).await;
+    load.run(Duration::from_millis(1500)).await;
+    load.stop().await;
+    let lines = gateway.said.lines();
+    let changes = lines.iter().filter(|line| line.contains("redis://"));
+    let changes: Vec<_> = changes.filter(|line| line.contains(" is ")).collect();
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    let path = gateway.file();
+    let told = tollgate(
+        gateway.folder(),
+        &["--config", path.to_str().unwrap(), "check", "--connect"],
+    )
+    .await;
+    assert_eq!(told.code, Some(3), "{}", told.stdout);
+    assert!(told.stdout.contains(&meant), "{}", told.stdout);
 }

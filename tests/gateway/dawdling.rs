@@ -133,7 +133,10 @@ async fn an_upload_may_go_on_behind_its_answer_as_long_as_it_does() {
         }
     })
     .await;
-    let gateway = Gateway::start(&File::to(&upstream, &[]).server(HURRY)).await;
+    let file = File::to(&upstream, &[])
+        .server(HURRY)
+        .server("min_rate = 0");
+    let gateway = Gateway::start(&file).await;
     let mut client = gateway.connect().await;
     let length = [("Content-Length", "20")];
     client.send(request("POST", "/", &length)).await;

@@ -69,6 +69,23 @@ impl Cluster {
         cluster
     }
 
+    /// A single node that serves every slot, as managed services hand out.
+    pub(crate) async fn of_one() -> Redis {
+        let mut node = Redis::absent_at(port());
+        node.with(&["--cluster-enabled", "yes"]);
+        node.come().await;
+        let slots: Vec<String> = (0..SLOTS).map(|slot| slot.to_string()).collect();
+        let mut words = vec!["CLUSTER", "ADDSLOTS"];
+        words.extend(slots.iter().map(String::as_str));
+        node.command::<String>(&words).await;
+        eventually(PATIENCE, "it serves", async || {
+            let info: String = node.command(&["CLUSTER", "INFO"]).await;
+            info.contains("cluster_state:ok")
+        })
+        .await;
+        node
+    }
+
     /// Waits until every node says that all is served, and every replica is one.
     pub(crate) async fn whole(&self) {
         self.all("the cluster is whole", async |node| {

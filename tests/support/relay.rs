@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
 /// What the wire does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) enum Line {
     Silent,
     /// Connections are reset, new ones too.
     Reset,
-    /// Everything arrives so much later.
+    /// Everything arrives so much later, there and back: what is sent meanwhile does not wait for it.
     Slow(Duration),
 }
 
@@ -87,18 +88,37 @@ async fn carry(near: TcpStream, port: u16, mut wire: watch::Receiver<Line>) {
     back.abort();
 }
 
-async fn one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut wire: watch::Receiver<Line>) {
+async fn one_way(mut from: OwnedReadHalf, to: OwnedWriteHalf, wire: watch::Receiver<Line>) {
     // Closed by a reset, whoever closes it: nothing is left behind in a half-closed state.
     reset(to.as_ref());
-    let mut piece = vec![0; 64 * 1024];
-    while let Ok(length @ 1..) = from.read(&mut piece).await {
-        let now = *wire.borrow();
-        if let Line::Slow(delay) = now {
-            tokio::time::sleep(delay).await;
+    let (sender, on_the_wire) = mpsc::channel(1024);
+    let state = wire.clone();
+    let read = async move {
+        let mut piece = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut piece).await {
+            let delay = match *state.borrow() {
+                Line::Slow(delay) => delay,
+                _ => Duration::ZERO,
+            };
+            let sent = (Instant::now() + delay, piece[..length].to_vec());
+            if sender.send(sent).await.is_err() {
+                return;
+            }
         }
+    };
+    tokio::join!(read, arrive(on_the_wire, to, wire));
+}
+
+async fn arrive(
+    mut on_the_wire: mpsc::Receiver<(Instant, Vec<u8>)>,
+    mut to: OwnedWriteHalf,
+    mut wire: watch::Receiver<Line>,
+) {
+    while let Some((due, piece)) = on_the_wire.recv().await {
+        sleep_until(due).await;
         // What was on the wire when it fell silent arrives when it speaks again, as TCP would have it.
         if wire.wait_for(|wire| *wire != Line::Silent).await.is_err()
-            || to.write_all(&piece[..length]).await.is_err()
+            || to.write_all(&piece).await.is_err()
         {
             return;
         }

@@ -299,6 +299,13 @@ impl Wire {
         }
     }
 
+    /// What has come by now, or else what comes next, thrown away. How many bytes that were, or how the connection ended.
+    pub(crate) async fn read_some(&mut self) -> Result<usize, End> {
+        self.buffer.clear();
+        self.fill().await?;
+        Ok(self.buffer.len())
+    }
+
     /// All that still comes, however the other side then leaves.
     pub(crate) async fn everything(&mut self) -> Bytes {
         while self.fill().await.is_ok() {}

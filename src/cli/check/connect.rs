@@ -4,8 +4,8 @@
 use super::{Answer, Format};
 use crate::cli::UNREACHABLE;
 use crate::config::Compiled;
-use crate::store::redis::probe;
-use crate::store::{RedisTarget, Source};
+use crate::store::redis::{Found, probe};
+use crate::store::{RedisTarget, Settings, Source};
 use crate::upstream::Server;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
 async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     let mut asked = Vec::new();
     if let Source::Redis(target) = &compiled.boot.store.source {
-        asked.extend(redis(target, &compiled.boot.store.prefix).await);
+        asked.extend(redis(target, &compiled.boot.store).await);
     }
     let upstreams = compiled.outline.upstreams.iter();
     let mut servers: Vec<(String, Server, Duration)> = upstreams
@@ -87,18 +87,19 @@ async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     asked
 }
 
-async fn redis(target: &RedisTarget, prefix: &str) -> Vec<Asked> {
+async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Asked> {
     let asked = |place: String, outcome| Asked {
         what: "redis",
         name: String::new(),
         place,
         outcome,
     };
-    let why = match timeout(REDIS_WITHIN, probe(target, prefix)).await {
+    let why = match timeout(REDIS_WITHIN, probe(target, &store.prefix)).await {
         Ok(Ok(found)) => {
             let each = found.into_iter().map(|(node, found)| {
                 let place = node.map_or_else(|| target.to_string(), |node| node.to_string());
-                let outcome = found.map(|found| found.to_string());
+                let outcome =
+                    found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
                 asked(place, outcome.map_err(|error| error.to_string()))
             });
             return each.collect();
@@ -107,6 +108,18 @@ async fn redis(target: &RedisTarget, prefix: &str) -> Vec<Asked> {
         Err(_) => format!("no answer within {} s", REDIS_WITHIN.as_secs()),
     };
     vec![asked(target.to_string(), Err(why))]
+}
+
+/// What there is to say where hardly any time is left for a decision to wait, or for a network to be slower than now.
+fn too_far(found: &Found, timeout: Duration) -> String {
+    if found.took * 2 <= timeout {
+        return String::new();
+    }
+    format!(
+        "; warning: that is more than half of `timeout` ({}), which bounds waiting and call together: write at least {} ms",
+        milliseconds(timeout),
+        found.took.as_millis() * 5 / 2 + 1
+    )
 }
 
 async fn upstream(name: String, server: Server, within: Duration) -> Asked {

@@ -27,12 +27,16 @@ pub(super) fn compare(running: &Boot, new: &Boot, changes: &mut Vec<Change>) {
     for (subject, a, b) in [
         ("server.drain", running.drain, new.drain),
         ("server.first_byte", a.first_byte, b.first_byte),
+        ("server.head", a.head, b.head),
         ("server.idle", a.idle, b.idle),
         ("store.timeout", running.store.timeout, new.store.timeout),
     ] {
         if a != b {
             push(subject, Some(time(a)));
         }
+    }
+    if a.min_rate != b.min_rate {
+        push("server.min_rate", Some(format!("{}B/s", a.min_rate)));
     }
     if a.max_connections != b.max_connections {
         push(

@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
-use super::super::value::{Wrong, address, duration, in_list, quoted, rate};
+use super::super::value::{Wrong, address, byte_rate, duration, in_list, quoted, rate};
 use super::super::vocabulary::{Default, IGNORE_WARNINGS, INCLUDE, Shape, TABLES, Table};
 use super::{Given, List};
 use std::time::Duration;
@@ -276,6 +276,14 @@ impl<'a> Fields<'a> {
                 Given::Bad
             }
             _ => time,
+        }
+    }
+
+    /// Bytes in a second, or a bare 0.
+    pub(super) fn byte_rate(&mut self, key: &'static str) -> Given<u64> {
+        match self.value(key) {
+            Some((value @ DeValue::Integer(_), span)) => self.take(byte_rate(&number(value)), span),
+            _ => self.text(key, byte_rate),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What a message says to write can be read: every text offered by the reader of some kind of value is fed back to it.
 
-use super::{Wrong, address, duration, host, method, network, part, path, rate, server, store};
+use super::{
+    Wrong, address, byte_rate, duration, host, method, network, part, path, rate, server, store,
+};
 use proptest::prelude::*;
 
 /// The texts between backticks and double quotes.
@@ -27,6 +29,7 @@ fn all_hold(text: &str) {
     holds("path", text, path);
     holds("rate", text, rate);
     holds("duration", text, duration);
+    holds("byte rate", text, byte_rate);
     holds("address", text, address);
     holds("network", text, network);
     holds("host", text, host);

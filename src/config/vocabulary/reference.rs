@@ -115,6 +115,7 @@ fn row(key: &Key, out: &mut String) {
 fn takes(shape: Shape) -> String {
     match shape {
         Shape::Duration => "time".into(),
+        Shape::ByteRate => "bytes a second, or 0".into(),
         Shape::Rate => "rate or list".into(),
         Shape::Flag => "`true`, `false`".into(),
         Shape::Text => "text".into(),

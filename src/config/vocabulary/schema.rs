@@ -4,6 +4,7 @@ use super::{Default, IGNORE_WARNINGS, INCLUDE, Key, Shape, TABLES, Table};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
+const BYTE_RATE: &str = "^(0|[0-9]+ ?(B|kB|KB|KiB|MB|MiB|GB|GiB)/s)$|\\$\\{";
 const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+|\\$\\{";
 const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 
@@ -112,6 +113,12 @@ fn shape(shape: Shape) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
         Shape::Duration => json!({ "type": "string", "pattern": DURATION }),
+        Shape::ByteRate => json!({
+            "oneOf": [
+                { "const": 0 },
+                { "type": "string", "pattern": BYTE_RATE },
+            ]
+        }),
         Shape::Rate => {
             let rate = json!({ "type": "string", "pattern": RATE });
             json!({

@@ -102,11 +102,27 @@ pub static SERVER: Table = Table {
             live: false,
         },
         Key {
+            name: "head",
+            shape: Shape::Duration,
+            default: Value("\"10s\""),
+            about: "Longest a request's head may take, from its first byte to its last, however they come, and never longer than `idle`: then 408 over HTTP/1.1, and the connection ends.",
+            example: "\"5s\"",
+            live: false,
+        },
+        Key {
             name: "idle",
             shape: Shape::Duration,
             default: Value("\"60s\""),
-            about: "Longest a connection may say nothing: between requests, inside a head, between two chunks of a body in either direction.",
+            about: "Longest a connection may say nothing: between requests, between two chunks of a body in either direction.",
             example: "\"2min\"",
+            live: false,
+        },
+        Key {
+            name: "min_rate",
+            shape: Shape::ByteRate,
+            default: Value("\"256B/s\""),
+            about: "Least that a client must send of a body, and take of an answer, over `idle`; over HTTP/2 of each stream. Only time counts in which it alone is waited for, never a server that writes or reads slowly, nor a held request. WebSockets and gRPC have `idle` alone; 0 is off.",
+            example: "\"1KiB/s\"",
             live: false,
         },
         Key {

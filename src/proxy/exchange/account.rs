@@ -4,6 +4,8 @@ use super::{Ending, Exchange};
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Outcome, Ruling};
+use crate::listen::Peer;
+use crate::listen::pace::Allowed;
 use crate::proxy::body::Broken;
 use crate::proxy::reply::Violated;
 use crate::proxy::told::Cost;
@@ -14,6 +16,17 @@ use http::Version;
 use std::sync::Arc;
 
 impl Exchange {
+    /// How slow its client may be: gRPC has the idle time alone, in both directions.
+    pub(in crate::proxy) fn pace(&self, allowed: Allowed, peer: &Peer) -> Allowed {
+        match self.grpc {
+            true => {
+                peer.watch.idle_alone();
+                allowed.idle_alone()
+            }
+            false => allowed,
+        }
+    }
+
     /// Does an answer of the gateway's own end the connection, as far as is known with its head? HTTP/2 has streams for it.
     pub(super) fn closes(&self) -> bool {
         if self.source != Source::Gateway || self.version != Version::HTTP_11 {
@@ -55,7 +68,7 @@ impl Exchange {
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {
-            Ending::UpstreamFailed if !self.client_broke_off() => Failure::Reset,
+            Ending::UpstreamFailed if self.broken_upload().is_none() => Failure::Reset,
             Ending::UpstreamMalformed => Failure::Protocol,
             Ending::UpstreamStalled => Failure::Timeout,
             _ => return,
@@ -69,9 +82,13 @@ impl Exchange {
         }
     }
 
-    fn client_broke_off(&self) -> bool {
-        let upload = self.upload.as_ref();
-        upload.is_some_and(|upload| upload.broken.get() == Some(Broken::ClientGone))
+    /// What its client has done to its upload, and with that to the connection of its answer.
+    fn broken_upload(&self) -> Option<Reason> {
+        match self.upload.as_ref()?.broken.get()? {
+            Broken::ClientGone => Some(Reason::ClientGone),
+            Broken::Stopped => Some(Reason::ClientTimeout),
+            Broken::Malformed => None,
+        }
     }
 
     /// What the log says.
@@ -79,8 +96,7 @@ impl Exchange {
         match self.ending {
             Ending::Complete => self.reason,
             // The upload's end took the connection down, and with it the answer.
-            Ending::UpstreamFailed if self.client_broke_off() => Reason::ClientGone,
-            Ending::UpstreamFailed => Reason::UpstreamReset,
+            Ending::UpstreamFailed => self.broken_upload().unwrap_or(Reason::UpstreamReset),
             Ending::UpstreamMalformed => Reason::UpstreamInvalid,
             Ending::UpstreamStalled => Reason::UpstreamTimeout,
             Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,

@@ -1,14 +1,14 @@
 //! Tells Redis that this gateway lives, and hears how many do.
 
 use super::RedisStore;
+use super::gather::in_time;
 use super::layout::gateways_key;
 use super::node::Shared;
-use super::pool::Connection;
+use super::pool::{CONNECT_WITHIN, Connection};
 use super::reply;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Value, cmd};
 use std::time::Duration;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 /// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
@@ -24,32 +24,37 @@ pub enum Sign {
 }
 
 impl RedisStore {
-    /// Tells that `me` is there, or goes; says how many gateways have told so within `life`. Takes twice the settings'
-    /// `timeout` at most.
+    /// Tells that `me` is there, or goes; says how many gateways have told so within `life`. It goes between the calls that
+    /// are under way, and counts against the server only if no call was answered since. Takes a second and twice the
+    /// settings' `timeout` at most.
     ///
     /// # Errors
     /// When Redis did not say.
     pub async fn beat(&self, me: u64, sign: Sign, life: Duration) -> Result<u32, StoreError> {
         let shared = &*self.first().await?;
         let era = shared.health.era();
-        let told = match timeout(shared.timeout, shared.connections.take()).await {
+        let told = match timeout(CONNECT_WITHIN, shared.connections.take()).await {
             Ok(Ok(mut connection)) => {
-                let told = timeout(
-                    shared.timeout,
-                    shared.tell_life(&mut connection, me, (sign, life)),
-                );
-                let told = told.await;
+                let sent = shared.pace.send(shared.busy.get());
+                let until = shared.pace.patience(sent);
+                let told = shared.tell_life(&mut connection, me, (sign, life));
+                let told = in_time(until, told).await;
+                let told = told.unwrap_or_else(|| Err(shared.late()));
                 if is_its_fault(&told) {
                     connection.condemn();
                 }
-                told
+                match told {
+                    Err(StoreError::Timeout { .. }) if shared.pace.lives_since(sent) => {
+                        Err(StoreError::Overloaded)
+                    }
+                    told => told,
+                }
             }
-            Ok(Err(error)) => Ok(Err(error)),
-            Err(late) => Err(late),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StoreError::Timeout {
+                after: CONNECT_WITHIN,
+            }),
         };
-        let told = told.unwrap_or(Err(StoreError::Timeout {
-            after: shared.timeout,
-        }));
         if let Err(StoreError::Refused(reason)) = &told
             && shared.is_redirected(reason)
         {
@@ -69,7 +74,8 @@ impl RedisStore {
 /// Would the next request be told the same?
 fn is_of_server(error: &StoreError) -> bool {
     match error {
-        StoreError::Timeout { .. } | StoreError::Lost(_) => true,
+        // Where only the connection was lost, whoever takes the next finds out.
+        StoreError::Timeout { .. } | StoreError::Unreachable(_) => true,
         StoreError::Refused(reason) => reply::server_wide(reason),
         _ => false,
     }
@@ -77,11 +83,11 @@ fn is_of_server(error: &StoreError) -> bool {
 
 /// Is the connection of no use after this? One that brings a server's refusal works, unless it leads to a server that is
 /// no master any more.
-fn is_its_fault(told: &Result<Result<u32, StoreError>, Elapsed>) -> bool {
+fn is_its_fault(told: &Result<u32, StoreError>) -> bool {
     match told {
-        Ok(Ok(_)) => false,
-        Ok(Err(StoreError::Refused(reason))) => reply::is_read_only(reason),
-        Ok(Err(_)) | Err(_) => true,
+        Ok(_) => false,
+        Err(StoreError::Refused(reason)) => reply::is_read_only(reason),
+        Err(_) => true,
     }
 }
 

@@ -1,24 +1,32 @@
 //! Decisions gather while the connections are busy and go together.
 //!
 //! A worker has two lanes, each with at most one call under way. A lone request goes at once; a lane that comes free
-//! takes everything that waits, up to [`MOST_DECISIONS`], in one call. The lanes run in tasks of their own: a request
-//! that is dropped abandons its answer, never a connection in mid-reply.
+//! takes everything that waits, up to [`MOST_DECISIONS`], in one call. While the server is far others join them
+//! (`pace`), for as long as something waits; all share the worker's connections, so that calls follow each other without
+//! waiting for answers. The lanes run in tasks of their own: a request that is dropped abandons its answer, never a
+//! connection in mid-reply.
 //!
 //! Nobody waits longer than the store's `timeout`, waiting for a lane included, though no request has a timer: a call's
 //! deadline is that of its oldest decision, and whoever waits behind it came later.
+//!
+//! A call that is late or lost fails those in it. The server is away only when it is silent: when it answers nobody, on
+//! whatever connection, for a `timeout` from when it was asked. What waited too long here says nothing of the server.
 
 use super::cluster::Route;
 use super::node::Shared;
-use super::owed::{Debt, Returned};
+use super::owed::Returned;
+use super::pace::{NEAR, Sent};
 use super::pool::Connection;
 use super::question::{self, Question};
 use super::reply::{self, Told, Wrong};
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{Operation, Outcome};
+use bb8_redis::redis::cmd;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// Decisions or refunds in one call. Redis does nothing else meanwhile: 64 take it a quarter of a millisecond.
 pub(super) const MOST_DECISIONS: usize = 64;
@@ -35,9 +43,21 @@ pub(super) struct Asked {
     pub(super) clock: Option<Timestamp>,
     pub(super) arrived: Instant,
     /// It is decided although nobody waits for it.
-    pub(super) kept: Option<Debt>,
+    pub(super) kept: bool,
     pub(super) route: Route,
     pub(super) answer: oneshot::Sender<Told>,
+}
+
+/// A look at what has arrived.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What comes by then. A worker that was late itself looks at what has come meanwhile before it says that nothing has.
+pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = pin!(answer);
+    match timeout_at(deadline, answer.as_mut()).await {
+        Ok(answer) => Some(answer),
+        Err(_) => timeout(LOOK, answer).await.ok(),
+    }
 }
 
 /// Serves whatever waits, until the worker ends.
@@ -45,19 +65,22 @@ pub(super) async fn lane(shared: Rc<Shared>) {
     loop {
         shared.work.notified().await;
         shared.woken.set(false);
-        shared.busy.set(shared.busy.get() + 1);
-        shared.serve().await;
-        shared.busy.set(shared.busy.get() - 1);
-        shared.quiet.notify_waiters();
+        shared.work_off().await;
     }
 }
 
+/// Serves what waits, and ends.
+pub(super) async fn one_more(shared: Rc<Shared>) {
+    shared.joined.set(false);
+    shared.work_off().await;
+}
+
 impl Shared {
-    /// Wakes a lane, if one sleeps and none is awake already.
-    pub(super) fn wake(&self) {
-        if !self.woken.replace(true) {
-            self.work.notify_one();
-        }
+    async fn work_off(&self) {
+        self.busy.set(self.busy.get() + 1);
+        self.serve().await;
+        self.busy.set(self.busy.get() - 1);
+        self.quiet.notify_waiters();
     }
 
     /// Takes a connection and keeps it for as long as there is work.
@@ -83,42 +106,128 @@ impl Shared {
         self.serving.set(self.serving.get() + 1);
         if let Err((era, error)) = self.serve_with(&mut connection).await {
             connection.condemn();
-            self.fall(era, &error);
+            match error {
+                StoreError::Lost(_) => self.lost(&error),
+                error => self.fall(era, &error),
+            }
         }
         self.serving.set(self.serving.get() - 1);
+    }
+
+    /// One connection is of no use any more, and took what was under way on it. Whether the server is there is found out by
+    /// whoever takes the next; it may be another server by now, which counts anew.
+    fn lost(&self, why: &StoreError) {
+        tracing::debug!("one connection less: {why}");
+        self.connections.distrust(why);
+        self.stats.counters_changed();
+        self.wake();
     }
 
     /// Call after call until nothing waits, or one fails; then also the era in which that one began.
     async fn serve_with(&self, connection: &mut Connection) -> Result<(), (u64, StoreError)> {
         loop {
             let era = self.health.era();
+            if self.busy.get() > self.pace.calls() {
+                // The others take what waits.
+                return Ok(());
+            }
             if connection.is_dead() {
                 // Another has to be taken; what was under way on this one is answered.
                 self.wake();
                 return Ok(());
             }
-            let (decisions, refunds) = (self.next_decisions(), self.next_owed());
-            if decisions.is_empty() && refunds.is_empty() {
-                return Ok(());
+            let decisions = self.next_decisions();
+            let asks = !decisions.is_empty();
+            if self.pace.calls() > NEAR && !self.decisions.borrow().is_empty() {
+                self.wake();
             }
             let mut done = Ok(());
-            if !decisions.is_empty() {
+            let mut sent = self.pace.send(self.busy.get());
+            if asks {
                 done = self.decide_all(connection, decisions).await;
             }
-            if !refunds.is_empty() && done.is_ok() {
-                done = self.refund_all(connection, refunds).await;
-            } else {
-                // Not sent.
-                refunds.into_iter().rev().for_each(|one| self.put_back(one));
+            // Where no decision was answered the next lane takes what is owed.
+            let owed = match done.is_ok() {
+                true => self.next_owed(),
+                false => Vec::new(),
+            };
+            if !asks && owed.is_empty() {
+                return Ok(());
             }
-            if let Err(error) = done {
-                self.stats.failures.add(1);
-                if matches!(error, StoreError::Timeout { .. }) {
-                    self.stats.timeouts.add(1);
+            if !owed.is_empty() {
+                sent = self.pace.send(self.busy.get());
+                done = self.refund_all(connection, owed).await;
+            }
+            match done {
+                Ok(()) => self.pace.answer(sent),
+                Err(error) => {
+                    self.stats.failures.add(1);
+                    let alive = match error {
+                        StoreError::Timeout { .. } => {
+                            self.stats.timeouts.add(1);
+                            Box::pin(self.is_alive(connection, sent)).await
+                        }
+                        error => Err(error),
+                    };
+                    alive.map_err(|error| match error {
+                        StoreError::Lost(why) if self.pace.loses(sent) => {
+                            (era, StoreError::Unreachable(why))
+                        }
+                        error => (era, error),
+                    })?;
                 }
-                return Err((era, error));
             }
         }
+    }
+
+    /// A call that was `sent` on this connection is late. Is the server silent, or the connection?
+    ///
+    /// Asked anything, a server that lives answers that behind all it was asked before, be it that it may not be asked.
+    #[cold]
+    async fn is_alive(&self, connection: &mut Connection, sent: Sent) -> Result<(), StoreError> {
+        self.pace.misses();
+        let until = self.pace.patience(sent);
+        let ping = cmd("PING");
+        let mut asked = pin!(connection.send(&ping));
+        let told = loop {
+            if Instant::now() >= until {
+                break None;
+            }
+            let next = self.expire().map_or(until, |next| next.min(until));
+            tokio::select! {
+                biased;
+                told = &mut asked => break Some(told),
+                () = sleep_until(next) => {}
+            }
+        };
+        match told {
+            // Each call is late: nobody is helped by waiting for the next.
+            _ if self.pace.is_too_slow() => Err(self.late()),
+            Some(Ok(_) | Err(StoreError::Refused(_))) => Ok(()),
+            Some(Err(error)) => Err(error),
+            None if self.pace.lives_since(sent) => {
+                Err(StoreError::Lost("nothing arrives on it any more".into()))
+            }
+            None => Err(self.late()),
+        }
+    }
+
+    /// Turns away what has waited for all of its time, and says when the next has.
+    fn expire(&self) -> Option<Instant> {
+        loop {
+            let ends = self.decisions.borrow().front()?.arrived + self.timeout;
+            if ends > Instant::now() {
+                return Some(ends);
+            }
+            let next = self.decisions.borrow_mut().pop_front()?;
+            self.turn_away(next);
+        }
+    }
+
+    /// Has waited too long here, which is nobody's fault but ours.
+    fn turn_away(&self, asked: Asked) {
+        self.stats.overloaded.add(1);
+        self.tell(asked, Err(Wrong::Store(StoreError::Overloaded)));
     }
 
     /// Since when the next piece of work waits.
@@ -138,7 +247,7 @@ impl Shared {
         let mut limits = 0;
         let too_old = match waiting.is_empty() {
             true => None,
-            false => Instant::now().checked_sub(self.timeout / 4 * 3),
+            false => Instant::now().checked_sub(self.pace.longest_wait()),
         };
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_DECISIONS
@@ -150,19 +259,12 @@ impl Shared {
             let Some(next) = waiting.pop_front() else {
                 break;
             };
-            if next.answer.is_closed() && next.kept.is_none() {
+            if next.answer.is_closed() && !next.kept {
                 self.leavers.forget(next.number);
                 continue;
             }
             if too_old.is_some_and(|limit| next.arrived < limit) {
-                if next.kept.is_some() {
-                    // It does not mind, but goes behind those who do.
-                    let arrived = Instant::now();
-                    waiting.push_back(Asked { arrived, ..next });
-                    continue;
-                }
-                self.stats.overloaded.add(1);
-                self.tell(next, Err(Wrong::Store(StoreError::Overloaded)));
+                self.turn_away(next);
                 continue;
             }
             limits += next.question.limits();
@@ -186,7 +288,7 @@ impl Shared {
         let deadline = first.arrived + self.timeout;
         let command = question::decide(first.clock, batch.iter().map(|asked| &asked.question));
         self.stats.sent(batch.len());
-        let answer = timeout_at(deadline, connection.call(&command)).await;
+        let answer = in_time(deadline, connection.call(&command)).await;
         let answer = answer.unwrap_or(Err(self.late()));
         self.decided(batch, answer)
     }
@@ -205,21 +307,13 @@ impl Shared {
             Err(error) => {
                 for asked in batch {
                     self.owe_slots(&asked.question, asked.route, &error);
-                    self.forsake(asked, &error, true);
+                    self.tell(asked, Err(Wrong::Store(error.clone())));
                 }
                 return Err(error);
             }
         };
         let mut trouble = Ok(());
         for (asked, told) in batch.into_iter().zip(told) {
-            if asked.kept.is_some() {
-                let outcome = match &told {
-                    Ok(_) => Outcome::Ok,
-                    Err(_) => Outcome::Lost,
-                };
-                let took = asked.arrived.elapsed();
-                self.stats.owed(Operation::Settle, outcome, took);
-            }
             match &told {
                 Ok(_) => self.stats.decisions.add(1),
                 Err(Wrong::Limit { reason, .. }) => {
@@ -239,18 +333,16 @@ impl Shared {
     pub(super) async fn refund_all(
         &self,
         connection: &mut Connection,
-        mut batch: Vec<Returned>,
+        batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
         if let Some(member) = &self.member {
             return self.refund_slots(member, connection, batch).await;
         }
-        self.mark(&mut batch);
-        let command = self.call_of(&batch);
-        let sent = Instant::now();
-        let answer = timeout_at(sent + self.timeout, connection.call(&command))
-            .await
-            .unwrap_or(Err(self.late()));
-        self.refunded(batch, (answer, sent.elapsed()))
+        let command = Self::call_of(&batch);
+        let deadline = Instant::now() + self.timeout;
+        let answer = in_time(deadline, connection.call(&command)).await;
+        let answer = answer.unwrap_or(Err(self.late()));
+        self.refunded(batch, answer)
     }
 
     pub(super) fn late(&self) -> StoreError {

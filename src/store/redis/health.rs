@@ -9,7 +9,7 @@
 
 use super::cluster::Member;
 use super::gather;
-use super::layout::probe_key;
+use super::layout::{self, probe_key};
 use super::node::Shared;
 use super::pool::{CONNECT_WITHIN, Connection};
 use super::question::{self, Question};
@@ -153,6 +153,8 @@ impl Shared {
         self.health.state.set(State::Down);
         self.stats.falls.add(1);
         self.connections.distrust(why);
+        let meant = self.connections.of_cluster(why);
+        let why = meant.as_ref().unwrap_or(why);
         let name = &self.health.outage.name;
         match (self.health.outage.begins(), &self.member) {
             (true, None) => {
@@ -167,7 +169,7 @@ impl Shared {
         let decisions = self.decisions.take();
         self.stats.down.add(decisions.len() as u64);
         for asked in decisions {
-            self.forsake(asked, &StoreError::Down, false);
+            self.tell(asked, Err(Wrong::Store(StoreError::Down)));
         }
         self.set_aside();
         self.health.fallen.notify_one();
@@ -211,10 +213,15 @@ impl Shared {
         let late = |after| move |_| StoreError::Timeout { after };
         let taken = timeout(CONNECT_WITHIN, self.connections.take()).await;
         let mut connection = taken.map_err(late(CONNECT_WITHIN))??;
-        let tag = self.member.as_ref().map(Member::tag).unwrap_or_default();
-        let tried = timeout(self.timeout, tries(&mut connection, &self.prefix, &tag)).await;
+        let tag = self.member.as_ref().map(Member::tag);
+        let sent = self.pace.send(0);
+        let tried = tries(&mut connection, &self.prefix, tag.as_deref());
+        let tried = timeout(self.timeout, tried).await;
         match tried.map_err(late(self.timeout)).flatten() {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.pace.answer(sent);
+                Ok(())
+            }
             // It serves, if other slots than we thought.
             Err(StoreError::Refused(reason)) if self.is_redirected(&reason) => Ok(()),
             Err(error) => {
@@ -241,13 +248,10 @@ impl Shared {
                 }
                 () = self.connections.signals.replaced.notified() => self.counts_elsewhere(),
                 () = self.connections.signals.lost.notified() => {
-                    if self.busy.get() > 0 {
-                        continue;
-                    }
                     let era = self.health.era();
                     let deadline = Instant::now() + CONNECT_WITHIN;
-                    match timeout_at(deadline, self.connections.take()).await {
-                        Ok(Ok(_)) => {}
+                    match timeout_at(deadline, self.connections.renew()).await {
+                        Ok(Ok(())) => {}
                         Ok(Err(error)) => self.fall(era, &error),
                         Err(_) => self.fall(era, &StoreError::Timeout { after: CONNECT_WITHIN }),
                     }
@@ -276,17 +280,24 @@ impl Shared {
     }
 }
 
-/// A decision on a key of our own with this tag: what connects but cannot write does not serve.
+/// A decision on keys of our own: what connects but cannot write does not serve. On one with this tag where a node of a
+/// cluster is meant; else on two as requests have them, with tags of their own, which a node of a cluster refuses.
 pub(super) async fn tries(
     connection: &mut Connection,
     prefix: &str,
-    tag: &[u8],
+    tag: Option<&[u8]>,
 ) -> Result<(), StoreError> {
     let mut question = Question::default();
-    question.push(&probe_key(prefix), tag, &probe_block());
+    let tags = match tag {
+        Some(tag) => [Some(tag), None],
+        None => [Some(layout::EVERYONE), Some(b"a")],
+    };
+    for tag in tags.into_iter().flatten() {
+        question.push(&probe_key(prefix), tag, &probe_block());
+    }
     let command = question::decide(None, std::iter::once(&question));
     let bytes = connection.call(&command).await?;
-    match reply::read(&bytes, std::iter::once(1))?.pop() {
+    match reply::read(&bytes, std::iter::once(question.limits()))?.pop() {
         Some(Err(Wrong::Limit { reason, .. })) if reply::server_wide(&reason) => {
             Err(StoreError::Refused(reason))
         }

@@ -205,6 +205,26 @@ fn is_sentinel(target: &RedisTarget, address: &Address, watched: &Value) -> Stri
     format!("{address} is a sentinel: write `{meant}`{all}")
 }
 
+/// What to write where a lone Redis was meant, and says by this that it is none.
+pub(super) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<StoreError> {
+    let StoreError::Refused(reason) = error else {
+        return None;
+    };
+    if !["CROSSSLOT", "MOVED", "ASK", "CLUSTERDOWN"].contains(&first_word(reason)) {
+        return None;
+    }
+    let scheme = match target.tls {
+        Some(_) => "rediss",
+        None => "redis",
+    };
+    let place = match &target.place {
+        Place::Tcp(address) => address.to_string(),
+        _ => "HOST:PORT".to_owned(),
+    };
+    let why = format!("this is a node of a cluster: write `{scheme}+cluster://{place}` ({reason})");
+    Some(StoreError::Refused(why.into()))
+}
+
 fn by_sentinel(target: &RedisTarget, address: &Address, name: &str) -> String {
     let scheme = if target.tls.is_some() {
         "rediss"

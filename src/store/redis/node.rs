@@ -5,11 +5,12 @@ use super::gather::{Asked, MOST_WAITING};
 use super::health::Health;
 use super::leavers::{Leavers, Waiting};
 use super::owed::{Duty, Owed, Returned};
+use super::pace::{NEAR, Pace};
 use super::pool::Connections;
 use super::question::{self, Question};
 use super::reply::{self, Wrong};
 use super::stats::Stats;
-use super::{LONGEST, gather, health, layout, owed, pool};
+use super::{LONGEST, gather, health, layout, owed};
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId, wire};
 use crate::store::batch::{Check, Refund};
@@ -20,7 +21,7 @@ use crate::store::settings::{RedisTarget, Settings};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -36,12 +37,15 @@ pub(super) struct Node {
 
 /// What the face, the lanes and the watch work on together.
 pub(super) struct Shared {
+    /// For lanes that are added while the server is far.
+    me: Weak<Self>,
     /// Which master of a cluster it is, if it is one.
     pub(super) member: Option<Member>,
     pub(super) timeout: Duration,
     pub(super) prefix: Arc<str>,
     pub(super) connections: Connections,
     pub(super) health: Health,
+    pub(super) pace: Pace,
     pub(super) stats: Arc<Stats>,
     pub(super) decisions: RefCell<VecDeque<Asked>>,
     pub(super) owed: Owed,
@@ -51,6 +55,8 @@ pub(super) struct Shared {
     pub(super) work: Notify,
     /// A lane has been told so and has not come yet.
     pub(super) woken: Cell<bool>,
+    /// A lane more is on its way.
+    pub(super) joined: Cell<bool>,
     /// Lanes at work.
     pub(super) busy: Cell<usize>,
     /// Lanes that have a connection.
@@ -83,12 +89,15 @@ impl Node {
             None => target.to_string(),
             Some(address) => format!("{address} of {target}"),
         };
-        let shared = Rc::new(Shared {
+        let timeout = settings.timeout.min(LONGEST);
+        let shared = Rc::new_cyclic(|me| Shared {
+            me: me.clone(),
             member,
-            timeout: settings.timeout.min(LONGEST),
+            timeout,
             prefix: settings.prefix.clone(),
             connections: Connections::new(target, address),
             health: Health::new(name.into()),
+            pace: Pace::new(timeout),
             stats,
             decisions: RefCell::default(),
             owed: Owed::default(),
@@ -96,6 +105,7 @@ impl Node {
             prefixes: RefCell::default(),
             work: Notify::new(),
             woken: Cell::new(false),
+            joined: Cell::new(false),
             busy: Cell::new(0),
             serving: Cell::new(0),
             quiet: Notify::new(),
@@ -104,7 +114,7 @@ impl Node {
             tokio::task::spawn_local(health::watch(shared.clone())),
             tokio::task::spawn_local(owed::remind(shared.clone())),
         ];
-        for _ in 0..pool::CONNECTIONS {
+        for _ in 0..NEAR {
             tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
         }
         Self {
@@ -125,7 +135,9 @@ impl Node {
         checks: &[Check<'_>],
         (refused, route): (bool, Route),
     ) -> Result<Half, StoreError> {
-        let (number, receiver) = self.shared.enqueue(clock, checks, (refused, route))?;
+        let (number, receiver) = self
+            .shared
+            .enqueue(clock, checks, (refused, false, route))?;
         let mut waiting = Waiting {
             shared: &self.shared,
             checks,
@@ -168,11 +180,23 @@ pub(super) fn answered(
 }
 
 impl Shared {
+    /// Wakes a lane, if one sleeps and none is awake already. Where the server is far one more joins those at work.
+    pub(super) fn wake(&self) {
+        let busy = self.busy.get();
+        if busy >= NEAR && busy < self.pace.calls() {
+            if let Some(me) = self.me.upgrade().filter(|_| !self.joined.replace(true)) {
+                tokio::task::spawn_local(gather::one_more(me));
+            }
+        } else if !self.woken.replace(true) {
+            self.work.notify_one();
+        }
+    }
+
     pub(super) fn enqueue(
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
-        (refused, route): (bool, Route),
+        (refused, kept, route): (bool, bool, Route),
     ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
         if self.health.is_down() {
             self.stats.down.add(1);
@@ -186,7 +210,12 @@ impl Shared {
             self.stats.overloaded.add(1);
             return Err(StoreError::Overloaded);
         }
-        let mut question = self.question(clock, checks);
+        let mut question = Question::default();
+        let groups = beside::groups(checks);
+        for (check, group) in checks.iter().zip(groups) {
+            question.beside(group);
+            question.check(&self.prefix_of(check.limit), check, clock);
+        }
         if let Some(first) = checks.first().filter(|_| refused) {
             let prefix = self.prefix_of(first.limit);
             question.push(&prefix, first.key, &wire::refused());
@@ -198,23 +227,12 @@ impl Shared {
             question,
             clock,
             arrived: Instant::now(),
-            kept: None,
+            kept,
             route,
             answer,
         });
         self.wake();
         Ok((number, receiver))
-    }
-
-    /// What is asked about `checks`.
-    pub(super) fn question(&self, clock: Option<Timestamp>, checks: &[Check<'_>]) -> Question {
-        let mut question = Question::default();
-        let groups = beside::groups(checks);
-        for (check, group) in checks.iter().zip(groups) {
-            question.beside(group);
-            question.check(&self.prefix_of(check.limit), check, clock);
-        }
-        question
     }
 
     /// Gives one charge back, soon, and tells `answer` the script's byte.
@@ -250,10 +268,17 @@ impl Shared {
         answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
     ) {
         // Nobody renews it any more: then it has lapsed.
-        let lasts = limit.rule.holds();
-        let lasts = lasts.map(|rule| Duration::from_micros(rule.ttl));
-        let one = Returned::new(duty, (clock, question, route), lasts);
-        self.owe(Returned { answer, ..one });
+        let lasts = limit.rule.holds().map(|rule| rule.ttl);
+        let until = lasts.map(|ttl| Instant::now() + Duration::from_micros(ttl));
+        self.owe(Returned {
+            duty,
+            question,
+            clock,
+            route,
+            until,
+            times: 0,
+            answer,
+        });
     }
 
     /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
@@ -267,7 +292,7 @@ impl Shared {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.busy.get() == 0 && self.decisions.borrow().is_empty() && self.owed.is_paid()
+        self.busy.get() == 0 && self.decisions.borrow().is_empty() && self.owed.is_empty()
     }
 
     /// Waits until everything that was asked is answered and every refund is sent.

@@ -2,6 +2,9 @@
 //!
 //! A connection carries a flag that is raised the moment it ends or a call on it fails, so that nothing has to be asked
 //! before it is used (notes: `dependencies`, pitfall 1). Whoever takes one out looks at the flag.
+//!
+//! Who takes a connection shares it with those who took it before: calls go out one behind the other, and nobody waits for
+//! a connection that another is using.
 
 use super::dial::dial;
 use super::library;
@@ -13,7 +16,7 @@ use super::signals::{KNOCK_EVERY, Signals, locked};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
-use bb8_redis::bb8::{self, ManageConnection, Pool, RunError};
+use bb8_redis::bb8::{ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
 use bb8_redis::redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, RedisResult, Value};
 use std::sync::Arc;
@@ -22,7 +25,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Connections of one worker, and so calls it has under way.
+/// Connections of one worker.
 pub(super) const CONNECTIONS: u32 = 2;
 
 /// Longest a connection may take to be made, scripts loaded. Also how long a probe of a stalled server lasts, so well
@@ -35,19 +38,31 @@ const LONGEST_WORDS: usize = 400;
 /// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
-/// A connection with its scripts loaded. Dropping it closes it, whatever it waits for.
-#[derive(Debug)]
+/// A connection with its scripts loaded. Clones share it. Dropping the last closes it, whatever it waits for.
+#[derive(Debug, Clone)]
 pub(super) struct Connection {
     line: MultiplexedConnection,
-    dead: Arc<AtomicBool>,
-    driver: AbortHandle,
-    signals: Arc<Signals>,
+    life: Arc<Life>,
     /// Are scripts called as functions?
     functions: bool,
     /// The signals' age when it was made.
     age: u64,
     /// Where it leads, if somebody had to be asked.
     pub(super) master: Option<Address>,
+}
+
+/// What ends with the last who shares a connection.
+#[derive(Debug)]
+struct Life {
+    dead: Arc<AtomicBool>,
+    driver: AbortHandle,
+    signals: Arc<Signals>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
 }
 
 impl Connection {
@@ -122,24 +137,33 @@ impl Connection {
         self.line.send_packed_commands(commands, 0, many).await
     }
 
-    /// Never to be used again.
+    /// Never to be used for another call. Those under way on it may still be answered.
     pub(super) fn condemn(&self) {
-        self.dead.store(true, Ordering::Relaxed);
+        self.life.dead.store(true, Ordering::Relaxed);
+        self.life.signals.lost.notify_one();
     }
 
     /// Is it of no use any more, or is there a better one to be made?
     pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed) || self.age < self.signals.age.load(Ordering::Relaxed)
+        let Life { dead, signals, .. } = &*self.life;
+        dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
     }
 
     pub(super) async fn load(&mut self) -> Result<(), StoreError> {
         if self.functions {
             return self.load_library().await;
         }
-        for script in script::ALL {
-            self.send(&script.load()).await?;
+        // One first, which says why where scripts are not taken; the rest in one write, for a server may be far.
+        let [first, rest @ ..] = script::ALL;
+        self.send(&first.load()).await?;
+        let mut all = Pipeline::with_capacity(rest.len());
+        for script in rest {
+            all.add_command(script.load());
         }
-        Ok(())
+        self.many(&all)
+            .await?
+            .into_iter()
+            .try_for_each(|loaded| loaded.map(drop))
     }
 
     /// It is written where it is not yet: a write goes to disk and to every replica.
@@ -158,12 +182,6 @@ impl Connection {
     pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
         let answer = self.line.send_packed_command(command).await;
         answer.and_then(Value::extract_error).map_err(told)
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }
 
@@ -250,9 +268,11 @@ impl Manager {
         });
         let mut connection = Connection {
             line,
-            dead,
-            driver: driver.abort_handle(),
-            signals: self.signals.clone(),
+            life: Arc::new(Life {
+                dead,
+                driver: driver.abort_handle(),
+                signals: self.signals.clone(),
+            }),
             functions: target.functions,
             age,
             master: None,
@@ -305,17 +325,17 @@ pub(super) struct Connections {
     pool: Pool<Manager>,
     /// Where the master is wherever they say: whether they say it still.
     pub(super) lookout: Option<Lookout>,
+    /// Where they lead, if it is to one Redis alone.
+    lone: Option<RedisTarget>,
     pub(super) signals: Arc<Signals>,
 }
-
-/// A connection taken out; dropping it puts it back, or removes it if it is dead.
-pub(super) type Taken<'a> = bb8::PooledConnection<'a, Manager>;
 
 impl Connections {
     /// Starts connecting to this node of `target`, or to wherever its place says, and waits for nothing: the gateway
     /// starts without Redis.
     pub(super) fn new(target: &RedisTarget, node: Option<Address>) -> Self {
         let signals = Arc::new(Signals::default());
+        let lone = node.is_none().then(|| target.clone());
         let manager = Manager::new(target.clone(), node, signals.clone());
         // bb8 neither tests on the way out (that is a round trip), nor retries by itself (`health` does, and knows when
         // to stop), nor closes what is old or idle: the flag says what is of no use.
@@ -332,6 +352,7 @@ impl Connections {
         Self {
             pool,
             lookout: by_sentinels.then(|| Lookout::new(target)),
+            lone,
             signals,
         }
     }
@@ -343,6 +364,11 @@ impl Connections {
         if demoted || self.lookout.is_some() {
             self.signals.age.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// What to say instead where one Redis is meant and a node of a cluster has answered.
+    pub(super) fn of_cluster(&self, why: &StoreError) -> Option<StoreError> {
+        login::of_cluster(self.lone.as_ref()?, why)
     }
 
     /// The master is another. Connections made so far are used for nothing more than what is under way on them.
@@ -362,14 +388,24 @@ impl Connections {
         why.as_ref().map(|(_, why)| why.clone())
     }
 
-    /// A live connection, as soon as there is one; an error as soon as one cannot be made.
-    pub(super) async fn take(&self) -> Result<Taken<'_>, StoreError> {
+    /// Looks at every connection there is, so that those of no use are replaced: an error if there is none but these, and
+    /// none can be made.
+    pub(super) async fn renew(&self) -> Result<(), StoreError> {
+        for _ in 0..CONNECTIONS {
+            self.take().await?;
+        }
+        Ok(())
+    }
+
+    /// A share in a live connection, by turns, as soon as there is one; an error as soon as one cannot be made.
+    pub(super) async fn take(&self) -> Result<Connection, StoreError> {
         loop {
             tokio::select! {
                 biased;
                 taken = self.pool.get() => match taken {
                     Ok(connection) if connection.is_dead() => drop(connection),
-                    Ok(connection) => return Ok(connection),
+                    // It goes back at once, for the next to share.
+                    Ok(connection) => return Ok(Connection::clone(&connection)),
                     Err(RunError::User(error)) => return Err(error),
                     Err(RunError::TimedOut) => {
                         return Err(StoreError::Timeout { after: CONNECT_WITHIN });

@@ -2,7 +2,8 @@
 
 use super::cluster::{self, Range};
 use super::health;
-use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
+use super::login;
+use super::pool::{CONNECT_WITHIN, Connection, Manager};
 use super::signals::Signals;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
@@ -50,7 +51,7 @@ impl fmt::Display for Found {
 /// When it cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<Probed>, StoreError> {
     let Place::Cluster { seeds } = &target.place else {
-        let found = look(target, None, (prefix, b"")).await?;
+        let found = look(target, None, (prefix, None)).await?;
         return Ok(vec![(None, Ok(found))]);
     };
     let mut trouble = StoreError::Down;
@@ -61,11 +62,6 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<Probed>, St
         }
     }
     Err(trouble)
-}
-
-/// Does a lone Redis say so that it is none?
-fn is_of_cluster(reason: &str) -> bool {
-    ["MOVED", "ASK", "CLUSTERDOWN"].contains(&first_word(reason))
 }
 
 /// Which master of a cluster, and what it is like.
@@ -106,7 +102,7 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<Range>) -> Vec<Pro
             continue;
         }
         let tag = range.tag().unwrap_or_default();
-        let found = look(target, Some(&range.master), (prefix, &tag)).await;
+        let found = look(target, Some(&range.master), (prefix, Some(&tag))).await;
         all.push((Some(range.master), found));
     }
     let all_slots = cluster::SLOTS;
@@ -122,16 +118,14 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<Range>) -> Vec<Pro
 async fn look(
     target: &RedisTarget,
     node: Option<&Address>,
-    (prefix, tag): (&str, &[u8]),
+    (prefix, tag): (&str, Option<&[u8]>),
 ) -> Result<Found, StoreError> {
     let mut connection = open(target, node).await?;
-    match health::tries(&mut connection, prefix, tag).await {
-        Err(StoreError::Refused(reason)) if node.is_none() && is_of_cluster(&reason) => {
-            let why = format!("this is a node of a cluster: write `redis+cluster://` ({reason})");
-            return Err(StoreError::Refused(why.into()));
-        }
-        tried => tried?,
-    }
+    let tried = health::tries(&mut connection, prefix, tag).await;
+    tried.map_err(|error| match node {
+        None => login::of_cluster(target, &error).unwrap_or(error),
+        Some(_) => error,
+    })?;
     let mut info = Cmd::new();
     info.arg("INFO");
     let begun = Instant::now();

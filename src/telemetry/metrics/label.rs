@@ -113,12 +113,8 @@ pub enum Redirect {
 pub enum Operation {
     /// Decide requests.
     Decide,
-    /// Free slots of what is in flight.
+    /// Give places and charges back.
     Release,
-    /// Give charges back.
-    Refund,
-    /// Make a charge the true one, when a response has told it.
-    Settle,
 }
 
 /// How the store answered.
@@ -132,8 +128,6 @@ pub enum Outcome {
     Error,
     /// It was known to be away and was not asked.
     Down,
-    /// It was to be told sooner or later, and never will be.
-    Lost,
 }
 
 /// How an upstream failed a request.
@@ -226,19 +220,8 @@ label!(DecidedBy {
 });
 label!(Permits { Taken = "taken", Returned = "returned" });
 label!(Redirect { Moved = "moved", Ask = "ask" });
-label!(Operation {
-    Decide = "decide",
-    Release = "release",
-    Refund = "refund",
-    Settle = "settle",
-});
-label!(Outcome {
-    Ok = "ok",
-    Timeout = "timeout",
-    Error = "error",
-    Down = "down",
-    Lost = "lost",
-});
+label!(Operation { Decide = "decide", Release = "release" });
+label!(Outcome { Ok = "ok", Timeout = "timeout", Error = "error", Down = "down" });
 label!(GaveWay {
     Idle = "idle",
     Silent = "silent",

@@ -63,7 +63,7 @@ pub static STORE: Table = Table {
             name: "timeout",
             shape: Shape::Duration,
             default: Value("\"50ms\""),
-            about: "Longest a decision waits for Redis before `on_down` answers: 1ms to 60s.",
+            about: "Longest a decision takes before `on_down` answers, waiting for its turn and the call itself together, so more than twice the round trip to Redis: 1ms to 60s.",
             example: "\"25ms\"",
             live: false,
         },

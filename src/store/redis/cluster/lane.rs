@@ -2,11 +2,12 @@
 //! same node. All calls go in one write, and each fails for itself. A call that was not made where it was sent is
 //! sent on, for nothing has been run.
 
-use super::super::gather::Asked;
+use super::super::gather::{Asked, in_time};
 use super::super::node::Shared;
-use super::super::owed::{Mark, Returned};
+use super::super::owed::Returned;
 use super::super::pool::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::super::question;
+use super::super::reply::Wrong;
 use super::redirect::{self, Instead};
 use super::{Member, Nodes, Route};
 use crate::store::error::StoreError;
@@ -14,7 +15,7 @@ use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 /// How often something is sent on. A cluster that is being changed needs two.
 const MOST_HOPS: u8 = 16;
@@ -28,22 +29,9 @@ const ARRIVES: Duration = Duration::from_millis(3);
 /// What one call was answered.
 type Answer = Result<Vec<u8>, StoreError>;
 
-impl Route {
-    /// The same slot, as if nothing had been sent yet.
-    pub(in super::super) fn afresh(self) -> Self {
-        Self {
-            slot: self.slot,
-            ..Self::default()
-        }
-    }
-}
-
 /// A decision or a refund that waits.
 trait Waits: Sized + 'static {
     fn route(&mut self) -> &mut Route;
-
-    /// By which Redis knows the call that it goes with.
-    fn mark(&self) -> Option<Mark>;
 
     /// Puts it in front of all that waits there.
     fn put_back(self, node: &Shared);
@@ -57,26 +45,18 @@ impl Waits for Asked {
         &mut self.route
     }
 
-    fn mark(&self) -> Option<Mark> {
-        None
-    }
-
     fn put_back(self, node: &Shared) {
         node.decisions.borrow_mut().push_front(self);
     }
 
     fn fails(self, node: &Shared, why: StoreError) {
-        node.forsake(self, &why, false);
+        node.tell(self, Err(Wrong::Store(why)));
     }
 }
 
 impl Waits for Returned {
     fn route(&mut self) -> &mut Route {
         &mut self.route
-    }
-
-    fn mark(&self) -> Option<Mark> {
-        self.mark
     }
 
     fn put_back(self, node: &Shared) {
@@ -127,19 +107,14 @@ impl Shared {
         connection: &mut Connection,
         batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
-        let mut groups = by_slot(batch);
-        for (_, group) in &mut groups {
-            self.mark(group);
-        }
-        let build = |group: &Vec<Returned>| self.call_of(group);
-        let sent = Instant::now();
-        let deadline = sent + self.timeout;
+        let groups = by_slot(batch);
+        let build = |group: &Vec<Returned>| Self::call_of(group);
+        let deadline = Instant::now() + self.timeout;
         let answers = self.call_all(connection, deadline, &groups, build).await;
-        let took = sent.elapsed();
         let mut trouble = Ok(());
         for ((_, group), answer) in groups.into_iter().zip(answers) {
             if let Some((group, answer)) = self.followed(member, group, answer) {
-                trouble = trouble.and(self.refunded(group, (answer, took)));
+                trouble = trouble.and(self.refunded(group, answer));
             }
         }
         trouble
@@ -153,8 +128,8 @@ impl Shared {
         groups: &[(Route, Vec<W>)],
         build: impl Fn(&Vec<W>) -> Cmd,
     ) -> Vec<Answer> {
-        let made = timeout_at(deadline, calls(connection, groups, build)).await;
-        let made = made.unwrap_or_else(|_| Err(self.late()));
+        let made = in_time(deadline, calls(connection, groups, build)).await;
+        let made = made.unwrap_or_else(|| Err(self.late()));
         made.unwrap_or_else(|error| vec![Err(error); groups.len()])
     }
 
@@ -266,14 +241,8 @@ fn by_slot<W: Waits>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
             tries: 0,
             ..route
         };
-        // What has been sent together stays together.
-        let mark = one.mark();
-        let is_with = |other: &Route, group: &[W]| {
-            let same = group.first().map(W::mark) == Some(mark);
-            *other == key && same && (mark.is_some() || !key.alone)
-        };
         let mut known = groups.iter_mut();
-        match known.find(|(other, group)| is_with(other, group)) {
+        match known.find(|(other, _)| *other == key && !key.alone) {
             Some((_, group)) => group.push(one),
             None => groups.push((key, vec![one])),
         }

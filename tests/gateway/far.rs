@@ -1,0 +1,160 @@
+//! A Redis that is well and far away: never called away, and it carries the load.
+
+use crate::support::load::{Load, statuses};
+use crate::support::{File, Gateway, Line, Redis, Relay, Upstream, eventually, get, tollgate};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Each request asks; one that Redis does not decide is 503.
+const ASKS: &str =
+    "by = \"everyone\"\nrate = \"1000000/h\"\nalgorithm = \"fixed-window\"\nlease = \"off\"";
+/// Where the gateways tell that they live.
+const GATEWAYS: &str = "tollgate:1:gateways:{*}";
+const SOON: Duration = Duration::from_secs(10);
+
+/// Ends of a wire, with one worker between the clients and it.
+struct Far {
+    _upstream: Upstream,
+    redis: Redis,
+    relay: Relay,
+    gateway: Gateway,
+}
+
+impl Far {
+    /// A Redis whose answers take this long, and a gateway that is connected to it.
+    async fn at(round_trip: Duration, store: &str) -> Self {
+        let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+        let relay = Relay::to(redis.port()).await;
+        relay.turn(Line::Slow(round_trip / 2));
+        let file = File::to(&upstream, &["calls"])
+            .limit("calls", ASKS)
+            .server("workers = 1")
+            .store(&format!(
+                "url = \"{}\"\non_down = \"closed\"\n{store}",
+                relay.url()
+            ));
+        let gateway = Gateway::start(&file).await;
+        let far = Self {
+            _upstream: upstream,
+            redis,
+            relay,
+            gateway,
+        };
+        far.is_up().await;
+        far
+    }
+
+    async fn is_up(&self) {
+        eventually(SOON, "Redis is asked", async || {
+            self.gateway.admin_get("/readyz").await.text() == "ready\nstore: up\n"
+        })
+        .await;
+    }
+
+    /// It was not away since the line of this number, not for a moment.
+    fn was_never_away(&self, since: usize) {
+        let said = self.gateway.said.lines();
+        let away: Vec<_> = said[since..]
+            .iter()
+            .filter(|line| line.contains("is away"))
+            .collect();
+        assert!(away.is_empty(), "{away:?}");
+    }
+
+    fn lines(&self) -> usize {
+        self.gateway.said.lines().len()
+    }
+}
+
+fn all_were(status: u16, counts: &BTreeMap<u16, usize>) {
+    assert_eq!(
+        counts.keys().copied().collect::<Vec<_>>(),
+        [status],
+        "{counts:?}"
+    );
+}
+
+/// Long enough for the gateway to tell several times that it lives, while each connection is always in use.
+#[tokio::test]
+async fn a_redis_that_is_well_is_not_called_away_by_the_gateways_own_heartbeat() {
+    let far = Far::at(Duration::from_millis(100), "timeout = \"400ms\"").await;
+    let since = far.lines();
+    let load = Load::on(&[&far.gateway], 16, Duration::ZERO).await;
+    far.redis.command::<u64>(&["DEL", GATEWAYS]).await;
+    load.run(Duration::from_secs(6)).await;
+    let shots = load.stop().await;
+    far.was_never_away(since);
+    all_were(200, &statuses(&shots));
+    let listed: u64 = far.redis.command(&["EXISTS", GATEWAYS]).await;
+    assert_eq!(listed, 1, "and it is counted among the gateways");
+}
+
+/// Two calls at a time would take two round trips for these, one more than there is time for.
+#[tokio::test]
+async fn many_at_once_are_decided_within_a_few_round_trips() {
+    let far = Far::at(Duration::from_millis(250), "timeout = \"1900ms\"").await;
+    far.relay.turn(Line::Slow(Duration::from_millis(500)));
+    let since = far.lines();
+    let mut wires = Vec::new();
+    for _ in 0..200 {
+        wires.push(far.gateway.connect().await);
+    }
+    let mut asked = JoinSet::new();
+    for mut wire in wires {
+        asked.spawn(async move { wire.ask(get("/")).await.status });
+    }
+    let mut counts = BTreeMap::new();
+    for status in asked.join_all().await {
+        *counts.entry(status).or_insert(0) += 1;
+    }
+    far.was_never_away(since);
+    all_were(200, &counts);
+}
+
+/// From near to far and back, under load.
+#[tokio::test]
+async fn a_wire_that_becomes_longer_is_followed() {
+    let far = Far::at(Duration::ZERO, "timeout = \"500ms\"").await;
+    let since = far.lines();
+    let load = Load::on(&[&far.gateway], 64, Duration::from_millis(1)).await;
+    load.run(Duration::from_millis(500)).await;
+    for round_trip in [100, 250, 20] {
+        far.relay
+            .turn(Line::Slow(Duration::from_millis(round_trip) / 2));
+        load.run(Duration::from_secs(1)).await;
+    }
+    load.stop().await;
+    far.was_never_away(since);
+}
+
+#[tokio::test]
+async fn a_timeout_that_leaves_hardly_any_time_is_told() {
+    let round_trip = Duration::from_millis(200);
+    let far = Far::at(round_trip, "timeout = \"350ms\"").await;
+    let path = far.gateway.file();
+    let arguments = ["--config", path.to_str().unwrap(), "check", "--connect"];
+    let told = tollgate(far.gateway.folder(), &arguments).await;
+    assert_eq!(told.code, Some(0), "{}", told.stdout);
+    let told = told.stdout;
+    assert!(
+        told.contains("more than half of `timeout` (350.0 ms)"),
+        "{told}"
+    );
+    far.relay.turn(Line::Slow(Duration::from_millis(5)));
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("350ms", "20s")).unwrap();
+    let told = tollgate(far.gateway.folder(), &arguments).await.stdout;
+    assert!(!told.contains("more than half"), "{told}");
+}
+
+/// Each answer takes longer than half of `timeout`: one question that waits for the one before it would be too late.
+#[tokio::test]
+async fn a_round_trip_of_most_of_the_timeout_is_not_away_by_turns() {
+    let far = Far::at(Duration::from_millis(250), "timeout = \"350ms\"").await;
+    let since = far.lines();
+    let load = Load::on(&[&far.gateway], 8, Duration::ZERO).await;
+    load.run(Duration::from_secs(4)).await;
+    load.stop().await;
+    far.was_never_away(since);
+}
