@@ -41,12 +41,31 @@ impl Limit {
     /// The same, telling clients this.
     #[must_use]
     pub fn telling(self, answers: Answers) -> Self {
-        Self { answers, ..self }
+        Self { answers, ..self }.named()
     }
 
     /// Its name on the wire.
     #[must_use]
     pub fn public_name(&self) -> &Arc<str> {
         self.answers.public_name.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Its policy's name in fields and bodies: that on the wire, and for one of several rates `NAME:TIME`, which no limit
+    /// can be called. It stays when the number changes.
+    #[must_use]
+    pub fn policy_name(&self) -> &Arc<str> {
+        &self.policy
+    }
+
+    pub(super) fn named(mut self) -> Self {
+        let name = Arc::clone(self.public_name());
+        self.policy = match &self.window {
+            None => name,
+            Some(window) => {
+                let time = window.split_once('/').map_or(&**window, |(_, time)| time);
+                format!("{name}:{time}").into()
+            }
+        };
+        self
     }
 }

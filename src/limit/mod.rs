@@ -61,6 +61,8 @@ pub struct Limit {
     pub name: Arc<str>,
     /// The same as logs and reports name it: a candidate is another than its limit.
     shown: Arc<str>,
+    /// The same as clients know it, who tell several rates of one limit apart.
+    policy: Arc<str>,
     /// Which of the rates of a list this is, as written: `100/min`. Limits of one list share their name, differ in
     /// their counters and stand on the same requests.
     pub window: Option<Arc<str>>,
@@ -127,6 +129,7 @@ impl Limit {
         let block = wire::block(&rule, cost);
         Self {
             shown: Arc::clone(&name),
+            policy: Arc::clone(&name),
             name,
             window: None,
             kind,
@@ -296,6 +299,7 @@ impl Limit {
             ..self
         }
         .identified()
+        .named()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The limit's fields on a response: the draft's, the older ones, and when to come back.
 //!
 //! `RateLimit` and `RateLimit-Policy` follow draft-ietf-httpapi-ratelimit-headers-11: lists of strings, `q` and `w` the
-//! quota and window of the file, `r` what is left, `t` the seconds until it is all there again.
+//! quota and window of the file, `r` what is left, `t` the seconds until it is all there again. A limit on what is in flight
+//! is one of `concurrent-requests` there, without times, and in none of the older fields, which tell of rates.
 
 mod upstreams;
 
@@ -33,13 +34,12 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
     let mut text = BytesMut::new();
     for limit in limits {
         let separator = if text.is_empty() { "" } else { ", " };
-        let window = seconds(limit.rate.period.get());
-        let _ = write!(
-            text,
-            "{separator}\"{}\";q={};w={window}",
-            limit.public_name(),
-            limit.rate.count
-        );
+        let (name, quota) = (limit.policy_name(), limit.rate.count);
+        let _ = write!(text, "{separator}\"{name}\";q={quota}");
+        let _ = match has_window(limit) {
+            true => write!(text, ";w={}", seconds(limit.rate.period.get())),
+            false => write!(text, ";qu=\"concurrent-requests\""),
+        };
     }
     if text.is_empty() {
         None
@@ -142,25 +142,29 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
         for (limit, verdict) in limits.iter().zip(verdicts) {
             let (left, reset) = (shown(limit, verdict), seconds(verdict.reset));
             text.extend_from_slice(if text.is_empty() { b"\"" } else { b", \"" });
-            text.extend_from_slice(limit.public_name().as_bytes());
+            text.extend_from_slice(limit.policy_name().as_bytes());
             text.extend_from_slice(b"\";r=");
             text.extend_from_slice(digits.format(left).as_bytes());
-            text.extend_from_slice(b";t=");
-            text.extend_from_slice(digits.format(reset).as_bytes());
+            if has_window(limit) {
+                text.extend_from_slice(b";t=");
+                text.extend_from_slice(digits.format(reset).as_bytes());
+            }
         }
     };
     value::written(write).filter(|value| !value.is_empty())
 }
 
 /// The one that the older fields, which have room for one, tell of: on a refusal the one that is named, so that they agree
-/// with `Retry-After`, else the tightest.
+/// with `Retry-After`, else the tightest. Nothing of limits that have no window.
 fn told_of<'a>(
     limits: &[&'a Arc<Limit>],
     decision: &'a Decision,
 ) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
     match decision.ruling {
-        Ruling::Refuse { by, .. } => Some((*limits.get(by)?, decision.verdicts.get(by)?)),
-        Ruling::Admit { .. } => tightest(limits, &decision.verdicts),
+        Ruling::Refuse { by, .. } if limits.get(by).is_some_and(|limit| has_window(limit)) => {
+            Some((*limits.get(by)?, decision.verdicts.get(by)?))
+        }
+        _ => tightest(limits, &decision.verdicts),
     }
 }
 
@@ -169,7 +173,9 @@ fn tightest<'a>(
     limits: &[&'a Arc<Limit>],
     verdicts: &'a [Verdict],
 ) -> Option<(&'a Arc<Limit>, &'a Verdict)> {
-    limits.iter().copied().zip(verdicts).reduce(|best, next| {
+    let all = limits.iter().copied().zip(verdicts);
+    let timed = all.filter(|(limit, _)| has_window(limit));
+    timed.reduce(|best, next| {
         // left / N, compared without dividing.
         let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
             u128::from(of.1.remaining) * u128::from(by.rate.count.get())
@@ -181,6 +187,11 @@ fn tightest<'a>(
             best
         }
     })
+}
+
+/// Is it so much in a time? What is in flight is not.
+fn has_window(limit: &Limit) -> bool {
+    limit.rule.holds().is_none()
 }
 
 /// Never more than the quota, although a burst may be larger.

@@ -124,13 +124,10 @@ impl Exchange {
             .iter()
             .zip(&decided.decision.verdicts)
             .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
-        let mut violated = Violated {
+        Violated {
             named: limits.get(by).copied(),
-            all: refusing.map(|(limit, _)| &**limit.public_name()).collect(),
-        };
-        // Several rates of one limit.
-        violated.all.dedup();
-        violated
+            all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
+        }
     }
 
     /// The queue that has let it in, and would let it go on too late, since the gateway stood still.

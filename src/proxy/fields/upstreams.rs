@@ -32,7 +32,8 @@ pub(super) fn lead(fields: &mut HeaderMap, name: HeaderName, ours: HeaderValue, 
     fields.insert(name, all);
 }
 
-/// Is it a list of strings with parameters, as far as can be told without reading every parameter?
+/// Is it a list of strings with parameters, as far as can be told without reading every parameter? One may be a string
+/// itself, as the unit of a quota is.
 fn is_list(text: &[u8]) -> bool {
     let mut rest = text.trim_ascii();
     loop {
@@ -43,7 +44,7 @@ fn is_list(text: &[u8]) -> bool {
             return false;
         };
         let parameters = &inside[end + 1..];
-        let (parameters, next) = match parameters.iter().position(|byte| *byte == b',') {
+        let (parameters, next) = match end_of_item(parameters) {
             Some(comma) => (&parameters[..comma], Some(&parameters[comma + 1..])),
             None => (parameters, None),
         };
@@ -56,6 +57,16 @@ fn is_list(text: &[u8]) -> bool {
             None => return true,
         }
     }
+}
+
+/// Where the comma behind its parameters stands.
+fn end_of_item(parameters: &[u8]) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    parameters.iter().position(|byte| {
+        quoted ^= *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && quoted && !escaped;
+        *byte == b',' && !quoted
+    })
 }
 
 /// Where the closing quote stands.
@@ -96,6 +107,9 @@ mod tests {
             ("\"a\";r=1;t=2", true),
             ("\"a\"", true),
             ("\"a\";r=1, \"b,\\\"c\";r=2", true),
+            ("\"a\";q=1;qu=\"concurrent-requests\", \"b\"", true),
+            ("\"a\";pk=\"b, c\\\", d\";q=1, \"e\"", true),
+            ("\"a\";pk=\"b\", c", false),
             ("limit=10, remaining=3, reset=5", false),
             ("10", false),
             ("\"a", false),

@@ -310,6 +310,12 @@ async fn what_an_upstream_says_of_its_limits_stays() {
             "100, 100;w=60",
             "0",
         ),
+        (
+            "RateLimit: \"busy\";r=1;pk=\"a, b\"",
+            "\"ip\";r=4;t=720, \"busy\";r=1;pk=\"a, b\"",
+            "5",
+            "4",
+        ),
         ("X-RateLimit-Remaining: 4", "\"ip\";r=4;t=720", "5", "4"),
         ("X-RateLimit-Remaining: 0", "\"ip\";r=4;t=720", "", "0"),
     ] {

@@ -285,7 +285,7 @@ async fn a_list_of_rates_has_as_many_in_its_tier(place: Place) {
     assert_eq!(gateway.line_of(&refused).await["window"], "4/h");
     assert_eq!(
         refused.field("ratelimit-policy"),
-        "\"calls\";q=6;w=60, \"calls\";q=4;w=3600"
+        "\"calls:min\";q=6;w=60, \"calls:h\";q=4;w=3600"
     );
 }
 

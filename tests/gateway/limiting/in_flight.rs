@@ -8,6 +8,7 @@ on_both_stores! {
     a_slot_is_taken_until_the_last_byte_and_then_free
     who_leaves_gives_the_slot_back
     a_slot_is_renewed_for_as_long_as_its_request_lives
+    what_is_in_flight_is_told_as_no_rate
 }
 
 const ONE: &str = "by = \"ip\"\nalgorithm = \"concurrency\"\nmax = 1\nslot_ttl = \"3s\"";
@@ -64,5 +65,48 @@ async fn a_slot_is_renewed_for_as_long_as_its_request_lives(place: Place) {
     while begun.elapsed() < Duration::from_millis(2500) {
         gateway.get("/").await.expect(429);
     }
+    waiting.abort();
+}
+
+async fn what_is_in_flight_is_told_as_no_rate(place: Place) {
+    let upstream = Upstream::silent().await;
+    let limits = |of: &str| format!("[routes.{of}]\npath = \"/{of}\"\nupstream = \"main\"\n");
+    let file = File::to(&upstream, &["flight"])
+        .limit("flight", ONE)
+        .limit("calls", "by = \"everyone\"\nrate = \"9/h\"")
+        .with(&format!(
+            "{}limits = [\"calls\", \"flight\"]",
+            limits("both")
+        ));
+    let gateway = place.gateway(file).await;
+    let mut first = gateway.connect().await;
+    let waiting = tokio::spawn(async move { first.ask(get("/")).await });
+    upstream.sees(1).await;
+    let refused = gateway.get("/").await.expect(429);
+    assert_eq!(
+        refused.field("ratelimit-policy"),
+        "\"flight\";q=1;qu=\"concurrent-requests\""
+    );
+    assert_eq!(refused.field("ratelimit"), "\"flight\";r=0");
+    assert!(!refused.fields.has("x-ratelimit-limit"), "{refused:?}");
+    assert!(!refused.fields.has("x-ratelimit-reset"), "{refused:?}");
+    // Beside a rate the older fields are the rate's.
+    let refused = gateway.get("/both").await.expect(429);
+    assert_eq!(
+        refused.field("ratelimit-policy"),
+        "\"calls\";q=9;w=3600, \"flight\";q=1;qu=\"concurrent-requests\""
+    );
+    assert_eq!(refused.remaining("flight"), 0);
+    assert_eq!(
+        (
+            refused.field("x-ratelimit-limit"),
+            refused.field("x-ratelimit-remaining")
+        ),
+        ("9", "9")
+    );
+    assert_eq!(
+        refused.json()["violated-policies"],
+        serde_json::json!(["flight"])
+    );
     waiting.abort();
 }

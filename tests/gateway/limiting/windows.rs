@@ -23,11 +23,16 @@ async fn the_rate_of_a_list_that_refuses_is_named(place: Place) {
     let refused = client.ask(get("/")).await.expect(429);
     let problem = refused.json();
     assert_eq!(problem["window"], "3/h");
-    assert_eq!(problem["violated-policies"], serde_json::json!(["calls"]));
+    assert_eq!(problem["limit"], "calls");
+    assert_eq!(problem["violated-policies"], serde_json::json!(["calls:h"]));
     assert_eq!(
         refused.field("ratelimit-policy"),
-        "\"calls\";q=4;w=7200, \"calls\";q=3;w=3600"
+        "\"calls:2h\";q=4;w=7200, \"calls:h\";q=3;w=3600"
     );
+    assert_eq!(refused.remaining("calls:h"), 0);
+    if !place.remembers() {
+        assert_eq!(refused.remaining("calls:2h"), 1);
+    }
     let line = gateway.line_of(&refused).await;
     assert_eq!(line["limit"], "calls");
 }
