@@ -78,7 +78,7 @@ pub fn stamp(
     }
     if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
         && let Some((limit, verdict)) = told_of(limits, decision)
-        && !(theirs.legacy && upstreams::is_tighter(fields, limit, shown(limit, verdict)))
+        && !(theirs.legacy && upstreams::is_tighter(fields, limit, verdict.remaining))
     {
         fields.insert(X_LIMIT, number(u64::from(limit.rate.count.get())));
         fields.insert(X_REMAINING, number(shown(limit, verdict)));
@@ -168,7 +168,8 @@ fn told_of<'a>(
     }
 }
 
-/// The one with the least left of its quota; among equals the first in the file.
+/// The one with the least left of what it holds, which is a bucket's burst and not its rate; among equals the first in the
+/// file.
 fn tightest<'a>(
     limits: &[&'a Arc<Limit>],
     verdicts: &'a [Verdict],
@@ -176,9 +177,9 @@ fn tightest<'a>(
     let all = limits.iter().copied().zip(verdicts);
     let timed = all.filter(|(limit, _)| has_window(limit));
     timed.reduce(|best, next| {
-        // left / N, compared without dividing.
+        // Left / capacity, compared without dividing.
         let left = |of: (&Arc<Limit>, &Verdict), by: &Arc<Limit>| {
-            u128::from(of.1.remaining) * u128::from(by.rate.count.get())
+            u128::from(of.1.remaining) * u128::from(by.rule.most())
         };
         let (theirs, ours) = (left(next, best.0), left(best, next.0));
         if (theirs, next.0.place) < (ours, best.0.place) {

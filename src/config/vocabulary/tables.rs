@@ -228,7 +228,7 @@ pub static RESPONSE: Table = Table {
             name: "headers",
             shape: Shape::Choice(&["both", "standard", "legacy", "none"]),
             default: Value("\"both\""),
-            about: "Which fields: `RateLimit` and `RateLimit-Policy` (standard), `X-RateLimit-*` (legacy: of the limit that a refusal names, else of the tightest), both or none; `Retry-After` stays on every refusal. Of a list of rates each is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`; a limit on what is in flight has `qu=\"concurrent-requests\"` and no times, and is in none of the older fields. What an upstream says of its own limits stays: its items of the lists behind ours, and its `X-RateLimit-*` where it has less left.",
+            about: "Which fields: `RateLimit` and `RateLimit-Policy` (standard), `X-RateLimit-*` (legacy: of the limit that a refusal names, else of the one with the least left of what it holds: of a bucket's `burst`, a queue's `queue` + `burst`, else of the rate's number), both or none; `Retry-After` stays on every refusal. Of a list of rates each is a policy of its own, `NAME:TIME` (`per-key:min`), as in `violated-policies`; a limit on what is in flight has `qu=\"concurrent-requests\"` and no times, and is in none of the older fields. What an upstream says of its own limits stays: its items of the lists behind ours, and its `X-RateLimit-*` where it has less left.",
             example: "\"standard\"",
             live: true,
         },

@@ -79,7 +79,7 @@ fn end_of_string(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// Has the upstream less left of its quota than we, with `left`, of ours? Then its fields stay, all of them. Where it does
+/// Has the upstream less left of its quota than we, with `left`, of what our limit holds? Then its fields stay, all of them. Where it does
 /// not say of how many, less is less.
 pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
     // Some say `100, 100;w=60`: the quota that counts, then all of them with their windows.
@@ -91,10 +91,10 @@ pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
         return false;
     };
     let Some(quota) = number(&X_LIMIT) else {
-        return remaining < left;
+        return remaining < left.min(u64::from(limit.rate.count.get()));
     };
     let ours = u128::from(left) * u128::from(quota);
-    u128::from(remaining) * u128::from(limit.rate.count.get()) < ours
+    u128::from(remaining) * u128::from(limit.rule.most()) < ours
 }
 
 #[cfg(test)]

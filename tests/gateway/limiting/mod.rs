@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 on_both_stores! {
     a_bucket_gives_its_burst_and_then_refuses_with_every_word
     an_admitted_request_is_told_where_it_stands
+    the_tightest_has_the_least_left_of_what_it_holds
     a_bucket_refills_at_its_rate
     a_window_gives_its_count_and_then_waits_for_its_end
     a_request_that_one_limit_refuses_is_charged_by_none
@@ -128,6 +129,45 @@ async fn an_admitted_request_is_told_where_it_stands(place: Place) {
         !answer.fields.has("retry-after") && !answer.fields.has("server-timing"),
         "{answer:?}"
     );
+}
+
+async fn the_tightest_has_the_least_left_of_what_it_holds(place: Place) {
+    let upstream = Upstream::echo().await;
+    let other = "by = \"everyone\"\nrate = \"4/h\"\nalgorithm = \"fixed-window\"";
+    // What is shown of each when it is the tightest: its quota, and what is left of it.
+    for (nth, (first, told)) in [
+        // A full small bucket is not tight: 1 of 2 is, beside 3 of 4, and 19 of 20 is not.
+        ("rate = \"1000/h\"\nburst = 2", ("1000", "1")),
+        ("rate = \"1000/h\"\nburst = 20", ("4", "3")),
+        ("rate = \"3/h\"\nburst = 30", ("4", "3")),
+        // 6 of 7, all of a queue's places counted.
+        (
+            "rate = \"1000/h\"\nalgorithm = \"leaky-bucket\"\nburst = 2\nqueue = 5\nmax_wait = \"1h\"",
+            ("4", "3"),
+        ),
+        (
+            "rate = \"1000/h\"\nalgorithm = \"leaky-bucket\"\nover = \"refuse\"\nburst = 2",
+            ("1000", "1"),
+        ),
+        // As tight as each other: the first in the file.
+        ("rate = \"8/h\"\nburst = 4", ("8", "3")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // Each has counters of its own.
+        let names = [format!("other-{nth}"), format!("first-{nth}")];
+        let file = File::to(&upstream, &[&names[0], &names[1]])
+            .limit(&names[1], &format!("by = \"everyone\"\n{first}"))
+            .limit(&names[0], other);
+        let gateway = place.gateway(file).await;
+        let answer = gateway.get("/").await.expect(200);
+        let shown = (
+            answer.field("x-ratelimit-limit"),
+            answer.field("x-ratelimit-remaining"),
+        );
+        assert_eq!(shown, told, "{first}");
+    }
 }
 
 async fn a_bucket_refills_at_its_rate(place: Place) {
