@@ -57,7 +57,21 @@ impl Limit {
         &self.policy
     }
 
-    pub(super) fn named(mut self) -> Self {
+    /// The same as one of a list of rates, where each has counters of its own.
+    #[must_use]
+    pub fn listed(self, window: &str) -> Self {
+        let kind = self.kind.over(self.rate.period.get());
+        let window = Some(window.into());
+        Self {
+            window,
+            kind,
+            ..self
+        }
+        .identified()
+        .named()
+    }
+
+    fn named(mut self) -> Self {
         let name = Arc::clone(self.public_name());
         self.policy = match &self.window {
             None => name,

@@ -287,20 +287,6 @@ impl Limit {
             _ => None,
         }
     }
-
-    /// The same as one of a list of rates, where each has counters of its own.
-    #[must_use]
-    pub fn listed(self, window: &str) -> Self {
-        let kind = self.kind.over(self.rate.period.get());
-        let window = Some(window.into());
-        Self {
-            window,
-            kind,
-            ..self
-        }
-        .identified()
-        .named()
-    }
 }
 
 /// A limit's algorithm and numbers.

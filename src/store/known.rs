@@ -4,6 +4,9 @@
 //! be fuller, unless somebody gives something back or resets it: so nothing is refused here that asking would have
 //! admitted, but for what other gateways give back ([`MOST`] at the longest).
 //! What a refused request's other limits would have said is not known, and not said.
+//!
+//! How the counter stands is known for as long as nothing that a request may cost would fit: while a cheaper one may be
+//! admitted, by whichever gateway, less may remain than was said, and the wait be longer. Then it is asked.
 
 mod again;
 #[cfg(test)]
@@ -226,7 +229,7 @@ impl Known {
             }
             // What refuses a smaller cost says more.
             Slot::Occupied(place)
-                if place.get().cost < refusal.cost && refusal.told < place.get().until => {}
+                if place.get().cost < refusal.cost && place.get().stands(refusal.told) => {}
             Slot::Occupied(mut place) => *place.get_mut() = refusal,
         }
     }
@@ -255,8 +258,24 @@ impl Refusal {
             && (check.cost >= self.cost || check.cost == Cost::ZERO)
     }
 
-    /// What a request of `cost` would be told at `at`, if it would be refused and that can be told from here.
+    /// Is it still known how the counter stands, `now`?
+    fn stands(&self, now: Instant) -> bool {
+        let at = self
+            .at
+            .plus(micros(now.saturating_duration_since(self.told)));
+        now < self.until && self.measured_at(at, self.cost).is_some()
+    }
+
+    /// What a request of `cost` would be told at `at`, if it would be refused and that can be told from here: nobody can
+    /// have been admitted since.
     fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measured> {
+        let least = least(&self.limit).min(cost);
+        let nobody_passes = least == cost || self.refused_at(at, least).is_some();
+        self.refused_at(at, cost).filter(|_| nobody_passes)
+    }
+
+    /// The same, had nobody been admitted since.
+    fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measured> {
         let state = match &self.limit.rule {
             Rule::TokenBucket(TokenBucket { interval, .. })
             | Rule::LeakyBucket(LeakyBucket { interval, .. }) => {
@@ -298,6 +317,14 @@ impl Refusal {
         };
         measured.span.whole = measured.span.whole.saturating_sub(passed);
         Some(measured)
+    }
+}
+
+/// The least that a request may take from a limit; what asks for nothing takes nothing.
+fn least(limit: &Limit) -> Cost {
+    match limit.price {
+        Some(_) => Cost::ONE,
+        None => limit.cost.max(Cost::ONE),
     }
 }
 
