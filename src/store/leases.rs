@@ -17,6 +17,7 @@ use super::near::Near;
 use super::news::News;
 use super::redis::RedisStore;
 use crate::limit::rate::Cost;
+use crate::limit::verdict::Wait;
 use crate::limit::{Limit, Terms};
 use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
@@ -234,7 +235,7 @@ async fn ask(
         near.known.remember(&[check], &half, (sent, told), |limit| {
             shared.may_pass(limit)
         });
-        Last::of(&order, terms, &half, (sent, asked))
+        Last::of(&order, terms, &half, (sent, asked, told))
     });
     let (answered, until) = near.leases.told(&check, terms, (last, units), (sent, told));
     answered.notify_waiters();
@@ -255,6 +256,22 @@ impl Leases {
     fn rises(&self, check: &Check<'_>) {
         let hash = self.news.hash(check.limit.id, check.key);
         self.demand.borrow_mut().rises(hash, Instant::now());
+    }
+
+    /// Who is refused is told to come back when nobody pauses any more, who would else be refused again.
+    pub(super) fn lengthen(&self, checks: &[Check<'_>], half: &mut Half) {
+        if self.held.borrow().is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for (check, measured) in checks.iter().zip(&mut half.measured) {
+            if let Wait::Micros(wait @ 1..) = measured.wait
+                && may_take(check)
+            {
+                let pause = self.with(check, |held| held.pause_left(now));
+                measured.wait = Wait::Micros(wait.max(pause.unwrap_or(0)));
+            }
+        }
     }
 
     fn with<T>(&self, check: &Check<'_>, then: impl FnOnce(&mut Held) -> T) -> Option<T> {

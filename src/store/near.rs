@@ -53,7 +53,9 @@ impl Near {
     /// What is known of a request that will be refused, as far as who serves its counters is there.
     pub(super) fn recall(&self, shared: &RedisStore, checks: &[Check<'_>]) -> Option<Recalled> {
         let is_there = |check: &Check<'_>| shared.serves(check.limit, check.key);
-        self.known.recall(checks, (Instant::now, is_there))
+        let mut recalled = self.known.recall(checks, (Instant::now, is_there))?;
+        self.leases.lengthen(checks, &mut recalled.half);
+        Some(recalled)
     }
 
     /// How long a request waits for the answer of another at most, before it asks for itself.

@@ -64,11 +64,14 @@ async fn ask(store: &Store, checks: &[Check<'_>], refused: bool) -> Result<Spare
             return Ok(Spared::Known(recalled));
         }
     }
-    let (half, by) = store.decide_shared(checks, refused).await?;
+    let (mut half, by) = store.decide_shared(checks, refused).await?;
     if let (Turn::First(asking), [check], DecidedBy::Redis) = (&turn, checks, by)
         && let (Some(half), Store::Redis { shared, .. }) = (&half, store)
     {
         asking.admitted(check, half, (Instant::now(), shared.may_pass(check.limit)));
+    }
+    if let (Some(half), Store::Redis { near, .. }, DecidedBy::Redis) = (&mut half, store, by) {
+        near.leases.lengthen(checks, half);
     }
     Ok(Spared::Told(half, by))
 }

@@ -4,13 +4,14 @@ use super::numbers::{
     SECOND, clock_window, fixed_window, leaky_bucket, limit, sliding_window, token_bucket,
 };
 use super::sparing::gateway;
-use super::under_test::{admitted, connect};
+use super::under_test::{admitted, connect, wait};
 use crate::support::{Redis, long};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::clock;
 use tollgate::limit::rate::Rate;
+use tollgate::limit::verdict::Wait;
 use tollgate::limit::{Leasing, Limit, Rule};
 use tollgate::store::{Check, DecidedBy, Store};
 
@@ -287,6 +288,50 @@ async fn a_hot_key_takes_a_tenth_of_the_calls() {
         };
         let (without, with) = (per_request(Leasing::Off), per_request(Leasing::Auto));
         assert!(with * 10.0 <= without, "{name}: {with} of {without}");
+    }
+}
+
+/// One client presses a key until it is refused, and comes back when it was told to: nobody else has taken anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_when_told_is_not_refused() {
+    let server = Redis::start().await;
+    let rules = [
+        ("bucket", token_bucket(400, SECOND, 40)),
+        ("quick", token_bucket(4000, SECOND, 200)),
+        ("meter", leaky_bucket((1000, SECOND), 100, 0, 0)),
+        ("sliding", sliding_window(200, SECOND, 2, false)),
+        ("strict", sliding_window(200, SECOND, 4, true)),
+        ("window", fixed_window(400, SECOND)),
+        ("clock", clock_window(400, SECOND, 0)),
+    ];
+    for (name, rule) in rules {
+        let limit = leased(rule, Leasing::Auto, name);
+        let rounds = if long() { 100 } else { 8 };
+        on_threads(1, async |_| {
+            let store = gateway(connect(&server).await);
+            let check = [Check::new(&limit, KEY)];
+            let decide = async || store.decide(&check).await.unwrap().0.unwrap();
+            let press = async || loop {
+                let decided = decide().await;
+                if !admitted(&decided) {
+                    return decided;
+                }
+            };
+            for round in 0..rounds {
+                let mut refused = press().await;
+                // At other moments of the pause.
+                for _ in 0..fastrand::u8(..4) {
+                    tokio::time::sleep(Duration::from_micros(fastrand::u64(..8_000))).await;
+                    refused = press().await;
+                }
+                let Some(Wait::Micros(wait)) = wait(refused.decision.ruling) else {
+                    panic!("{name}: {refused:?}");
+                };
+                tokio::time::sleep(Duration::from_micros(wait)).await;
+                let back = decide().await;
+                assert!(admitted(&back), "{name}, {round}: after {wait} us {back:?}");
+            }
+        });
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Last {
     /// When it was asked, by the worker's clock and as the news count time.
     pub(super) sent: Instant,
     pub(super) asked: u64,
+    /// When the answer was here: who is told a wait is told it from then on, so that it is never too short.
+    told: Instant,
     pub(super) at: Timestamp,
     pub(super) measured: Measured,
     /// Units that it charged, and what was left then.
@@ -217,7 +219,7 @@ impl Held {
 
     /// What a request is told while nobody asks.
     pub(super) fn refusal(&self, now: Instant) -> Verdict {
-        let pause = u64::try_from((self.paused - now).as_micros()).unwrap_or(u64::MAX);
+        let pause = self.pause_left(now);
         let wait = self
             .last
             .as_ref()
@@ -230,6 +232,12 @@ impl Held {
         }
     }
 
+    /// For how many microseconds from `now` on nobody asks, rounded up.
+    pub(super) fn pause_left(&self, now: Instant) -> u64 {
+        let left = self.paused.saturating_duration_since(now);
+        u64::try_from(left.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
+    }
+
     /// When the bucket of a call has room for one more, as of `now`.
     fn next(&self, last: &Last, now: Instant) -> u64 {
         let (Rule::TokenBucket(TokenBucket { interval, .. })
@@ -238,7 +246,7 @@ impl Held {
             return 0;
         };
         let state = BucketState::at_level(last.at, last.measured.span, *interval);
-        let at = last.at.plus(since(last.sent, now));
+        let at = last.at.plus(since(last.told, now));
         let (measured, _) = self.limit.check(Some(&State::Bucket(state)), at, Cost::ONE);
         match measured.wait {
             Wait::Micros(wait) => wait,
@@ -283,8 +291,9 @@ impl Held {
         if self.permits == 0 {
             self.lose(rest);
         }
-        // Of a window with nothing left the store's own refusal says for how long.
-        if last.charged < asked && terms.trickles() {
+        // For how long a window stays full its own refusal says, which comes next.
+        let is_told = terms.loses() || last.charged == 0;
+        if last.charged < asked && terms.trickles() && is_told {
             self.paused = last.sent + Duration::from_micros(terms.pause);
         }
         self.last = Some(last);
@@ -296,7 +305,7 @@ impl Last {
         check: &Check<'_>,
         terms: &Terms,
         half: &Half,
-        (sent, asked): (Instant, u64),
+        (sent, asked, told): (Instant, u64, Instant),
     ) -> Option<Self> {
         let measured = *half.measured.first()?;
         let charged = match measured.wait {
@@ -307,6 +316,7 @@ impl Last {
         Some(Self {
             sent,
             asked,
+            told,
             at: half.at,
             measured,
             charged: charged.units(),
