@@ -296,13 +296,13 @@ async fn a_hot_key_takes_a_tenth_of_the_calls() {
 async fn who_comes_back_when_told_is_not_refused() {
     let server = Redis::start().await;
     let rules = [
-        ("bucket", token_bucket(400, SECOND, 40)),
-        ("quick", token_bucket(4000, SECOND, 200)),
-        ("meter", leaky_bucket((1000, SECOND), 100, 0, 0)),
-        ("sliding", sliding_window(200, SECOND, 2, false)),
-        ("strict", sliding_window(200, SECOND, 4, true)),
-        ("window", fixed_window(400, SECOND)),
-        ("clock", clock_window(400, SECOND, 0)),
+        ("bucket", token_bucket(100, SECOND, 40)),
+        ("quick", token_bucket(200, SECOND, 60)),
+        ("meter", leaky_bucket((100, SECOND), 60, 0, 0)),
+        ("sliding", sliding_window(100, SECOND, 2, false)),
+        ("strict", sliding_window(50, SECOND / 2, 5, true)),
+        ("window", fixed_window(25, SECOND / 4)),
+        ("clock", clock_window(25, SECOND / 4, 0)),
     ];
     for (name, rule) in rules {
         let limit = leased(rule, Leasing::Auto, name);

@@ -180,11 +180,10 @@ fn what_others_may_have_taken_since_is_not_told_from_memory() {
 #[test]
 fn a_cost_that_is_always_the_same_asks_once() {
     let of = limit("dear", bucket);
-    let dear = Limit::new("dear".into(), of.by, of.rate, of.rule, Cost::new(2));
-    let dear = Arc::new(dear);
+    let (name, cost) = ("dear".into(), Cost::new(2));
+    let dear = Arc::new(Limit::new(name, of.by, of.rate, of.rule, cost));
     let mut world = World::new();
     let ask = [check(&dear, b"one", 2)];
-    // Two of five, twice; one remains, which nobody can take.
     while admitted(&world.decide(&ask).0) {}
     for _ in 0..100 {
         let (decided, was_asked) = world.decide(&ask);
