@@ -3,7 +3,7 @@
 -- KEYS      the counters, one for each limit of each request, in order; behind them the records of ids (dedupe.lua)
 -- ARGV[1]   the time as a packed double, in microseconds since the epoch; "" means this server's own clock
 -- ARGV[2]   the limits' parameter blocks, one behind the other (src/limit/wire.rs); refund.lua has its own
--- ARGV[3]   the shape of the batch (decide.lua only)
+-- ARGV[3]   the shape of the batch (decide.lua), the number of the call (refund.lua)
 --
 -- States, parameters and replies are packed big-endian. A number never becomes decimal text on its way into a value
 -- or a reply: that is the dear part of a script, and the part in which servers differ. Dear, too, is every function

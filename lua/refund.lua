@@ -1,6 +1,7 @@
 -- refund.lua: gives back what requests were granted and did not use. Twins: `refund` in src/limit.
 --
--- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first
+-- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first; and at the
+--           end the mark of the call, if it has one
 -- ARGV[2]   a block for each: 1, the ticket's instant and part, the charge and its part, den      (both buckets)
 --                             2, the same                                                          (a queue)
 --                             3, window, the ticket's start, cost                                  (windows)
@@ -14,7 +15,10 @@
 --                                                                                                  (both buckets: settled)
 --                             9, the end of its record, the length of the block behind it, which follows
 --                                                                                                  (a charge with an id)
--- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done
+-- ARGV[3]   the call's number as a double, or "": who has heard no answer calls again with the same number. The mark has the
+--           number of the last call that was made under its name.
+-- reply     a byte for each: 0 nothing may go back, 1 something did, 2 and nothing is left, 3 could not be done, 4 the call
+--           has been made before
 local function put(key, state, life)
   return write(key, state, life) and "\3" or "\1"
 end
@@ -217,6 +221,16 @@ local function give_with(key, record)
 end
 
 local replies, count, record_at = {}, 0, #KEYS + 1
+if ARGV[3] ~= "" then
+  record_at = #KEYS
+  local held = call("GET", KEYS[record_at])
+  if type(held) == "string" and #held == 8 and unpack(">d", held) >= unpack(">d", ARGV[3]) then
+    return string.rep("\4", record_at)
+  end
+  -- First: what is not done afterwards is not done twice.
+  local reply = call("SET", KEYS[record_at], ARGV[3], "PX", 150000)
+  if reply.err then return reply end
+end
 while at <= #blocks do
   count = count + 1
   if blocks:byte(at) == 9 then

@@ -57,6 +57,12 @@ impl IdField {
 pub struct RepeatId([u8; 16]);
 
 impl RepeatId {
+    /// Of nobody's request: no other has it.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(fastrand::u128(..).to_be_bytes())
+    }
+
     /// Of a request with that `id`. The cost belongs to it, so that a cheap request never pays for a dear one.
     #[must_use]
     pub fn of(method: &str, path: &str, cost: u32, id: &[u8]) -> Self {

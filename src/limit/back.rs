@@ -16,8 +16,7 @@ impl Limit {
     #[must_use]
     pub fn apart(&self) -> Option<&Arc<Self>> {
         let made = self.apart.get_or_init(|| {
-            let is_bucket = matches!(self.rule, Rule::TokenBucket(_) | Rule::LeakyBucket(_));
-            if !is_bucket || self.trails || self.rule.queues() {
+            if !self.rule.is_open_bucket() || self.trails {
                 return None;
             }
             let mut made = Self {

@@ -11,12 +11,12 @@ impl Limit {
     /// The same, granting what is left.
     #[must_use]
     pub fn granting_less(self) -> Self {
-        let block = wire::partial(&self.rule, self.cost, &self.block);
-        Self {
+        let mut made = Self {
             partial: true,
-            block,
             ..self
-        }
+        };
+        made.block = made.block_of(made.cost, Timestamp::default());
+        made
     }
 
     /// Would `cost`, or where that is allowed some of it, be admitted at `now`? As [`Rule::check`].

@@ -1,5 +1,8 @@
 //! After what a limit gives its charges back.
 
+use super::{Limit, Rule};
+use crate::clock::Timestamp;
+
 /// When a limit gives back what a request was charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GivesBack {
@@ -14,5 +17,27 @@ impl GivesBack {
     #[must_use]
     pub const fn ever(self) -> bool {
         self.errors || self.cancels
+    }
+}
+
+impl Limit {
+    /// The same, giving charges back. The state of a bucket says then what must be known for all of a charge to come
+    /// back, whoever was charged after it (`trail`); a place in a queue comes back in its order.
+    #[must_use]
+    pub fn giving_back(mut self, gives_back: GivesBack) -> Self {
+        self.gives_back = gives_back;
+        if gives_back.ever() && self.rule.is_open_bucket() && !self.trails {
+            self.trails = true;
+            self.block = self.block_of(self.cost, Timestamp::default());
+        }
+        self
+    }
+}
+
+impl Rule {
+    /// Is it a bucket in which nobody waits for a turn?
+    #[must_use]
+    pub fn is_open_bucket(&self) -> bool {
+        matches!(self, Self::TokenBucket(_) | Self::LeakyBucket(_)) && !self.queues()
     }
 }

@@ -92,7 +92,7 @@ pub struct Limit {
     pub partial: bool,
     /// The same as it is asked beside limits of other slots; made when it is first asked for.
     apart: OnceLock<Option<Arc<Limit>>>,
-    /// Does its counters' state say what a settlement must know (`trail`)?
+    /// Does its counters' state say what must be known for charges to come back or to be settled (`trail`)?
     trails: bool,
     /// Does it charge a repeated request once?
     pub dedupe: Option<Dedupe>,
@@ -268,12 +268,6 @@ impl Limit {
             dedupe: Some(dedupe),
             ..self
         }
-    }
-
-    /// The same, giving charges back.
-    #[must_use]
-    pub fn giving_back(self, gives_back: GivesBack) -> Self {
-        Self { gives_back, ..self }
     }
 
     /// How many months of the calendar its window has, if any.

@@ -5,6 +5,7 @@
 //! a debt up to its brim. The further charge is made by a limit of the same counters that has room for all of it.
 
 use super::bucket::{self, BucketState};
+use super::dedupe::Dedupe;
 use super::fixed_window::FixedWindow;
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{Cost, Rate, Span};
@@ -12,8 +13,12 @@ use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
 use super::{Change, ClockWindow, Limit, Mark, Refunded, Rule, State, Ticket};
 use crate::clock::Timestamp;
-use crate::key::{KeyTemplate, Meter, Missing};
+use crate::key::{IdField, KeyTemplate, Meter, Missing};
+use http::HeaderName;
 use std::sync::Arc;
+
+/// How long it is known what was charged beyond an estimate, in microseconds.
+const REMEMBERED: u64 = 150_000_000;
 
 impl Limit {
     /// The same with a cost that responses say; its own is charged until then.
@@ -33,8 +38,15 @@ impl Limit {
         self.meter.as_ref()?;
         let made = self.overdraft.get_or_init(|| {
             let rule = self.rule.without_bound()?;
+            // Who has heard no answer charges again, by the same id.
+            let once = Dedupe {
+                field: IdField(HeaderName::from_static("tollgate-charge")),
+                ttl: REMEMBERED,
+                repeats: u32::MAX,
+            };
             let mut made = Self {
                 partial: true,
+                dedupe: Some(once),
                 ..self.alike(rule)
             };
             made.block = made.block_of(Cost::ONE, Timestamp::default());

@@ -93,6 +93,18 @@ impl Check<'_> {
     }
 }
 
+/// The same `checks`, with what `other` is in the place of their limits.
+pub(super) fn apart<'a>(
+    checks: &[Check<'a>],
+    other: impl Fn(&Limit) -> Option<&Arc<Limit>>,
+) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
+    let apart = checks.iter().map(|check| Check {
+        limit: other(check.limit).unwrap_or(check.limit),
+        ..*check
+    });
+    apart.collect()
+}
+
 /// One charge to take back.
 #[derive(Debug, Clone, Copy)]
 pub struct Refund<'a> {

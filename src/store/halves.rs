@@ -6,7 +6,7 @@
 //! remembered needs no asking.
 
 use super::Store;
-use super::batch::{Check, Decided};
+use super::batch::{Check, Decided, apart};
 use super::beside::Charges;
 use super::decided_by::DecidedBy;
 use super::error::StoreError;
@@ -15,8 +15,8 @@ use super::known::Recalled;
 use super::memory::MemoryStore;
 use super::sparing::{self, Spared};
 use crate::clock::Timestamp;
-use crate::limit::Scope;
 use crate::limit::verdict::{INLINE_LIMITS, Ruling};
+use crate::limit::{Limit, Scope};
 use smallvec::SmallVec;
 
 type Checks<'a> = SmallVec<[Check<'a>; INLINE_LIMITS]>;
@@ -35,7 +35,7 @@ pub(super) async fn decide(
     let (own, shared): (Checks<'_>, Checks<'_>) =
         checks.iter().copied().partition(|check| check.is_own());
     if shared.is_empty() {
-        return Ok((Some(memory.decide(checks)), DecidedBy::Memory));
+        return Ok((Some(alone(memory, checks)), DecidedBy::Memory));
     }
     if let Some(recalled) = store.recall(&shared) {
         return Ok(remembered(memory, (checks, &own), recalled));
@@ -56,6 +56,17 @@ pub(super) async fn decide(
     let decided = Decided::of_halves(checks, (held.at, &held.measured), half);
     held.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
     Ok((Some(decided), by))
+}
+
+/// The decision of this gateway's own limits, beside which no other stands.
+fn alone(memory: &MemoryStore, checks: &[Check<'_>]) -> Decided {
+    let mut limits = checks.iter().map(|check| check.limit);
+    if !limits.any(|limit| limit.was_asked_apart()) {
+        return memory.decide(checks);
+    }
+    // Who asks in another way forgets what the state says beside.
+    let apart = apart(checks, Limit::apart_if_made);
+    Decided::of_half(checks, memory.measure(&apart, None, false))
 }
 
 /// The decision that what is remembered of the others makes, beside this gateway's `own`, of which nothing is charged.
@@ -83,6 +94,8 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn take((store, memory): (&'a Store, &'a MemoryStore), checks: Checks<'a>) -> Self {
+        // Others may come between the charge and its return.
+        let checks = apart(&checks, Limit::apart);
         let Half { at, measured, .. } = memory.measure(&checks, None, false);
         let charges = Charges::of(&checks, &measured, false);
         Self {

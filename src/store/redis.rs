@@ -38,12 +38,13 @@ use super::half::{Half, Tentative};
 use super::place::Place;
 use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
+use crate::key::RepeatId;
 use crate::limit::Limit;
-use crate::telemetry::metrics::Reach;
+use crate::telemetry::metrics::{Operation, Outcome, Reach};
 use cluster::{Cluster, Route};
 use leavers::{Heir, Leavers};
 use node::{Node, Shared};
-use owed::Duty;
+use owed::{Debt, Duty};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -230,11 +231,11 @@ impl RedisStore {
     }
 
     fn take(&self, clock: Option<Timestamp>, check: &Check<'_>) {
-        let taken = self.home(check.limit, check.key);
-        let taken =
-            taken.map(|(shared, route)| shared.enqueue(clock, &[*check], (false, true, route)));
-        if let Some(Err(_)) = taken {
-            self.counts().refunds_lost.add(1);
+        if let Some((shared, route)) = self.home(check.limit, check.key) {
+            // By a clock of the caller's nothing is repeated.
+            let id = clock.is_none().then(RepeatId::random);
+            let question = shared.question(clock, &[Check { id, ..*check }]);
+            shared.owe_debt(clock, (question, route), Debt::new());
         }
     }
 
@@ -284,7 +285,8 @@ impl RedisStore {
             Way::Many(cluster) => {
                 let home = cluster.home(limit, key);
                 if home.is_none() {
-                    self.counts().refunds_lost.add(1);
+                    let lost = (Operation::Refund, Outcome::Lost);
+                    self.counts().owed(lost.0, lost.1, Duration::ZERO);
                 }
                 home
             }
@@ -340,7 +342,7 @@ impl RedisStore {
     /// Is anything owed that waits for Redis to be back?
     fn owes(&self) -> bool {
         match &self.way {
-            Way::One(node) => !node.shared.owed.is_empty(),
+            Way::One(node) => !node.shared.owed.is_paid(),
             Way::Many(cluster) => cluster.owes(),
         }
     }

@@ -20,12 +20,12 @@ use super::node::{Node, Shared, Tasks};
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
-use crate::store::batch::{Check, Refund};
+use crate::store::batch::{Check, Refund, apart};
 use crate::store::error::StoreError;
 use crate::store::half::{Half, Tentative};
 use crate::store::place::Address;
 use crate::store::settings::{RedisTarget, Settings};
-use crate::telemetry::metrics::Reach;
+use crate::telemetry::metrics::{Operation, Outcome, Reach};
 use map::Map;
 pub(super) use map::Range;
 use several::Straggler;
@@ -112,16 +112,6 @@ pub(super) struct Member {
     tag: RefCell<Vec<u8>>,
 }
 
-impl Route {
-    /// The same slot, as if nothing had been sent yet.
-    pub(super) fn afresh(self) -> Self {
-        Self {
-            slot: self.slot,
-            ..Self::default()
-        }
-    }
-}
-
 impl Cluster {
     /// Starts to ask `seeds` and waits for nothing.
     pub(super) fn new(
@@ -177,7 +167,7 @@ impl Cluster {
         {
             return node.ask(clock, checks, (refused, route)).await;
         }
-        let checks = several::apart(checks, Limit::apart_if_made);
+        let checks = apart(checks, Limit::apart_if_made);
         node.ask(clock, &checks, (refused, route)).await
     }
 
@@ -242,7 +232,7 @@ impl Cluster {
     /// Does anything wait for a master to be back?
     pub(super) fn owes(&self) -> bool {
         let all = self.nodes.all();
-        all.iter().any(|node| !node.shared.owed.is_empty())
+        all.iter().any(|node| !node.shared.owed.is_paid())
     }
 
     /// Is every master there?
@@ -311,10 +301,8 @@ impl Nodes {
     fn pass_on(&self, map: &Map) {
         let away = |node: &&Node| !node.shared.health.is_up();
         for node in map.all().filter(away) {
-            for one in node.shared.owed.take() {
-                let home = map.at(one.route.slot).unwrap_or(node);
-                home.shared.owe(one);
-            }
+            let home = |route: Route| map.at(route.slot).unwrap_or(node).shared.clone();
+            node.shared.owed.pass_on(home);
         }
     }
 
@@ -435,7 +423,10 @@ impl Nodes {
     fn give_back(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match self.home(refund.limit, refund.key) {
             Some((shared, route)) => shared.give_back(clock, (route, None), refund),
-            None => self.stats.refunds_lost.add(1),
+            // Of a cluster of which nothing was ever known.
+            None => self
+                .stats
+                .owed(Operation::Refund, Outcome::Lost, Duration::ZERO),
         }
     }
 }

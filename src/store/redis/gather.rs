@@ -14,13 +14,14 @@
 
 use super::cluster::Route;
 use super::node::Shared;
-use super::owed::Returned;
+use super::owed::{Debt, Returned};
 use super::pace::{NEAR, Sent};
 use super::pool::Connection;
 use super::question::{self, Question};
 use super::reply::{self, Told, Wrong};
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
+use crate::telemetry::metrics::{Operation, Outcome};
 use bb8_redis::redis::cmd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -43,7 +44,7 @@ pub(super) struct Asked {
     pub(super) clock: Option<Timestamp>,
     pub(super) arrived: Instant,
     /// It is decided although nobody waits for it.
-    pub(super) kept: bool,
+    pub(super) kept: Option<Debt>,
     pub(super) route: Route,
     pub(super) answer: oneshot::Sender<Told>,
 }
@@ -227,7 +228,7 @@ impl Shared {
     /// Has waited too long here, which is nobody's fault but ours.
     fn turn_away(&self, asked: Asked) {
         self.stats.overloaded.add(1);
-        self.tell(asked, Err(Wrong::Store(StoreError::Overloaded)));
+        self.forsake(asked, &StoreError::Overloaded, false);
     }
 
     /// Since when the next piece of work waits.
@@ -259,11 +260,17 @@ impl Shared {
             let Some(next) = waiting.pop_front() else {
                 break;
             };
-            if next.answer.is_closed() && !next.kept {
+            if next.answer.is_closed() && next.kept.is_none() {
                 self.leavers.forget(next.number);
                 continue;
             }
             if too_old.is_some_and(|limit| next.arrived < limit) {
+                if next.kept.is_some() {
+                    // It does not mind, but goes behind those who do.
+                    let arrived = Instant::now();
+                    waiting.push_back(Asked { arrived, ..next });
+                    continue;
+                }
                 self.turn_away(next);
                 continue;
             }
@@ -307,13 +314,21 @@ impl Shared {
             Err(error) => {
                 for asked in batch {
                     self.owe_slots(&asked.question, asked.route, &error);
-                    self.tell(asked, Err(Wrong::Store(error.clone())));
+                    self.forsake(asked, &error, true);
                 }
                 return Err(error);
             }
         };
         let mut trouble = Ok(());
         for (asked, told) in batch.into_iter().zip(told) {
+            if asked.kept.is_some() {
+                let outcome = match &told {
+                    Ok(_) => Outcome::Ok,
+                    Err(_) => Outcome::Lost,
+                };
+                let took = asked.arrived.elapsed();
+                self.stats.owed(Operation::Settle, outcome, took);
+            }
             match &told {
                 Ok(_) => self.stats.decisions.add(1),
                 Err(Wrong::Limit { reason, .. }) => {
@@ -333,16 +348,17 @@ impl Shared {
     pub(super) async fn refund_all(
         &self,
         connection: &mut Connection,
-        batch: Vec<Returned>,
+        mut batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
         if let Some(member) = &self.member {
             return self.refund_slots(member, connection, batch).await;
         }
-        let command = Self::call_of(&batch);
-        let deadline = Instant::now() + self.timeout;
-        let answer = in_time(deadline, connection.call(&command)).await;
+        self.mark(&mut batch);
+        let command = self.call_of(&batch);
+        let sent = Instant::now();
+        let answer = in_time(sent + self.timeout, connection.call(&command)).await;
         let answer = answer.unwrap_or(Err(self.late()));
-        self.refunded(batch, answer)
+        self.refunded(batch, (answer, sent.elapsed()))
     }
 
     pub(super) fn late(&self) -> StoreError {

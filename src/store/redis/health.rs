@@ -169,7 +169,7 @@ impl Shared {
         let decisions = self.decisions.take();
         self.stats.down.add(decisions.len() as u64);
         for asked in decisions {
-            self.tell(asked, Err(Wrong::Store(StoreError::Down)));
+            self.forsake(asked, &StoreError::Down, false);
         }
         self.set_aside();
         self.health.fallen.notify_one();

@@ -135,9 +135,7 @@ impl Node {
         checks: &[Check<'_>],
         (refused, route): (bool, Route),
     ) -> Result<Half, StoreError> {
-        let (number, receiver) = self
-            .shared
-            .enqueue(clock, checks, (refused, false, route))?;
+        let (number, receiver) = self.shared.enqueue(clock, checks, (refused, route))?;
         let mut waiting = Waiting {
             shared: &self.shared,
             checks,
@@ -196,7 +194,7 @@ impl Shared {
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
-        (refused, kept, route): (bool, bool, Route),
+        (refused, route): (bool, Route),
     ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
         if self.health.is_down() {
             self.stats.down.add(1);
@@ -210,12 +208,7 @@ impl Shared {
             self.stats.overloaded.add(1);
             return Err(StoreError::Overloaded);
         }
-        let mut question = Question::default();
-        let groups = beside::groups(checks);
-        for (check, group) in checks.iter().zip(groups) {
-            question.beside(group);
-            question.check(&self.prefix_of(check.limit), check, clock);
-        }
+        let mut question = self.question(clock, checks);
         if let Some(first) = checks.first().filter(|_| refused) {
             let prefix = self.prefix_of(first.limit);
             question.push(&prefix, first.key, &wire::refused());
@@ -227,12 +220,23 @@ impl Shared {
             question,
             clock,
             arrived: Instant::now(),
-            kept,
+            kept: None,
             route,
             answer,
         });
         self.wake();
         Ok((number, receiver))
+    }
+
+    /// What is asked about `checks`.
+    pub(super) fn question(&self, clock: Option<Timestamp>, checks: &[Check<'_>]) -> Question {
+        let mut question = Question::default();
+        let groups = beside::groups(checks);
+        for (check, group) in checks.iter().zip(groups) {
+            question.beside(group);
+            question.check(&self.prefix_of(check.limit), check, clock);
+        }
+        question
     }
 
     /// Gives one charge back, soon, and tells `answer` the script's byte.
@@ -268,17 +272,10 @@ impl Shared {
         answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
     ) {
         // Nobody renews it any more: then it has lapsed.
-        let lasts = limit.rule.holds().map(|rule| rule.ttl);
-        let until = lasts.map(|ttl| Instant::now() + Duration::from_micros(ttl));
-        self.owe(Returned {
-            duty,
-            question,
-            clock,
-            route,
-            until,
-            times: 0,
-            answer,
-        });
+        let lasts = limit.rule.holds();
+        let lasts = lasts.map(|rule| Duration::from_micros(rule.ttl));
+        let one = Returned::new(duty, (clock, question, route), lasts);
+        self.owe(Returned { answer, ..one });
     }
 
     /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there
@@ -292,7 +289,7 @@ impl Shared {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.busy.get() == 0 && self.decisions.borrow().is_empty() && self.owed.is_empty()
+        self.busy.get() == 0 && self.decisions.borrow().is_empty() && self.owed.is_paid()
     }
 
     /// Waits until everything that was asked is answered and every refund is sent.

@@ -2,14 +2,23 @@
 //! for it, so that it can wait: while Redis is away it is kept, and sent when Redis is back.
 //!
 //! A call without an answer may have been made. What is known by its id is sent again, for doing it twice is doing it
-//! once: slots are freed by their number.
+//! once: slots are freed by their number, and a call that gives charges back leaves a mark in Redis, with a name that one
+//! call after the other has, each only when the one before is answered, and its number there. What is charged beyond an estimate has an id as
+//! repeated requests have (`limit/dedupe`).
+
+mod debt;
+mod mark;
+
+pub(super) use debt::Debt;
+pub(super) use mark::Mark;
 
 use super::cluster::Route;
 use super::gather::MOST_DECISIONS;
 use super::node::Shared;
-use super::question::{self, Question};
+use super::question::Question;
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
+use crate::telemetry::metrics::{Operation, Outcome};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -20,12 +29,20 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 /// What one worker owes to one Redis at most; what is more is lost.
 pub(super) const MOST_OWED: usize = 16_384;
 /// How often one is sent: what Redis refuses each time is not to be its end each time.
-const MOST_TIMES: u8 = 8;
+const MOST_TIMES: u8 = 16;
 /// A slot that was not found may be taken yet, by a call that is still on its way: it is looked for again so much later,
 /// and then twice that.
 const DOUBT: Duration = Duration::from_secs(1);
+/// The script's byte for what a call before has done.
+const MADE_BEFORE: u8 = 4;
 /// What could not be done where it was sent is tried again so much later.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long what has not been sent is kept.
+const KEPT: Duration = Duration::from_hours(1);
+
+/// How long a call is made again that may have been made: for longer than that its mark lasts.
+const REPEATED: Duration = Duration::from_mins(2);
 
 /// What is to be done about a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +70,11 @@ pub(super) struct Returned {
     pub(super) clock: Option<Timestamp>,
     pub(super) route: Route,
     /// From then on it means nothing any more.
-    pub(super) until: Option<Instant>,
-    /// How often it has been sent.
+    pub(super) until: Instant,
+    /// How often it has been sent in vain.
     pub(super) times: u8,
+    /// Of the call that it went with.
+    pub(super) mark: Option<Mark>,
     /// Mostly nobody waits. Told the script's byte.
     pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
 }
@@ -69,12 +88,21 @@ pub(super) struct Owed {
     later: RefCell<Vec<(Instant, Returned)>>,
     /// There is more of that.
     put_off: Notify,
+    /// What is charged without being asked, while Redis is away.
+    debts: RefCell<VecDeque<(Question, Route, Debt)>>,
+    /// Names that no call has just now, with the last number of each.
+    names: RefCell<Vec<(u64, u64)>>,
 }
 
 impl Owed {
     /// Is there anything to send now?
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
+    }
+
+    /// Is there anything that waits for Redis to be back?
+    pub(super) fn is_paid(&self) -> bool {
+        self.is_empty() && self.debts.borrow().is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -88,35 +116,98 @@ impl Owed {
         self.put_off.notify_one();
     }
 
-    /// All of it: another is to see to it.
-    pub(super) fn take(&self) -> Vec<Returned> {
+    /// All of it: others are to see to it, each slot's own.
+    pub(super) fn pass_on(&self, home: impl Fn(Route) -> Rc<Shared>) {
         let later = self.later.take().into_iter().map(|(_, one)| one);
-        self.waiting.take().into_iter().chain(later).collect()
+        let all: Vec<_> = self.waiting.take().into_iter().chain(later).collect();
+        for one in all {
+            home(one.route).owe(one);
+        }
+        for (question, route, debt) in self.debts.take() {
+            home(route).owe_debt(None, (question, route), debt);
+        }
+    }
+}
+
+impl Duty {
+    /// As what it is counted, if it is.
+    fn operation(self) -> Option<Operation> {
+        Some(match self {
+            Self::Release { .. } => Operation::Release,
+            Self::Refund => Operation::Refund,
+            Self::Settlement => Operation::Settle,
+            Self::Renewal | Self::Reset => return None,
+        })
     }
 }
 
 impl Returned {
-    /// Is it kept while Redis is away?
+    /// Of a limit whose slots, if it has any, last so long.
+    pub(super) fn new(
+        duty: Duty,
+        (clock, question, route): (Option<Timestamp>, Question, Route),
+        lasts: Option<Duration>,
+    ) -> Self {
+        Self {
+            duty,
+            question,
+            clock,
+            route,
+            until: Instant::now() + lasts.unwrap_or(KEPT),
+            times: 0,
+            mark: None,
+            answer: None,
+        }
+    }
+
+    /// Is it kept while Redis is away? By a clock of the caller's nothing waits.
     fn is_kept(&self) -> bool {
-        matches!(self.duty, Duty::Release { .. })
+        self.clock.is_none() && self.duty.operation().is_some()
     }
 
-    /// May it be sent again after a call that has perhaps been made?
+    /// Would it be done twice if it were sent twice?
+    fn adds_up(&self) -> bool {
+        matches!(self.duty, Duty::Refund | Duty::Settlement)
+    }
+
+    /// Can it be sent again though it may have been done?
     fn is_repeatable(&self) -> bool {
-        matches!(self.duty, Duty::Release { .. })
+        let by_mark = self
+            .mark
+            .is_some_and(|mark| mark.since.elapsed() < REPEATED);
+        self.is_kept() && (by_mark || !self.adds_up())
     }
 
-    fn has_lapsed(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| until <= now)
+    /// Does it mean nothing any more, or can it not be told from one that has been done?
+    fn is_over(&self, now: Instant) -> bool {
+        self.until <= now || (self.times > 0 && !self.is_repeatable())
+    }
+
+    /// Whoever waits does not wait until Redis is back.
+    fn tell(&mut self, why: &StoreError) {
+        if let Some(waiting) = self.answer.take() {
+            let _ = waiting.send(Err(why.clone()));
+        }
+    }
+
+    /// It was not done where it was sent last. If nowhere else either it may go with another call.
+    fn unmark(&mut self) {
+        if self.times == 0 {
+            self.mark = None;
+        }
     }
 }
 
 impl Shared {
     /// Takes over what is to be done: soon, or when Redis is back.
-    pub(super) fn owe(&self, one: Returned) {
-        let must_go = self.health.is_down() && !one.is_kept();
-        if must_go || self.owed.is_full() {
+    pub(super) fn owe(&self, mut one: Returned) {
+        let is_down = self.health.is_down();
+        if (is_down && !one.is_kept()) || self.owed.is_full() {
             return self.lose(one, &StoreError::Down);
+        }
+        if is_down {
+            self.count(one.duty, Outcome::Down, Duration::ZERO);
+            one.tell(&StoreError::Down);
         }
         self.owed.waiting.borrow_mut().push_back(one);
         if !self.health.is_down() {
@@ -131,15 +222,8 @@ impl Shared {
         }
         for (question, ttl) in asked.releases() {
             let doubted = Some(DOUBT);
-            self.owe(Returned {
-                duty: Duty::Release { doubted },
-                question,
-                clock: None,
-                route,
-                until: Some(Instant::now() + ttl),
-                times: 0,
-                answer: None,
-            });
+            let duty = Duty::Release { doubted };
+            self.owe(Returned::new(duty, (None, question, route), Some(ttl)));
         }
     }
 
@@ -149,7 +233,7 @@ impl Shared {
     /// # Errors
     /// When it is not back after all.
     pub(super) async fn pay(&self) -> Result<(), StoreError> {
-        if self.owed.is_empty() {
+        if self.owed.is_paid() {
             return Ok(());
         }
         let deadline = Instant::now() + self.timeout;
@@ -165,6 +249,8 @@ impl Shared {
                 return Err(why);
             }
         }
+        // These go in front of all who ask.
+        self.charge_all();
         Ok(())
     }
 
@@ -183,29 +269,37 @@ impl Shared {
         let mut batch: Vec<Returned> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_DECISIONS
-                && batch.first().is_none_or(|first| first.clock == next.clock);
+                && batch
+                    .first()
+                    .is_none_or(|first| first.clock == next.clock && first.mark == next.mark);
             if !fits {
                 break;
             }
-            // What has lapsed is free by itself.
-            let next = waiting.pop_front().filter(|next| !next.has_lapsed(now));
-            batch.extend(next);
+            let Some(next) = waiting.pop_front() else {
+                break;
+            };
+            match next.is_over(now) {
+                true => self.lose(next, &StoreError::Down),
+                false => batch.push(next),
+            }
         }
         batch
-    }
-
-    /// One call for all of `batch`.
-    pub(super) fn call_of(batch: &[Returned]) -> bb8_redis::redis::Cmd {
-        let clock = batch.first().and_then(|first| first.clock);
-        question::refund(clock, batch.iter().map(|returned| &returned.question))
     }
 
     /// Takes over what has become of a call for all of `batch`.
     pub(super) fn refunded(
         &self,
         batch: Vec<Returned>,
-        answer: Result<Vec<u8>, StoreError>,
+        (answer, took): (Result<Vec<u8>, StoreError>, Duration),
     ) -> Result<(), StoreError> {
+        let outcome = match &answer {
+            Ok(_) => Outcome::Ok,
+            Err(StoreError::Timeout { .. }) => Outcome::Timeout,
+            Err(_) => Outcome::Error,
+        };
+        for one in &batch {
+            self.count(one.duty, outcome, took);
+        }
         let bytes = match answer {
             Ok(bytes) => bytes,
             Err(why) => {
@@ -216,6 +310,9 @@ impl Shared {
                 return Err(why);
             }
         };
+        if let Some(mark) = batch.first().and_then(|first| first.mark) {
+            self.owed.names.borrow_mut().push((mark.name, mark.number));
+        }
         for (index, mut one) in batch.into_iter().enumerate() {
             let byte = bytes.get(index).copied();
             self.stats.refunds.add(1);
@@ -223,7 +320,8 @@ impl Shared {
                 let short = StoreError::Protocol("shorter than the question");
                 let _ = waiting.send(byte.ok_or(short));
             }
-            if byte == Some(0) {
+            // Or nobody knows any more what was found.
+            if matches!(byte, Some(0 | MADE_BEFORE)) {
                 self.doubt(one);
             }
         }
@@ -233,6 +331,7 @@ impl Shared {
     /// What went with a call that failed goes again, if it can.
     fn send_again(&self, mut one: Returned, why: &StoreError) {
         one.times += 1;
+        one.tell(why);
         if !one.is_repeatable() || one.times >= MOST_TIMES || self.owed.is_full() {
             return self.lose(one, why);
         }
@@ -240,7 +339,8 @@ impl Shared {
     }
 
     /// It was not sent: it stays the first.
-    pub(super) fn put_back(&self, one: Returned) {
+    pub(super) fn put_back(&self, mut one: Returned) {
+        one.unmark();
         self.owed.waiting.borrow_mut().push_front(one);
     }
 
@@ -249,6 +349,7 @@ impl Shared {
         if !one.is_kept() || self.owed.is_full() {
             return self.lose(one, why);
         }
+        one.unmark();
         one.route = one.route.afresh();
         self.owed.wait_for(Instant::now() + PAUSE, one);
     }
@@ -262,9 +363,10 @@ impl Shared {
             return;
         };
         let at = Instant::now() + pause;
-        if one.has_lapsed(at) || self.owed.is_full() {
+        if one.until <= at || self.owed.is_full() {
             return;
         }
+        one.mark = None;
         one.duty = Duty::Release {
             doubted: Some(pause * 2),
         };
@@ -273,12 +375,18 @@ impl Shared {
     }
 
     /// It is given up, and whoever waits for it is told.
-    pub(super) fn lose(&self, one: Returned, why: &StoreError) {
-        if one.duty != Duty::Renewal {
-            self.stats.refunds_lost.add(1);
+    pub(super) fn lose(&self, mut one: Returned, why: &StoreError) {
+        one.tell(why);
+        let has_lapsed = matches!(one.duty, Duty::Release { .. }) && one.until <= Instant::now();
+        // A slot that has lapsed is free.
+        if !has_lapsed {
+            self.count(one.duty, Outcome::Lost, Duration::ZERO);
         }
-        if let Some(waiting) = one.answer {
-            let _ = waiting.send(Err(why.clone()));
+    }
+
+    fn count(&self, duty: Duty, outcome: Outcome, time: Duration) {
+        if let Some(operation) = duty.operation() {
+            self.stats.owed(operation, outcome, time);
         }
     }
 
@@ -288,6 +396,9 @@ impl Shared {
         let (kept, rest): (VecDeque<_>, VecDeque<_>) =
             waiting.into_iter().partition(Returned::is_kept);
         *self.owed.waiting.borrow_mut() = kept;
+        for one in self.owed.waiting.borrow_mut().iter_mut() {
+            one.tell(&StoreError::Down);
+        }
         for one in rest {
             self.lose(one, &StoreError::Down);
         }
@@ -313,6 +424,10 @@ pub(super) async fn remind(shared: Rc<Shared>) {
         let due: Vec<_> = later.borrow_mut().extract_if(.., due).collect();
         for (_, one) in due {
             shared.owe(one);
+        }
+        if shared.health.is_up() && !shared.owed.debts.borrow().is_empty() {
+            shared.charge_all();
+            shared.wake();
         }
     }
 }

@@ -197,22 +197,30 @@ pub(super) fn decide<'q>(
         Reach::Once => &DECIDE_ONCE,
         Reach::Beside => &DECIDE_BESIDE,
     };
-    let mut command = call(script, clock, questions);
+    let mut command = call(script, (clock, None), questions);
     command.arg(&shape[..]);
     command
 }
 
-/// One call that gives back `questions`, each a single charge.
+/// One call that gives back `questions`, each a single charge. With a mark, where it says that it has been made, and its
+/// number there, it can be made again by who has heard no answer.
 pub(super) fn refund<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question> + Clone,
+    mark: Option<(Vec<u8>, u64)>,
 ) -> Cmd {
-    call(&REFUND, clock, questions)
+    let (mark, number) = match mark {
+        Some((mark, number)) => (Some(mark), Some(wire::double(number))),
+        None => (None, None),
+    };
+    let mut command = call(&REFUND, (clock, mark), questions);
+    command.arg(number.as_ref().map_or(&b""[..], |number| &number[..]));
+    command
 }
 
 fn call<'q>(
     script: &super::script::Script,
-    clock: Option<Timestamp>,
+    (clock, mark): (Option<Timestamp>, Option<Vec<u8>>),
     questions: impl Iterator<Item = &'q Question> + Clone,
 ) -> Cmd {
     let (mut limits, mut bytes, mut records) = (0, 0, 0);
@@ -223,7 +231,8 @@ fn call<'q>(
         blocks.extend_from_slice(&question.blocks);
         records += question.records.len();
     }
-    let mut command = script.call(limits + records, bytes + blocks.len() + limits);
+    let keys = limits + records + usize::from(mark.is_some());
+    let mut command = script.call(keys, bytes + blocks.len() + limits);
     for question in questions.clone() {
         for key in question.keys() {
             command.arg(key);
@@ -237,6 +246,9 @@ fn call<'q>(
         for record in all.into_iter().rev() {
             command.arg(record);
         }
+    }
+    if let Some(mark) = mark {
+        command.arg(mark);
     }
     match clock {
         None => command.arg(b""),

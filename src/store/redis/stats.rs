@@ -1,9 +1,10 @@
 //! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
 
-use crate::telemetry::metrics::{Reach, Redirect, StoreMetrics};
+use crate::telemetry::metrics::{Operation, Outcome, Reach, Redirect, StoreMetrics};
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A number that one thread counts up and others may read.
 #[derive(Debug, Default)]
@@ -46,7 +47,7 @@ pub struct Stats {
     pub falls: Counter,
     /// Refunds that Redis has answered.
     pub refunds: Counter,
-    /// Refunds given up: Redis was away, too many waited, or the call failed.
+    /// Releases, refunds and settlements given up: there were too many, or Redis was away for too long.
     pub refunds_lost: Counter,
 }
 
@@ -55,6 +56,16 @@ impl Stats {
         self.calls.add(1);
         if let Some(metrics) = self.metrics.get() {
             metrics.gathered(decisions);
+        }
+    }
+
+    /// What has become, after `time`, of something that nobody waited for.
+    pub(super) fn owed(&self, operation: Operation, outcome: Outcome, time: Duration) {
+        if outcome == Outcome::Lost {
+            self.refunds_lost.add(1);
+        }
+        if let Some(metrics) = self.metrics.get() {
+            metrics.called(operation, outcome, time);
         }
     }
 

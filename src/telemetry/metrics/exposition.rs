@@ -210,16 +210,19 @@ impl Metrics {
             ];
             (labels, sum)
         };
+        // Nobody waits longer for a decision than it takes.
         let calls: Vec<_> = pairs(Operation::ALL, Outcome::ALL)
+            .filter(|pair| *pair != (Operation::Decide, Outcome::Lost))
             .map(|(operation, outcome)| calls(operation, outcome))
             .collect();
         let rows = calls
             .iter()
             .map(|(labels, reading)| (*labels, reading.count()));
-        let help = "Calls to the store, and those spared (down) while it is known to be away.";
+        let help = "What the store was asked and told, what waited (down) while it was known to be away, and what was given up (lost).";
         counters(e, "tollgate_store_operations", help, rows)?;
         let rows = calls.into_iter().filter(|(labels, reading)| {
-            labels[1].1 != Outcome::Down.as_str() && reading.count() > 0
+            let unasked = [Outcome::Down, Outcome::Lost].map(Outcome::as_str);
+            !unasked.contains(&labels[1].1) && reading.count() > 0
         });
         let help = "Time of a call to the store, which may carry several decisions.";
         histograms::<RoundTrip, _>(e, "tollgate_store_operation", help, rows)?;

@@ -113,8 +113,12 @@ pub enum Redirect {
 pub enum Operation {
     /// Decide requests.
     Decide,
-    /// Give places and charges back.
+    /// Free slots of what is in flight.
     Release,
+    /// Give charges back.
+    Refund,
+    /// Make a charge the true one, when a response has told it.
+    Settle,
 }
 
 /// How the store answered.
@@ -128,6 +132,8 @@ pub enum Outcome {
     Error,
     /// It was known to be away and was not asked.
     Down,
+    /// It was to be told sooner or later, and never will be.
+    Lost,
 }
 
 /// How an upstream failed a request.
@@ -220,8 +226,19 @@ label!(DecidedBy {
 });
 label!(Permits { Taken = "taken", Returned = "returned" });
 label!(Redirect { Moved = "moved", Ask = "ask" });
-label!(Operation { Decide = "decide", Release = "release" });
-label!(Outcome { Ok = "ok", Timeout = "timeout", Error = "error", Down = "down" });
+label!(Operation {
+    Decide = "decide",
+    Release = "release",
+    Refund = "refund",
+    Settle = "settle",
+});
+label!(Outcome {
+    Ok = "ok",
+    Timeout = "timeout",
+    Error = "error",
+    Down = "down",
+    Lost = "lost",
+});
 label!(GaveWay {
     Idle = "idle",
     Silent = "silent",

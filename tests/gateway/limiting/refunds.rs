@@ -2,6 +2,8 @@
 
 use super::super::place::{Place, on_both_stores};
 use crate::support::{Connection, File, Gateway, PATIENCE, Upstream, eventually, free_port, get};
+use std::sync::Arc;
+use tokio::sync::Barrier;
 
 on_both_stores! {
     what_a_server_failed_at_is_given_back
@@ -10,6 +12,7 @@ on_both_stores! {
     who_leaves_before_anything_was_forwarded_pays_nothing
     who_leaves_afterwards_pays
     an_upstream_that_says_nothing_in_time_costs_nothing
+    buckets_give_back_all_of_it_whoever_came_after
 }
 
 const BROKEN: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
@@ -126,4 +129,48 @@ async fn who_leaves_afterwards_pays(place: Place) {
     gateway.line_where("reason", "client_gone").await;
     left(&gateway, 8, 8).await;
     left(&gateway, 8, 8).await;
+}
+
+/// A server fails all of two hundred, ten of which are always under way together.
+async fn buckets_give_back_all_of_it_whoever_came_after(place: Place) {
+    const TOGETHER: usize = 10;
+    let all_here = Arc::new(Barrier::new(TOGETHER));
+    let upstream = Upstream::playing(move |mut connection: Connection| {
+        let all_here = Arc::clone(&all_here);
+        async move {
+            while connection.request().await.is_ok() {
+                all_here.wait().await;
+                connection.wire.send(BROKEN).await;
+            }
+        }
+    })
+    .await;
+    let numbers = "by = \"everyone\"\nrate = \"50/h\"\nrefund = \"5xx\"";
+    let meter = format!("{numbers}\nalgorithm = \"leaky-bucket\"\nover = \"refuse\"\nburst = 50");
+    let file = File::default()
+        .limit("tokens", numbers)
+        .limit("meter", &meter)
+        .upstream("main", &[&upstream])
+        .route("tokens", "/tokens", "main", &["tokens"])
+        .route("meter", "/meter", "main", &["meter"]);
+    let gateway = place.gateway(file).await;
+    let mut clients = Vec::new();
+    for _ in 0..TOGETHER {
+        clients.push(gateway.connect().await);
+    }
+    for path in ["/tokens", "/meter"] {
+        for round in 0..20 {
+            for client in &mut clients {
+                client.send(get(path)).await;
+            }
+            for client in &mut clients {
+                let answer = client.answer().await;
+                assert_eq!(answer.status, 503, "round {round} of {path}");
+                assert!(
+                    answer.fields.get("retry-after").is_none(),
+                    "round {round} of {path}"
+                );
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Charges that were made for a request which another slot then refused: they come back whole where that makes no room for
+//! Charges that were made for a request which another slot then refused, or that a limit gives back: they come back whole where that makes no room for
 //! more than the limit, whoever else was charged meanwhile, and however many have permits in hand.
 
 use super::{Counter, arrivals, pause, rates};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Measured, Outcome, Wait};
-use tollgate::limit::{Limit, Refunded, Rule, State, Ticket};
+use tollgate::limit::{GivesBack, Limit, Refunded, Rule, State, Ticket};
 
 /// Counters of one limit, as Redis has them.
 struct Shared {
@@ -45,6 +45,15 @@ impl Shared {
     }
 }
 
+/// The same, giving back what failed.
+fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
+    let gives_back = GivesBack {
+        errors: true,
+        cancels: true,
+    };
+    Arc::new(Arc::into_inner(limit).unwrap().giving_back(gives_back))
+}
+
 /// Could the counter have admitted these, and nothing else?
 fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), String> {
     kept.sort_by_key(|(then, _)| *then);
@@ -62,10 +71,12 @@ fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), Strin
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Of many requests under way some are refused elsewhere, in any order, beside others that ask about this limit alone.
+    /// Of many requests under way some are refused elsewhere, or fail and are given back what they paid, in any order,
+    /// beside others that ask about this limit alone.
     #[test]
     fn what_is_undone_wholly_makes_no_room_for_others(
         meter in any::<bool>(),
+        refunds in any::<bool>(),
         rate in rates(),
         size in 1..40_u32,
         arrivals in arrivals(9),
@@ -75,8 +86,11 @@ proptest! {
             true => leaky_bucket(rate, size, 0, 0),
             false => token_bucket(rate.0, rate.1, size),
         };
-        let limit = limit("apart", rule.clone());
-        prop_assert!(limit.apart().is_some());
+        let limit = match refunds {
+            true => giving_back(limit("refunds", rule.clone())),
+            false => limit("apart", rule.clone()),
+        };
+        prop_assert!(limit.apart().is_some() != refunds);
         let mut shared = Shared { limit, state: None };
         let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
         let (mut kept, mut at) = (Vec::new(), NOON);
@@ -107,6 +121,7 @@ proptest! {
     /// However long they are under way and however many, a bucket that is never empty gets all of it back.
     #[test]
     fn a_bucket_that_is_not_empty_gets_back_what_the_refused_were_charged(
+        refunds in any::<bool>(),
         rate in rates(),
         held in 2..20_u32,
         many in 1..20_u32,
@@ -114,11 +129,15 @@ proptest! {
     ) {
         let (count, period) = rate;
         let rule = token_bucket(count, period, 60);
-        let mut shared = Shared { limit: limit("kept", rule), state: None };
+        let limit = match refunds {
+            true => giving_back(limit("refunds", rule)),
+            false => limit("kept", rule),
+        };
+        let mut shared = Shared { limit, state: None };
         let mut alone = Counter::of(token_bucket(count, period, 60));
         let limit = Arc::clone(&shared.limit);
         // Who is admitted asks beside other slots, too.
-        prop_assert!(shared.take(limit.apart().unwrap(), NOON, held).is_some());
+        prop_assert!(shared.take(limit.apart().unwrap_or(&limit), NOON, held).is_some());
         alone.take(held);
         let mut at = NOON;
         let (mut pending, mut undone) = (VecDeque::new(), 0);

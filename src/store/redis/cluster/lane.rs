@@ -4,10 +4,9 @@
 
 use super::super::gather::{Asked, in_time};
 use super::super::node::Shared;
-use super::super::owed::Returned;
+use super::super::owed::{Mark, Returned};
 use super::super::pool::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::super::question;
-use super::super::reply::Wrong;
 use super::redirect::{self, Instead};
 use super::{Member, Nodes, Route};
 use crate::store::error::StoreError;
@@ -29,9 +28,22 @@ const ARRIVES: Duration = Duration::from_millis(3);
 /// What one call was answered.
 type Answer = Result<Vec<u8>, StoreError>;
 
+impl Route {
+    /// The same slot, as if nothing had been sent yet.
+    pub(in super::super) fn afresh(self) -> Self {
+        Self {
+            slot: self.slot,
+            ..Self::default()
+        }
+    }
+}
+
 /// A decision or a refund that waits.
 trait Waits: Sized + 'static {
     fn route(&mut self) -> &mut Route;
+
+    /// By which Redis knows the call that it goes with.
+    fn mark(&self) -> Option<Mark>;
 
     /// Puts it in front of all that waits there.
     fn put_back(self, node: &Shared);
@@ -45,18 +57,26 @@ impl Waits for Asked {
         &mut self.route
     }
 
+    fn mark(&self) -> Option<Mark> {
+        None
+    }
+
     fn put_back(self, node: &Shared) {
         node.decisions.borrow_mut().push_front(self);
     }
 
     fn fails(self, node: &Shared, why: StoreError) {
-        node.tell(self, Err(Wrong::Store(why)));
+        node.forsake(self, &why, false);
     }
 }
 
 impl Waits for Returned {
     fn route(&mut self) -> &mut Route {
         &mut self.route
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.mark
     }
 
     fn put_back(self, node: &Shared) {
@@ -107,14 +127,19 @@ impl Shared {
         connection: &mut Connection,
         batch: Vec<Returned>,
     ) -> Result<(), StoreError> {
-        let groups = by_slot(batch);
-        let build = |group: &Vec<Returned>| Self::call_of(group);
-        let deadline = Instant::now() + self.timeout;
+        let mut groups = by_slot(batch);
+        for (_, group) in &mut groups {
+            self.mark(group);
+        }
+        let build = |group: &Vec<Returned>| self.call_of(group);
+        let sent = Instant::now();
+        let deadline = sent + self.timeout;
         let answers = self.call_all(connection, deadline, &groups, build).await;
+        let took = sent.elapsed();
         let mut trouble = Ok(());
         for ((_, group), answer) in groups.into_iter().zip(answers) {
             if let Some((group, answer)) = self.followed(member, group, answer) {
-                trouble = trouble.and(self.refunded(group, answer));
+                trouble = trouble.and(self.refunded(group, (answer, took)));
             }
         }
         trouble
@@ -241,8 +266,14 @@ fn by_slot<W: Waits>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
             tries: 0,
             ..route
         };
+        // What has been sent together stays together.
+        let mark = one.mark();
+        let is_with = |other: &Route, group: &[W]| {
+            let same = group.first().map(W::mark) == Some(mark);
+            *other == key && same && (mark.is_some() || !key.alone)
+        };
         let mut known = groups.iter_mut();
-        match known.find(|(other, _)| *other == key && !key.alone) {
+        match known.find(|(other, group)| is_with(other, group)) {
             Some((_, group)) => group.push(one),
             None => groups.push((key, vec![one])),
         }

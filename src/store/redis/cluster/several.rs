@@ -10,13 +10,12 @@ use super::{Nodes, slot_of};
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::batch::{Charge, Check, Refund};
+use crate::store::batch::{Charge, Check, Refund, apart};
 use crate::store::beside::Charges;
 use crate::store::error::StoreError;
 use crate::store::half::{Gap, Half, Tentative};
 use smallvec::SmallVec;
 use std::rc::Rc;
-use std::sync::Arc;
 use tokio::sync::oneshot::Receiver;
 
 /// Positions among the limits of a request.
@@ -67,18 +66,6 @@ impl Part {
     }
 }
 
-/// The same `checks`, with what `other` is in the place of their limits.
-pub(super) fn apart<'a>(
-    checks: &[Check<'a>],
-    other: impl Fn(&Limit) -> Option<&Arc<Limit>>,
-) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
-    let apart = checks.iter().map(|check| Check {
-        limit: other(check.limit).unwrap_or(check.limit),
-        ..*check
-    });
-    apart.collect()
-}
-
 /// Asks about `checks`, which live in several slots.
 pub(super) async fn ask(
     nodes: &Rc<Nodes>,
@@ -94,7 +81,7 @@ pub(super) async fn ask(
         };
         let asked = nodes.at(slot).and_then(|(node, route)| {
             let checks = part.checks(checks);
-            node.shared.enqueue(clock, &checks, (refused, false, route))
+            node.shared.enqueue(clock, &checks, (refused, route))
         });
         part.state = match asked {
             Ok((_, receiver)) => State::Asked(receiver),

@@ -6,7 +6,7 @@ use super::support::{
 };
 use crate::key::{IdField, Meter, Place};
 use crate::limit::dedupe::Dedupe;
-use crate::limit::{Limit, Mode, Rule, Unit};
+use crate::limit::{GivesBack, Limit, Mode, Rule, Unit};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -98,6 +98,21 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         };
         rules.map(charged_once).collect()
     };
+    let refunds = |limits: Vec<Arc<Limit>>| {
+        let gives_back = GivesBack {
+            errors: true,
+            cancels: true,
+        };
+        let limits = limits.into_iter();
+        let one = |limit| {
+            Arc::new(
+                Arc::<Limit>::into_inner(limit)
+                    .unwrap()
+                    .giving_back(gives_back),
+            )
+        };
+        limits.map(one).collect::<Vec<_>>()
+    };
     let beside = |limits: Vec<Arc<Limit>>, mode: Mode| {
         let limits = limits.into_iter();
         let one = |limit| Arc::new(Arc::<Limit>::into_inner(limit).unwrap().in_mode(mode));
@@ -160,6 +175,16 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         metered(all("meter-calendar", &calendars), 40),
         metered(all("meter-sliding", &sliding), 40),
         shadow(metered(all("meter-beside", &tokens), 9)),
+        refunds(all("refund-tokens", &tokens)),
+        refunds(all("refund-leaky", &leaky)),
+        refunds(less("refund-less", &tokens)),
+        refunds(once("refund-once", &tokens, false)),
+        // A reload has limits give back, or no longer.
+        [
+            all("gives", &tokens[..2]),
+            refunds(all("gives", &tokens[..3])),
+        ]
+        .concat(),
         all("tokens", &tokens),
         all("smooth", &leaky),
         all("window", &windows),

@@ -1,9 +1,14 @@
 //! What is owed to Redis when it is away for a moment: it is there when Redis is back, and there once.
 
-use super::support::{Client, Server, concurrency, limit, until_up};
+use super::support::{
+    Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
+};
+use crate::key::{Meter, Place};
+use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::limit::{Limit, Ticket};
+use crate::limit::{GivesBack, Limit, Ticket};
 use crate::store::batch::{Check, Refund};
+use crate::store::more;
 use crate::store::redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -201,4 +206,159 @@ async fn a_slot_is_owed_for_as_long_as_it_lasts() {
     store.settle().await;
     assert_eq!(store.stats().refunds.get(), told);
     assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+const HOUR: u64 = 3_600_000_000;
+
+/// Every kind that gives back and settles, of a thousand units an hour.
+fn thousands() -> Vec<Arc<Limit>> {
+    let gives_back = GivesBack {
+        errors: true,
+        cancels: true,
+    };
+    let place = Place::Header(http::HeaderName::from_static("x-units"));
+    let rules = [
+        ("tokens", token_bucket(1, HOUR, 1000)),
+        ("window", fixed_window(1000, HOUR)),
+        ("sliding", sliding_window(1000, HOUR, 6, false)),
+    ];
+    let of = |(name, rule)| {
+        let place = place.clone();
+        let limit = Arc::into_inner(limit(name, rule)).unwrap();
+        Arc::new(
+            limit
+                .giving_back(gives_back)
+                .metered(Meter { place, max: 50 }),
+        )
+    };
+    rules.into_iter().map(of).collect()
+}
+
+async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Ticket {
+    let check = Check {
+        cost: Cost::new(cost),
+        ..Check::new(limit, KEY)
+    };
+    let decided = store.decide(&[check]).await.expect("Redis answers");
+    decided.ticket(0, &check).expect("it was charged")
+}
+
+async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
+    let check = Check {
+        cost: Cost::ZERO,
+        ..Check::new(limit, KEY)
+    };
+    let decided = store.decide(&[check]).await.expect("Redis answers");
+    decided.decision.verdicts[0].remaining
+}
+
+/// Has `five` be told of each limit twice: in a call that Redis reads when it goes on, and that nobody hears of, and while it
+/// is known to be away.
+async fn beside_a_redis_that_stands_still(
+    (server, store): (&Server, &RedisStore),
+    five: impl Fn(bool),
+) {
+    server.stop();
+    five(true);
+    until_down(store).await;
+    five(false);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.go_on();
+    until_up(store, Duration::from_secs(5)).await;
+    store.settle().await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn charges_that_come_back_while_redis_stands_still_come_back_once() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limits = thousands();
+    let mut tickets = Vec::new();
+    for limit in &limits {
+        charge(&store, limit, 200).await;
+        for _ in 0..10 {
+            tickets.push((limit, charge(&store, limit, 50).await));
+        }
+        assert_eq!(left(&store, limit).await, 300, "{}", limit.name);
+    }
+    let refund = |early: bool| {
+        for (nth, (limit, ticket)) in tickets.iter().enumerate() {
+            if (nth % 2 == 0) == early {
+                let (limit, ticket) = (*limit, *ticket);
+                store.refund([Refund {
+                    limit,
+                    key: KEY,
+                    ticket,
+                }]);
+            }
+        }
+    };
+    beside_a_redis_that_stands_still((&server, &store), refund).await;
+    for limit in &limits {
+        assert_eq!(left(&store, limit).await, 800, "{}", limit.name);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
+    let server = Server::start();
+    let store = server.store().await;
+    let limits = thousands();
+    let mut tickets = Vec::new();
+    for limit in &limits {
+        for _ in 0..10 {
+            tickets.push((limit, charge(&store, limit, 20).await));
+        }
+    }
+    // Ten were charged 20: of five it comes to 50, of five to 5.
+    let settle = |early: bool| {
+        for (nth, (limit, ticket)) in tickets.iter().enumerate() {
+            let limit = *limit;
+            if early == (nth % 4 < 2) {
+                if nth % 2 == 0 {
+                    let overdraft = limit.overdraft().unwrap();
+                    store.charge(&more(overdraft, KEY, Cost::new(30)));
+                } else {
+                    let cost = Cost::new(15);
+                    let ticket = Ticket { cost, ..*ticket };
+                    store.correct([Refund {
+                        limit,
+                        key: KEY,
+                        ticket,
+                    }]);
+                }
+            }
+        }
+    };
+    beside_a_redis_that_stands_still((&server, &store), settle).await;
+    for limit in &limits {
+        let left = left(&store, limit).await;
+        assert_eq!(left, 1000 - 5 * 50 - 5 * 5, "{}", limit.name);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+/// What is told by a name that others have had before is told from them.
+#[tokio::test(flavor = "local")]
+async fn calls_one_after_the_other_are_all_made() {
+    let server = Server::start();
+    let store = server.store().await;
+    for limit in &thousands() {
+        for _ in 0..20 {
+            let ticket = charge(&store, limit, 50).await;
+            store.refund([Refund {
+                limit,
+                key: KEY,
+                ticket,
+            }]);
+            store.settle().await;
+            assert_eq!(left(&store, limit).await, 1000, "{}", limit.name);
+        }
+    }
+    use bb8_redis::redis::Value;
+    let Value::Array(marks) = server.client().say("KEYS tollgate:1:done:*") else {
+        panic!("KEYS answers a list");
+    };
+    assert!((1..=2).contains(&marks.len()), "{marks:?}");
 }

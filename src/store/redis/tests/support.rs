@@ -295,7 +295,7 @@ impl Client {
         pipe.query(&mut self.0).expect("the server answers")
     }
 
-    /// Every key with its value as `DUMP` has it.
+    /// Every key with its value as `DUMP` has it, but for those that count nothing.
     pub(crate) fn dump(&mut self) -> Vec<(Vec<u8>, Value)> {
         let Value::Array(keys) = self.say("KEYS *") else {
             panic!("KEYS answers a list");
@@ -310,6 +310,7 @@ impl Client {
                 (key, value)
             })
             .filter(|(key, _)| !key.windows(9).any(|part| part == b":1:probe:"))
+            .filter(|(key, _)| !key.windows(8).any(|part| part == b":1:done:"))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all

@@ -241,7 +241,7 @@ impl History {
         }
         self.tickets.truncate(64);
         if !questions.is_empty() {
-            let command = question::refund(Some(now), questions.iter());
+            let command = question::refund(Some(now), questions.iter(), None);
             self.ask(command, Expected::Refunded(expected));
             self.look(touched);
         }
