@@ -24,6 +24,7 @@ use arc_swap::ArcSwap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -32,6 +33,8 @@ use worker::{Equipment, WorkerThread};
 
 /// One shard of the memory store is swept at each tick.
 const SWEEP: Duration = Duration::from_millis(50);
+/// Clients are let in when the store has answered, or after this without it.
+const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// What the log writer gets to write out its last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
@@ -84,6 +87,8 @@ struct Gateway {
     workers: Vec<WorkerThread>,
     log: AccessLog,
     signals: Signals,
+    /// It was told to stop before it had begun.
+    is_stopped: bool,
     reload: reload::Trigger,
 }
 
@@ -97,11 +102,11 @@ impl Gateway {
             ..
         } = compiled;
         snapshot.generation = 1;
-        let signals = Signals::install()?;
-        let listeners = bind_all(&boot.listen.addresses)?;
+        let mut signals = Signals::install()?;
+        let claimed = claim_all(&boot.listen.addresses)?;
         let admin = boot
             .admin
-            .map(|admin| bind_all(&[admin.listen]))
+            .map(|admin| open_all(&[admin.listen], claim_all(&[admin.listen])?))
             .transpose()?;
         start_demo(&snapshot).await?;
 
@@ -125,16 +130,9 @@ impl Gateway {
             per_client: boot.listen.max_connections_per_client,
         };
         let (house, incoming) = House::new(count_workers(&boot), bounds, &metrics);
-        let workers = start_workers(&boot, &shared, &log, (&house, incoming), asked)?;
+        let (meets, met) = mpsc::channel(1);
+        let workers = start_workers(&boot, &shared, &log, (&house, incoming), (asked, meets))?;
 
-        let trusted = trusted(&shared.snapshots);
-        let mut addresses = Vec::new();
-        for listener in listeners {
-            addresses.push(listener.local_addr()?);
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let (house, trusted) = (Arc::clone(&house), Arc::clone(&trusted));
-            tokio::spawn(accept(listener, house, trusted, drain.clone()));
-        }
         let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness, questions)?;
         tokio::spawn(sweep(shared.clone()));
@@ -144,6 +142,16 @@ impl Gateway {
             shared: shared.clone(),
         };
         let reload = start_reload(file, files, install);
+        let is_stopped = until_met(met, &mut signals, &reload).await;
+
+        let trusted = trusted(&shared.snapshots);
+        let mut addresses = Vec::new();
+        for listener in open_all(&boot.listen.addresses, claimed)? {
+            addresses.push(listener.local_addr()?);
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let (house, trusted) = (Arc::clone(&house), Arc::clone(&trusted));
+            tokio::spawn(accept(listener, house, trusted, drain.clone()));
+        }
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
         readiness.set(Phase::Ready);
         Ok(Self {
@@ -154,12 +162,13 @@ impl Gateway {
             workers,
             log,
             signals,
+            is_stopped,
             reload,
         })
     }
 
     async fn until_stopped(mut self) -> Result<(), StartError> {
-        while self.signals.next().await == Request::Reload {
+        while !self.is_stopped && self.signals.next().await == Request::Reload {
             self.reload.pull();
         }
         self.readiness.set(Phase::Draining);
@@ -214,14 +223,42 @@ async fn second_stop(signals: &mut Signals) {
     while signals.next().await == Request::Reload {}
 }
 
-fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, StartError> {
-    let bind = |address: &SocketAddr| {
-        bind::bind(*address).map_err(|source| StartError::Listen {
-            address: *address,
-            source,
-        })
-    };
-    addresses.iter().map(bind).collect()
+/// Waits until every worker's store has answered, which closes `met`: the first clients are to be counted where all are. Not for
+/// long, and not when somebody says stop: was that said?
+async fn until_met(
+    mut met: mpsc::Receiver<()>,
+    signals: &mut Signals,
+    reload: &reload::Trigger,
+) -> bool {
+    let mut within = pin!(tokio::time::sleep(STORE_WITHIN));
+    loop {
+        tokio::select! {
+            _ = met.recv() => return false,
+            () = &mut within => return false,
+            request = signals.next() => match request {
+                Request::Reload => reload.pull(),
+                Request::Stop => return true,
+            }
+        }
+    }
+}
+
+fn claim_all(addresses: &[SocketAddr]) -> Result<Vec<bind::Claimed>, StartError> {
+    let claim = |address: &SocketAddr| bind::claim(*address).map_err(not_at(*address));
+    addresses.iter().map(claim).collect()
+}
+
+fn open_all(
+    addresses: &[SocketAddr],
+    claimed: Vec<bind::Claimed>,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
+    let both = addresses.iter().zip(claimed);
+    both.map(|(address, claimed)| claimed.open().map_err(not_at(*address)))
+        .collect()
+}
+
+fn not_at(address: SocketAddr) -> impl FnOnce(io::Error) -> StartError {
+    move |source| StartError::Listen { address, source }
 }
 
 fn count_workers(boot: &Boot) -> usize {
@@ -237,7 +274,7 @@ fn start_workers(
     shared: &Shared,
     log: &AccessLog,
     (house, incoming): (&Arc<House>, Vec<mpsc::Receiver<Accepted>>),
-    asked: mpsc::Receiver<admin::Question>,
+    (asked, meets): (mpsc::Receiver<admin::Question>, mpsc::Sender<()>),
 ) -> Result<Vec<WorkerThread>, StartError> {
     // Questions about counters go to the first: it has a way to the store as any other.
     let mut asked = Some(asked);
@@ -250,6 +287,7 @@ fn start_workers(
             log: log.clone(),
             listen: boot.listen.clone(),
             store: boot.store.clone(),
+            meets: meets.clone(),
             asked: asked.take(),
         };
         WorkerThread::start(equipment).map_err(StartError::from)

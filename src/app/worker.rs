@@ -36,6 +36,8 @@ pub(super) struct Equipment {
     pub(super) log: AccessLog,
     pub(super) listen: listen::Settings,
     pub(super) store: store::Settings,
+    /// Dropped when the store has answered once.
+    pub(super) meets: mpsc::Sender<()>,
     /// Questions about counters, where it is this one who answers them.
     pub(super) asked: Option<mpsc::Receiver<Question>>,
 }
@@ -86,6 +88,7 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
         log,
         listen,
         store,
+        meets,
         asked,
     } = equipment;
     let metrics = shared.metrics.worker();
@@ -99,6 +102,9 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
     {
         near.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
+        tokio::task::spawn_local(met(redis.clone(), meets));
+    } else {
+        drop(meets);
     }
     if let Some(asked) = asked {
         let snapshots = Arc::clone(&shared.snapshots);
@@ -162,6 +168,12 @@ fn connect(settings: &store::Settings, shared: &Shared) -> Store {
             near: Near::new(shared.news.clone(), settings.timeout),
         },
     }
+}
+
+/// Says so when Redis has answered for the first time.
+async fn met(redis: RedisStore, meets: mpsc::Sender<()>) {
+    redis.met().await;
+    drop(meets);
 }
 
 async fn tidy(worker: Rc<Worker>) {

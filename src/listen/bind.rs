@@ -7,11 +7,27 @@ use std::net::{SocketAddr, TcpListener};
 /// Connections the system queues before we take them.
 const BACKLOG: i32 = 4096;
 
-/// Binds `address`, ready for tokio.
+/// An address that is ours, where nobody can connect yet.
+#[derive(Debug)]
+pub struct Claimed(Socket);
+
+impl Claimed {
+    /// Lets clients connect; ready for tokio.
+    ///
+    /// # Errors
+    /// When somebody else listens there by now.
+    pub fn open(self) -> io::Result<TcpListener> {
+        self.0.listen(BACKLOG)?;
+        self.0.set_nonblocking(true)?;
+        Ok(self.0.into())
+    }
+}
+
+/// Binds `address`, and lets nobody connect yet.
 ///
 /// # Errors
 /// When the address is in use or not ours.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn claim(address: SocketAddr) -> io::Result<Claimed> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -23,7 +39,5 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(Claimed(socket))
 }

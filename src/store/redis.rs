@@ -50,6 +50,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+/// How often it is looked whether Redis has answered for the first time.
+const MEETS: Duration = Duration::from_millis(2);
 
 /// More would be no deadline.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -353,6 +357,14 @@ impl RedisStore {
         match &self.way {
             Way::One(node) => node.shared.health.is_up(),
             Way::Many(cluster) => cluster.is_up(),
+        }
+    }
+
+    /// Waits until Redis is asked: until it has taken a login, the scripts and a decision of our own. Of a cluster: every
+    /// master.
+    pub async fn met(&self) {
+        while !self.is_up() {
+            sleep(MEETS).await;
         }
     }
 

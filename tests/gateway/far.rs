@@ -1,9 +1,13 @@
 //! A Redis that is well and far away: never called away, and it carries the load.
 
 use crate::support::load::{Load, statuses};
-use crate::support::{File, Gateway, Line, Redis, Relay, Upstream, eventually, get, tollgate};
+use crate::support::{
+    File, Gateway, Line, Redis, Relay, Upstream, Wire, eventually, free_port, get, tollgate,
+};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// Each request asks; one that Redis does not decide is 503.
@@ -157,4 +161,62 @@ async fn a_round_trip_of_most_of_the_timeout_is_not_away_by_turns() {
     load.run(Duration::from_secs(4)).await;
     load.stop().await;
     far.was_never_away(since);
+}
+
+/// A fresh gateway connects, logs in and loads its scripts before anybody can ask: three round trips, each most of `timeout`.
+#[tokio::test]
+async fn the_first_requests_of_a_cold_start_are_decided_by_redis() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let relay = Relay::to(redis.port()).await;
+    relay.turn(Line::Slow(Duration::from_millis(100)));
+    let file = File::to(&upstream, &["calls"])
+        .limit("calls", ASKS)
+        .server("workers = 2")
+        .store(&format!(
+            "url = \"{}\"\non_down = \"closed\"\ntimeout = \"550ms\"",
+            relay.url()
+        ));
+    let gateway = Gateway::start(&file).await;
+    let mut asked = JoinSet::new();
+    for _ in 0..8 {
+        let mut wire = gateway.connect().await;
+        asked.spawn(async move { wire.ask(get("/")).await.status });
+    }
+    assert_eq!(asked.join_all().await, [200; 8]);
+    assert!(!gateway.said.text().contains("is away"));
+}
+
+/// Meanwhile it is alive and not ready, and then it starts without.
+#[tokio::test]
+async fn without_redis_a_gateway_starts_after_a_while_and_is_not_ready_before() {
+    let (upstream, redis) = (Upstream::echo().await, Redis::start().await);
+    let relay = Relay::to(redis.port()).await;
+    relay.turn(Line::Silent);
+    let admin = free_port();
+    let file = File::to(&upstream, &["calls"])
+        .limit("calls", ASKS)
+        .store(&format!("url = \"{}\"\non_down = \"open\"", relay.url()))
+        .text();
+    let text = file.replace(
+        "[admin]\nlisten = \"127.0.0.1:0\"",
+        &format!("[admin]\nlisten = \"127.0.0.1:{admin}\""),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, text).unwrap();
+    let ready = async {
+        let admin = SocketAddr::from(([127, 0, 0, 1], admin));
+        eventually(SOON, "the admin listener is open", async || {
+            TcpStream::connect(admin).await.is_ok()
+        })
+        .await;
+        Wire::to(admin).await.ask(get("/readyz")).await.status
+    };
+    let begun = Instant::now();
+    let (early, gateway) = tokio::join!(ready, Gateway::run(folder, &path));
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(1900), "{took:?}");
+    assert_eq!(early, 503);
+    gateway.get("/").await.expect(200);
+    assert!(gateway.admin_get("/readyz").await.text().contains("away"));
 }

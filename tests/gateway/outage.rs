@@ -338,7 +338,7 @@ async fn the_log_has_the_reason_however_early_the_first_request_comes() {
     let upstream = Upstream::echo().await;
     let locked = Redis::start_with_password("s3cret-word").await;
     for (redis, reason) in [(Redis::absent(), "refused"), (locked, "NOAUTH")] {
-        for _ in 0..3 {
+        for _ in 0..2 {
             let file = File::to(&upstream, &["calls"])
                 .redis(&redis, "on_down = \"open\"")
                 .limit("calls", "by = \"everyone\"\nrate = \"90/h\"");
