@@ -1,0 +1,75 @@
+//! A gateway that stood still with requests held.
+
+use super::super::place::{Place, on_both_stores};
+use super::{assert_at_the_rate, held, smooth};
+use crate::support::{Upstream, get, request};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+on_both_stores! {
+    a_gateway_that_stood_still_lets_the_held_go_at_the_rate
+    a_gateway_that_stood_still_too_long_refuses_the_held
+}
+
+async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
+    const COUNT: usize = 26;
+    let upstream = Upstream::echo().await;
+    let lines = "rate = \"20/s\"\nqueue = 100\nmax_wait = \"30s\"";
+    let gateway = place
+        .gateway(smooth(&upstream, lines).server("workers = 2"))
+        .await;
+    let mut asking = JoinSet::new();
+    for _ in 0..COUNT {
+        let mut client = gateway.connect().await;
+        asking.spawn(async move { client.ask(get("/")).await });
+    }
+    upstream.sees(2).await;
+    gateway.signal("STOP");
+    // Most turns pass meanwhile.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    gateway.signal("CONT");
+    let mut put_off = 0;
+    while let Some(answer) = asking.join_next().await {
+        let answer = answer.unwrap().expect(200);
+        // The last turn of all is 1250 ms after the first came.
+        put_off += usize::from(held(&answer).is_some_and(|wait| wait > 1_260.0));
+    }
+    assert!(put_off > 0, "nobody was late");
+    let mut seen: Vec<Instant> = upstream.requests().iter().map(|seen| seen.at).collect();
+    seen.sort();
+    assert_eq!(seen.len(), COUNT);
+    // About twenty went at once.
+    assert_at_the_rate(&seen, Duration::from_millis(50));
+}
+
+async fn a_gateway_that_stood_still_too_long_refuses_the_held(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place
+        .gateway(smooth(
+            &upstream,
+            "rate = \"1/2s\"\nqueue = 1\nmax_wait = \"2s\"",
+        ))
+        .await;
+    gateway.get("/").await.expect(200);
+    let mut waiting = gateway.connect().await;
+    waiting
+        .send(request("POST", "/held", &[("Content-Length", "4")]) + "body")
+        .await;
+    gateway.holds(1).await;
+    gateway.signal("STOP");
+    tokio::time::sleep(Duration::from_millis(2_200)).await;
+    gateway.signal("CONT");
+    let refused = waiting.ask("").await.expect(429);
+    assert!(refused.number("retry-after") >= 1 && refused.number("retry-after-ms") <= 2_000);
+    let said = refused.json()["violated-policies"].clone();
+    assert_eq!(said, serde_json::json!(["smooth"]));
+    let line = gateway.line_of(&refused).await;
+    assert_eq!(
+        (&line["reason"], &line["limit"]),
+        (&"limit_refused".into(), &"smooth".into())
+    );
+    assert!(line["delay_ms"].as_f64().unwrap() > 2_000.0, "{line}");
+    // It has taken nobody's turn.
+    assert_eq!(held(&gateway.get("/").await.expect(200)), None);
+    assert_eq!(upstream.seen(), 2);
+}
