@@ -7,8 +7,8 @@ use crate::admin::{self, AdminState, Phase, Readiness};
 use crate::clock::Clock;
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files};
-use crate::descriptors;
-use crate::listen::accept::{Trusted, accept, most_connections};
+use crate::descriptors::{self, Budget};
+use crate::listen::accept::{Trusted, accept, left_for_upstreams, most_connections};
 use crate::listen::bind;
 use crate::listen::house::{Accepted, Bounds, House};
 use crate::proxy::Holds;
@@ -125,13 +125,16 @@ impl Gateway {
         };
         let log = AccessLog::stdout(boot.log.access, &metrics)?;
         let (questions, asked) = admin::questions();
+        let (open_files, count) = (descriptors::raise(), count_workers(&boot));
         let bounds = Bounds {
-            most: most_taken(boot.listen.max_connections, descriptors::raise()),
+            most: most_taken(boot.listen.max_connections, open_files),
             per_client: boot.listen.max_connections_per_client,
         };
-        let (house, incoming) = House::new(count_workers(&boot), bounds, &metrics);
+        let (house, incoming) = House::new(count, bounds, &metrics);
+        let descriptors = Budget::new(left_for_upstreams(bounds.most, open_files), count);
+        let housed = (&house, incoming, &descriptors);
         let (meets, met) = mpsc::channel(1);
-        let workers = start_workers(&boot, &shared, &log, (&house, incoming), (asked, meets))?;
+        let workers = start_workers(&boot, &shared, &log, housed, (asked, meets))?;
 
         let readiness = Readiness::default();
         let admin_address = start_admin(admin, &metrics, &readiness, questions)?;
@@ -273,7 +276,7 @@ fn start_workers(
     boot: &Boot,
     shared: &Shared,
     log: &AccessLog,
-    (house, incoming): (&Arc<House>, Vec<mpsc::Receiver<Accepted>>),
+    (house, incoming, descriptors): (&Arc<House>, Vec<mpsc::Receiver<Accepted>>, &Arc<Budget>),
     (asked, meets): (mpsc::Receiver<admin::Question>, mpsc::Sender<()>),
 ) -> Result<Vec<WorkerThread>, StartError> {
     // Questions about counters go to the first: it has a way to the store as any other.
@@ -283,6 +286,7 @@ fn start_workers(
             index,
             house: Arc::clone(house),
             incoming,
+            descriptors: descriptors.share(),
             shared: shared.clone(),
             log: log.clone(),
             listen: boot.listen.clone(),

@@ -1,6 +1,18 @@
-//! Open files: as many as the system allows.
+//! Open files: as many as the system allows, and shared out before they run out.
+//!
+//! What clients connect takes one half, which bounds itself. The other half is a budget: each connection to a server takes one
+//! of it, and a request that would need one is told early that there is none, not by an error of the system half-way.
+//! Workers draw from it in pieces, so that a request looks only at its own worker's.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+
+/// What a worker draws at once, where the budget is not small.
+const PIECE: isize = 64;
+
+/// Which part of all may be taken for what can be done without.
+const SPARE: isize = 4;
 
 /// Raises the bound on open files to what the system allows without asking anybody, and returns what it is then; nothing
 /// where there is none.
@@ -21,5 +33,204 @@ pub fn raise() -> Option<u64> {
         Ok(()) => maximum,
         // Some systems allow less than they say.
         Err(_) => current,
+    }
+}
+
+/// The descriptors of all workers that are not their clients' connections.
+#[derive(Debug)]
+pub struct Budget {
+    rest: AtomicIsize,
+    /// How many may still be taken for what can be done without.
+    spare: AtomicIsize,
+    piece: isize,
+}
+
+impl Budget {
+    /// So many for so many workers; nothing for as many as they like.
+    #[must_use]
+    pub fn new(descriptors: Option<u64>, workers: usize) -> Arc<Self> {
+        let all = descriptors.and_then(|all| isize::try_from(all).ok());
+        let all = all.unwrap_or(isize::MAX / 2);
+        let workers = isize::try_from(workers.max(1)).unwrap_or(1);
+        Arc::new(Self {
+            rest: AtomicIsize::new(all),
+            spare: AtomicIsize::new(all / SPARE),
+            // Little is stranded with workers that do not need it.
+            piece: (all / (8 * workers)).clamp(1, PIECE),
+        })
+    }
+
+    /// One worker's part of it.
+    #[must_use]
+    pub fn share(self: &Arc<Self>) -> Share {
+        Share(Arc::new(Part {
+            free: AtomicIsize::new(0),
+            promised: AtomicIsize::new(0),
+            budget: Arc::clone(self),
+        }))
+    }
+
+    fn draw(&self) -> isize {
+        let drawn = self.rest.fetch_update(Relaxed, Relaxed, |rest| {
+            (rest > 0).then(|| rest - rest.min(self.piece))
+        });
+        drawn.map_or(0, |rest| rest.min(self.piece))
+    }
+}
+
+/// A worker's part. Used on its thread alone.
+#[derive(Debug, Clone)]
+pub struct Share(Arc<Part>);
+
+#[derive(Debug)]
+struct Part {
+    /// Neither taken nor with the others.
+    free: AtomicIsize,
+    /// Free, and spoken for.
+    promised: AtomicIsize,
+    budget: Arc<Budget>,
+}
+
+/// A descriptor that will be there when it is taken.
+#[derive(Debug)]
+pub struct Promise<'a>(&'a Part);
+
+/// A descriptor that is in use, until dropped.
+#[derive(Debug)]
+pub struct Descriptor(Arc<Part>);
+
+/// One that could be done without, likewise.
+#[derive(Debug)]
+pub struct Spare(Descriptor);
+
+impl Share {
+    /// Keeps one. Nothing when all are in use, or promised.
+    #[must_use]
+    pub fn promise(&self) -> Option<Promise<'_>> {
+        let part = &*self.0;
+        let promised = part.promised.load(Relaxed);
+        if part.free.load(Relaxed) <= promised && !part.draws() {
+            return None;
+        }
+        // Nobody else writes it: no need to lock the bus for each request.
+        part.promised.store(promised + 1, Relaxed);
+        Some(Promise(part))
+    }
+
+    /// Takes one, promised or not: what is under way is not broken off for want of one that others may give back in time.
+    #[must_use]
+    pub fn take(&self) -> Descriptor {
+        self.0.free.fetch_sub(1, Relaxed);
+        Descriptor(Arc::clone(&self.0))
+    }
+
+    /// Takes one for what can be done without.
+    #[must_use]
+    pub fn take_spare(&self) -> Option<Spare> {
+        let spare = &self.0.budget.spare;
+        let left = |left| (left > 0).then_some(left - 1);
+        spare.fetch_update(Relaxed, Relaxed, left).ok()?;
+        if self.promise().is_none() {
+            spare.fetch_add(1, Relaxed);
+            return None;
+        }
+        Some(Spare(self.take()))
+    }
+}
+
+impl Part {
+    #[cold]
+    fn draws(&self) -> bool {
+        let drawn = self.budget.draw();
+        let free = self.free.fetch_add(drawn, Relaxed) + drawn;
+        free > self.promised.load(Relaxed)
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let promised = self.0.promised.load(Relaxed);
+        self.0.promised.store(promised - 1, Relaxed);
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.0.0.budget.spare.fetch_add(1, Relaxed);
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let Part {
+            free,
+            promised,
+            budget,
+        } = &*self.0;
+        let now = free.fetch_add(1, Relaxed) + 1;
+        if now - promised.load(Relaxed) > 2 * budget.piece {
+            free.fetch_sub(budget.piece, Relaxed);
+            budget.rest.fetch_add(budget.piece, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_promised_than_there_are_and_all_of_them_come_back() {
+        let budget = Budget::new(Some(10), 2);
+        let (one, other) = (budget.share(), budget.share());
+        let mut promises: Vec<Promise<'_>> = Vec::new();
+        promises.extend(std::iter::from_fn(|| one.promise()).take(6));
+        promises.extend(std::iter::from_fn(|| other.promise()));
+        assert_eq!(promises.len(), 10);
+        assert!(one.promise().is_none() && other.take_spare().is_none());
+        let taken: Vec<Descriptor> = promises
+            .drain(..6)
+            .map(|promise| {
+                drop(promise);
+                one.take()
+            })
+            .collect();
+        assert!(one.promise().is_none());
+        drop(taken);
+        // Most of what one has no need for is there for the other.
+        promises.extend(std::iter::from_fn(|| other.promise()));
+        assert!(promises.len() >= 7);
+        assert!(one.promise().is_some());
+    }
+
+    #[test]
+    fn what_is_taken_without_a_promise_is_missed_later() {
+        let budget = Budget::new(Some(1), 1);
+        let share = budget.share();
+        let promise = share.promise().unwrap();
+        let (first, second) = (share.take(), share.take());
+        drop(promise);
+        drop(first);
+        assert!(share.promise().is_none());
+        drop(second);
+        assert!(share.promise().is_some());
+    }
+
+    #[test]
+    fn what_can_be_done_without_takes_a_quarter_at_most() {
+        let share = Budget::new(Some(40), 1).share();
+        let spare: Vec<Spare> = std::iter::from_fn(|| share.take_spare()).collect();
+        assert_eq!(spare.len(), 10);
+        let rest: Vec<Promise<'_>> = std::iter::from_fn(|| share.promise()).collect();
+        assert_eq!(rest.len(), 30);
+        drop(spare);
+        assert!(share.take_spare().is_some());
+    }
+
+    #[test]
+    fn without_a_bound_nobody_is_refused() {
+        let share = Budget::new(None, 2).share();
+        let all: Vec<_> = std::iter::from_fn(|| share.promise()).take(1000).collect();
+        assert_eq!(all.len(), 1000);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use crate::admin::{Question, answering};
+use crate::descriptors::Share;
 use crate::listen::client::Client;
 use crate::listen::drain::LocalDrain;
 use crate::listen::house::{Accepted, House};
@@ -32,6 +33,8 @@ pub(super) struct Equipment {
     /// Where its connections come from.
     pub(super) house: Arc<House>,
     pub(super) incoming: mpsc::Receiver<Accepted>,
+    /// Its part of the descriptors beside those of its clients.
+    pub(super) descriptors: Share,
     pub(super) shared: Shared,
     pub(super) log: AccessLog,
     pub(super) listen: listen::Settings,
@@ -84,6 +87,7 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
         index,
         house,
         mut incoming,
+        descriptors,
         shared,
         log,
         listen,
@@ -116,6 +120,7 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
         holds: shared.holds,
         drain: shared.drain.clone(),
         pace: listen.allowed(),
+        descriptors: descriptors.clone(),
         access: log.worker(),
         metrics: metrics.clone(),
     }));
@@ -135,7 +140,7 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
         let Accepted {
             tcp, from, open, ..
         } = accepted;
-        let Ok(stream) = Stream::new(tcp, listen.allowed()) else {
+        let Ok(stream) = Stream::new(tcp, listen.allowed(), descriptors.clone()) else {
             continue;
         };
         let address = SocketAddr::new(from.ip().to_canonical(), from.port());

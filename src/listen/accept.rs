@@ -17,6 +17,9 @@ const ROOM_IS_MADE: Duration = Duration::from_millis(1);
 /// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being read.
 const OTHER_FILES: u64 = 128;
 
+/// Connections to servers that are tried for, however few files the system allows.
+const LEAST_LEFT: u64 = 8;
+
 /// Tells that the system gives no connections.
 static REFUSED: Throttle = Throttle::every(Duration::from_secs(1));
 
@@ -30,6 +33,14 @@ pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
     let room = half.map_or(asked, |half| usize::try_from(half).unwrap_or(usize::MAX));
     asked.min(room).max(1)
+}
+
+/// Open files that are left for connections to servers beside `most` of clients.
+#[must_use]
+pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
+    let clients = u64::try_from(most).unwrap_or(u64::MAX);
+    let left = files?.saturating_sub(OTHER_FILES).saturating_sub(clients);
+    Some(left.max(LEAST_LEFT))
 }
 
 /// Accepts until draining begins. What there is no room for is closed at once, which costs the least.
@@ -82,5 +93,9 @@ mod tests {
         assert_eq!(most_connections(100_000, Some(1024)), 448);
         assert_eq!(most_connections(20, Some(1024)), 20);
         assert_eq!(most_connections(20, Some(100)), 1);
+        assert_eq!(left_for_upstreams(100_000, None), None);
+        assert_eq!(left_for_upstreams(448, Some(1024)), Some(448));
+        assert_eq!(left_for_upstreams(20, Some(1024)), Some(876));
+        assert_eq!(left_for_upstreams(1, Some(100)), Some(8));
     }
 }

@@ -23,7 +23,10 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Most bytes in a head. h2 answers what exceeds its own bound without telling us, so that one is higher. Fields are bounded by hyper, at 100; saying so here would make it allocate for each head.
+/// Most fields in a head, without the pseudo-fields of HTTP/2. In HTTP/1.1 hyper's own bound, which is the same: saying so
+/// there would make it allocate for each head.
+pub(super) const MOST_FIELDS: usize = 100;
+/// Most bytes in a head. h2 answers what exceeds its own bound without telling us, so that one is higher.
 pub(super) const MOST_HEAD: usize = 64 * 1024;
 /// Most bytes in a head of HTTP/2 that we get to see, and refuse.
 const MOST_SEEN: u32 = 128 * 1024;

@@ -4,6 +4,7 @@ use super::frames::Frames;
 use super::heads::{Finding, Heads};
 use super::pace::{Allowed, Timed};
 use super::register::Waiting;
+use crate::descriptors::{Share, Spare};
 use bytes::{Buf, Bytes};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
@@ -50,6 +51,8 @@ struct Watched {
     wrote: Instant,
     /// What is written may come as slowly as it likes, as long as something does.
     idle_alone: bool,
+    /// Where a second descriptor of it is counted.
+    share: Share,
 }
 
 /// How slowly a peer may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
@@ -81,7 +84,7 @@ impl Stream {
     ///
     /// # Errors
     /// When the runtime cannot register it.
-    pub fn new(tcp: std::net::TcpStream, allowed: Allowed) -> io::Result<Self> {
+    pub fn new(tcp: std::net::TcpStream, allowed: Allowed, share: Share) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
         tcp.set_nodelay(true)?;
         SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
@@ -93,6 +96,7 @@ impl Stream {
             is_full: false,
             wrote: Instant::now(),
             idle_alone: false,
+            share,
         };
         Ok(Self {
             socket: Arc::new(Mutex::new(socket)),
@@ -300,8 +304,8 @@ impl SocketWatch {
     /// would keep its place for as long as it likes (notes: `reliability`, section 0, trap c). A second registration of
     /// the same socket hears of the closing whatever lies unread. A client that only half-closes counts as gone.
     pub async fn gone(&self) {
-        let Some(watch) = self.register() else {
-            // The connection is already over; hyper ends this request by itself.
+        let Some((watch, _descriptor)) = self.register() else {
+            // The connection is already over, and hyper ends this request by itself; or no descriptor is left to look with.
             return std::future::pending().await;
         };
         loop {
@@ -340,10 +344,14 @@ impl SocketWatch {
         }
     }
 
-    fn register(&self) -> Option<TcpStream> {
+    fn register(&self) -> Option<(TcpStream, Spare)> {
         let socket = self.socket.upgrade()?;
-        let copy = lock(&socket).tcp.as_fd().try_clone_to_owned().ok()?;
-        TcpStream::from_std(std::net::TcpStream::from(copy)).ok()
+        let socket = lock(&socket);
+        // A connection to a server is worth more than hearing of a client that leaves.
+        let descriptor = socket.share.take_spare()?;
+        let copy = socket.tcp.as_fd().try_clone_to_owned().ok()?;
+        let copy = TcpStream::from_std(std::net::TcpStream::from(copy)).ok()?;
+        Some((copy, descriptor))
     }
 }
 

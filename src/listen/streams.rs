@@ -39,7 +39,9 @@ impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
         let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
         peer.guest.is_busy();
         let tracked = self.streams.begin();
-        if size(request.uri(), request.headers()) > connection::MOST_HEAD {
+        if request.headers().len() > connection::MOST_FIELDS
+            || size(request.uri(), request.headers()) > connection::MOST_HEAD
+        {
             request.extensions_mut().insert(Finding::TooLarge);
         }
         Box::pin(async move {

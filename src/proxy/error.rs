@@ -68,6 +68,9 @@ pub enum ProxyError {
     /// More requests are held than the gateway's caps allow.
     #[error("too many requests are held back")]
     TooManyHeld,
+    /// No descriptor is left for a connection to its upstream.
+    #[error("the gateway has no connection left for the upstream")]
+    Busy,
     /// The store is away and the file says to refuse.
     #[error("the limit store is away")]
     StoreDown,
@@ -112,7 +115,9 @@ impl ProxyError {
             Self::MissingKey { status, .. }
             | Self::UnknownKey { status, .. }
             | Self::Limited { status, .. } => *status,
-            Self::TooManyHeld | Self::StoreDown | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyHeld | Self::Busy | Self::StoreDown | Self::Draining => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             // Nobody receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
@@ -182,6 +187,7 @@ impl ProxyError {
             Self::UnknownKey { .. } => Reason::UnknownKey,
             Self::Limited { .. } => Reason::LimitRefused,
             Self::TooManyHeld => Reason::TooManyHeld,
+            Self::Busy => Reason::Busy,
             Self::StoreDown => Reason::StoreDown,
             Self::Draining => Reason::Draining,
             Self::ClientGone => Reason::ClientGone,
@@ -202,7 +208,7 @@ impl ProxyError {
                 wait: Wait::Micros(wait),
                 ..
             } => Some(*wait),
-            Self::TooManyHeld | Self::StoreDown | Self::Draining => Some(LATER),
+            Self::TooManyHeld | Self::Busy | Self::StoreDown | Self::Draining => Some(LATER),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ use super::local::{Server, Servers};
 use super::onward::Head;
 use super::patience::QUICK;
 use super::returns::Returns;
+use crate::descriptors::Promise;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::connection::{Connection, is_repeatable};
@@ -35,6 +36,8 @@ pub struct Outgoing<'a> {
     pub body: RequestBody,
     /// What becomes of the body.
     pub upload: Option<&'a Upload>,
+    /// A descriptor for a connection, if it needs a new one.
+    pub promise: Option<Promise<'a>>,
     /// What it is to become.
     pub purpose: Purpose,
     /// When it sets out.
@@ -124,6 +127,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
         head,
         body,
         upload,
+        promise,
         purpose,
         at,
         returns,
@@ -136,6 +140,8 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
         Purpose::Exchange => turn.take(at),
         Purpose::Tunnel => None,
     };
+    // Kept, or taken at once by the new one.
+    drop(promise);
     let (mut connection, pool) = match idle {
         Some(idle) => (idle, Rc::clone(turn)),
         None => Box::pin(connect(servers, tried)).await?,

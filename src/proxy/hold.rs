@@ -1,6 +1,8 @@
 //! Waits out a leaky bucket: bounded, in order, given up when the client leaves or draining would cut it.
 
+use super::Worker;
 use super::error::ProxyError;
+use super::exchange::Exchange;
 use super::line::{AllLines, Lines, Standing, TooLong, Turn};
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
@@ -46,6 +48,32 @@ pub enum Cut {
     Draining,
     /// The client is gone.
     ClientGone,
+}
+
+impl Worker {
+    /// Waits out a leaky bucket, the body unread.
+    pub(super) async fn hold(
+        &self,
+        places: Places,
+        peer: &Peer,
+        exchange: &mut Exchange,
+    ) -> Result<(), ProxyError> {
+        let counted = exchange.counted_as_held();
+        let began = Instant::now();
+        let held = hold(&places, peer, &self.drain).await;
+        drop(counted);
+        let time = began.elapsed();
+        if places.are_put_off() {
+            // Longer than it was told, since the gateway stood still.
+            exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        }
+        exchange.held_for(time);
+        let used = held?.into_iter();
+        if let Some(returns) = &exchange.returns {
+            returns.keep_more(used.filter(|place| place.limit.gives_back.cancels));
+        }
+        Ok(())
+    }
 }
 
 impl From<Cut> for ProxyError {

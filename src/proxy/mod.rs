@@ -18,6 +18,7 @@ mod member;
 pub mod onward;
 pub mod own;
 pub mod patience;
+mod promised;
 mod refused;
 pub mod reply;
 pub mod request;
@@ -32,6 +33,7 @@ pub mod value;
 pub use body::Body;
 pub use hold::Holds;
 
+use crate::descriptors::{Promise, Share};
 use crate::key::Caller;
 use crate::key::token::Token;
 use crate::listen::connection::{Answer, RefusedHead};
@@ -81,6 +83,7 @@ pub struct Worker {
     lines: Rc<Lines>,
     drain: Drain,
     pace: Allowed,
+    descriptors: Share,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -98,6 +101,8 @@ pub struct Equipment {
     pub drain: Drain,
     /// Longest pause inside a body, and the least rate of a client's.
     pub pace: Allowed,
+    /// The worker's part of the open files that are not its clients' connections.
+    pub descriptors: Share,
     /// The worker's numbers.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
@@ -142,6 +147,7 @@ impl Worker {
             holds,
             drain,
             pace,
+            descriptors,
             metrics,
             access,
         } = equipment;
@@ -151,11 +157,12 @@ impl Worker {
             snapshots,
             local,
             store,
-            pools: Pools::default(),
+            pools: Pools::new(descriptors.clone()),
             holds,
             lines,
             drain,
             pace,
+            descriptors,
             metrics,
             access,
         }
@@ -204,8 +211,13 @@ impl Worker {
             return Ok(Outcome::Answered(reply::empty()));
         }
         parts.uri = self.find(&target, &parts, exchange)?;
-        let held = match self.admit(&target, &parts, exchange).await {
-            Ok(held) => held,
+        let admitted = async {
+            // First, so that nothing is charged that could not be forwarded.
+            let promise = self.promise(exchange)?;
+            Ok((promise, self.admit(&target, &parts, exchange).await?))
+        };
+        let (promise, held) = match admitted.await {
+            Ok(admitted) => admitted,
             Err(refused) => {
                 body::discard(incoming, &parts);
                 exchange.leave(parts.headers);
@@ -224,7 +236,8 @@ impl Worker {
             body::discard(incoming, &parts);
             return Ok(Outcome::Answered(answer));
         }
-        self.forward(&target, &mut parts, incoming, peer, exchange)
+        let ends = (peer, promise);
+        self.forward(&target, &mut parts, incoming, ends, exchange)
             .await
     }
 
@@ -328,37 +341,13 @@ impl Worker {
         Ok(Some(places.with(held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
-    /// Waits out a leaky bucket, the body unread.
-    async fn hold(
-        &self,
-        places: Places,
-        peer: &Peer,
-        exchange: &mut Exchange,
-    ) -> Result<(), ProxyError> {
-        let counted = exchange.counted_as_held();
-        let began = Instant::now();
-        let held = hold::hold(&places, peer, &self.drain).await;
-        drop(counted);
-        let time = began.elapsed();
-        if places.are_put_off() {
-            // Longer than it was told, since the gateway stood still.
-            exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        }
-        exchange.held_for(time);
-        let used = held?.into_iter();
-        if let Some(returns) = &exchange.returns {
-            returns.keep_more(used.filter(|place| place.limit.gives_back.cancels));
-        }
-        Ok(())
-    }
-
     /// Sends the request upstream and turns the answer round.
     async fn forward(
         &self,
         target: &Target,
         parts: &mut Parts,
         incoming: Incoming,
-        peer: &Peer,
+        (peer, promise): (&Peer, Option<Promise<'_>>),
         exchange: &mut Exchange,
     ) -> Result<Outcome, ProxyError> {
         let local = Rc::clone(&exchange.local);
@@ -384,6 +373,7 @@ impl Worker {
             head,
             body,
             upload: upload.as_deref(),
+            promise,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
                 None => Purpose::Exchange,

@@ -146,7 +146,7 @@ impl<'a> Request<'a> {
     /// Is its end a server's error, for which limits may give back what they took? An answer that is the gateway's own
     /// word about itself is none.
     pub(super) fn failed(&self) -> bool {
-        let own: [&[u8]; 3] = [b"store_down", b"too_many_held", b"draining"];
+        let own: [&[u8]; 4] = [b"store_down", b"too_many_held", b"busy", b"draining"];
         (500..600).contains(&self.status) && !own.contains(&self.reason)
     }
 

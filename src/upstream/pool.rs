@@ -5,6 +5,7 @@ use super::driver::Driver;
 use super::reach::Reach;
 use super::recorder::{Flow, Recorder};
 use super::{Server, demo};
+use crate::descriptors::Share;
 use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -24,6 +25,7 @@ const MOST_IDLE: usize = 512;
 #[derive(Debug)]
 pub struct Pools<B: Body + 'static> {
     pools: RefCell<HashMap<Server, Rc<Pool<B>>>>,
+    share: Share,
 }
 
 /// Connections of one worker to one server.
@@ -32,6 +34,7 @@ pub struct Pool<B: Body + 'static> {
     server: Server,
     reach: Arc<Reach>,
     idle: RefCell<Vec<Connection<B>>>,
+    share: Share,
 }
 
 /// Why there is no connection.
@@ -74,20 +77,30 @@ impl ConnectError {
     }
 }
 
-impl<B: Body + 'static> Default for Pools<B> {
-    fn default() -> Self {
-        Self {
-            pools: RefCell::new(HashMap::new()),
-        }
-    }
-}
-
 impl<B> Pools<B>
 where
     B: Body + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
+    /// No pool yet; what their connections take is counted in `share`.
+    #[must_use]
+    pub fn new(share: Share) -> Self {
+        Self {
+            pools: RefCell::default(),
+            share,
+        }
+    }
+
+    /// Lets go of one idle connection, for its descriptor. False when there is none.
+    #[must_use]
+    pub fn let_go(&self) -> bool {
+        let pools = self.pools.borrow();
+        let mut idle = pools.values().map(|pool| pool.idle.borrow_mut());
+        let one = idle.find_map(|mut idle| (!idle.is_empty()).then(|| idle.remove(0)));
+        one.is_some()
+    }
+
     /// The pool of `server`, made if need be.
     pub fn of(&self, server: &Server) -> Rc<Pool<B>> {
         let mut pools = self.pools.borrow_mut();
@@ -96,6 +109,7 @@ where
                 server: server.clone(),
                 reach: Reach::of(server),
                 idle: RefCell::new(Vec::new()),
+                share: self.share.clone(),
             })
         });
         Rc::clone(pool)
@@ -161,6 +175,7 @@ where
     }
 
     async fn try_connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
+        let descriptor = self.share.take();
         let stream = timeout(deadline, self.open())
             .await
             .map_err(|_| ConnectError::Timeout {
@@ -173,7 +188,11 @@ where
             })?;
         let flow = Arc::<Flow>::default();
         let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(Recorder::new(stream, Arc::clone(&flow))))
+            .handshake(TokioIo::new(Recorder::new(
+                stream,
+                Arc::clone(&flow),
+                descriptor,
+            )))
             .await
             .map_err(|source| ConnectError::Handshake {
                 server: self.server.clone(),

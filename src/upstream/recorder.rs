@@ -1,6 +1,7 @@
 //! The stream under an upstream connection. It remembers the head that was written last until a byte of the answer comes:
 //! what a server has not begun to answer may be sent once more, and copying bytes is far cheaper than a second head.
 
+use crate::descriptors::Descriptor;
 use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -22,6 +23,8 @@ pub(super) struct Recorder {
     flow: Arc<Flow>,
     head: Vec<u8>,
     state: State,
+    /// Counts the socket, wherever that goes.
+    _descriptor: Descriptor,
 }
 
 /// What is told across hyper, which lies between the stream and whoever drives it.
@@ -90,12 +93,13 @@ enum State {
 
 impl Recorder {
     /// Takes a fresh connection.
-    pub(super) fn new(tcp: TcpStream, flow: Arc<Flow>) -> Self {
+    pub(super) fn new(tcp: TcpStream, flow: Arc<Flow>, descriptor: Descriptor) -> Self {
         Self {
             tcp,
             flow,
             head: Vec::new(),
             state: State::Answered,
+            _descriptor: descriptor,
         }
     }
 
@@ -218,11 +222,14 @@ impl AsyncWrite for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors::Budget;
 
     async fn recorder() -> Recorder {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        Recorder::new(TcpStream::connect(address).await.unwrap(), Arc::default())
+        let descriptor = Budget::new(None, 1).share().take();
+        let tcp = TcpStream::connect(address).await.unwrap();
+        Recorder::new(tcp, Arc::default(), descriptor)
     }
 
     #[tokio::test]

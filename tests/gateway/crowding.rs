@@ -1,6 +1,8 @@
 //! A full house: who gives way to whom, and what one client may have of it.
 
-use crate::support::{End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, request};
+use crate::support::{
+    End, File, Gateway, H2, PATIENCE, Upstream, Wire, eventually, get, h2, request,
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// So long everybody is given to see what is not to happen.
@@ -166,7 +168,7 @@ async fn an_http2_connection_with_a_stream_never_gives_way() {
     let client = H2::to(gateway.address()).await;
     let asking = tokio::spawn({
         let client = client.clone();
-        async move { client.try_ask(crate::support::h2::get("/")).await }
+        async move { client.try_ask(h2::get("/")).await }
     });
     upstream.sees(1).await;
     let mut none = from(&gateway, 2).await;
@@ -323,4 +325,51 @@ async fn the_bound_on_open_files_is_raised_to_what_the_system_allows() {
             line.contains("at most 448 connections")
         })
         .await;
+}
+
+#[tokio::test]
+async fn a_request_without_an_open_file_for_its_upstream_is_told_before_it_is_charged() {
+    let upstream = Upstream::silent().await;
+    let file = File::to(&upstream, &["all"]).limit("all", "by = \"everyone\"\nrate = \"1000/h\"");
+    // 128 for others, 36 for clients, 36 for upstreams.
+    let gateway = Gateway::start_after("ulimit -n 200", &file).await;
+    let client = H2::to(gateway.address()).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let client = client.clone();
+        asking.spawn(async move { client.try_ask(h2::get("/")).await });
+    }
+    let mut forwarded = 0;
+    eventually(PATIENCE, "all are forwarded or told", async || {
+        forwarded = upstream.seen();
+        let busy = format!("tollgate_http_requests_busy_total {}", 100 - forwarded);
+        gateway.metrics().await.lines().any(|line| line == busy)
+    })
+    .await;
+    assert!((1..=36).contains(&forwarded), "{forwarded}");
+    // Only what was forwarded was decided at all.
+    let decided = "tollgate_limit_decisions_total{limit=\"all\",route=\"all\",decision=\"allow\",decided_by=\"store\"}";
+    counted(&gateway, &format!("{decided} {forwarded}")).await;
+    for _ in forwarded..100 {
+        let answer = asking
+            .join_next()
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap()
+            .expect(503);
+        assert_eq!(answer.field("retry-after"), "1");
+        assert_eq!(gateway.line_of(&answer).await["reason"], "busy");
+    }
+    // Another connection is taken, and its request told the same.
+    from(&gateway, 2).await.ask(get("/")).await.expect(503);
+    asking.abort_all();
+    drop(client);
+    // What they had is there for others.
+    eventually(PATIENCE, "room for one more", async || {
+        let mut wire = from(&gateway, 3).await;
+        wire.send(get("/")).await;
+        wire.ended(A_WHILE).await == End::Open && upstream.seen() > forwarded
+    })
+    .await;
 }

@@ -282,3 +282,33 @@ async fn a_head_of_http2_that_is_too_large_is_told() {
     })
     .await;
 }
+
+/// hyper counts those of HTTP/1.1.
+#[tokio::test]
+async fn a_hundred_fields_are_enough_in_either_version() {
+    let (upstream, gateway) = gateway().await;
+    let client = gateway.h2().await;
+    for (many, status) in [(100, 200), (101, 431)] {
+        let mut request = h2::get(&format!("/h2-{many}"));
+        let mut fields = String::from("Host: gateway.test\r\n");
+        for number in 0..many {
+            let value = number.to_string().parse().unwrap();
+            request.headers_mut().append("x", value);
+            if number > 0 {
+                fields.push_str("X: y\r\n");
+            }
+        }
+        client.ask(request).await.expect(status);
+        let mut wire = gateway.connect().await;
+        wire.send(format!("GET /h1-{many} HTTP/1.1\r\n{fields}\r\n"))
+            .await;
+        wire.answer().await.expect(status);
+        for path in ["h1", "h2"] {
+            let line = gateway.line_where("path", &format!("/{path}-{many}")).await;
+            assert_eq!(line["status"], status, "{line}");
+            let reason = if status == 431 { "too_large" } else { "ok" };
+            assert_eq!(line["reason"], reason, "{line}");
+        }
+    }
+    assert_eq!(upstream.seen(), 2);
+}

@@ -1,6 +1,7 @@
 //! The running gateway, seen from both of its sides: what a client gets, what an upstream receives.
 
 mod admin;
+mod besieging;
 mod checking;
 mod cli;
 mod clustered;

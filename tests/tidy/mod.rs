@@ -16,7 +16,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
         "upstream",
         &["clock", "descriptors", "shutdown", "telemetry"],
     ),
-    ("listen", &["clock", "shutdown", "telemetry"]),
+    ("listen", &["clock", "descriptors", "shutdown", "telemetry"]),
     ("key", &["route"]),
     ("limit", &["clock", "key"]),
     ("store", &["clock", "shutdown", "telemetry", "key", "limit"]),

@@ -89,6 +89,8 @@ pub enum Reason {
     StoreDown,
     /// More requests are held back than this gateway, or this peer, may have.
     TooManyHeld,
+    /// No open file is left for a connection to its upstream.
+    Busy,
     /// It lacks what a limit counts by.
     MissingKey,
     /// Nobody knows the key that a limit counts by.
@@ -125,13 +127,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason there is.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Ok,
         Self::LimitDelayed,
         Self::Upgraded,
         Self::LimitRefused,
         Self::StoreDown,
         Self::TooManyHeld,
+        Self::Busy,
         Self::MissingKey,
         Self::UnknownKey,
         Self::NoRoute,
@@ -161,6 +164,7 @@ impl Reason {
             Self::LimitRefused => "limit_refused",
             Self::StoreDown => "store_down",
             Self::TooManyHeld => "too_many_held",
+            Self::Busy => "busy",
             Self::MissingKey => "missing_key",
             Self::UnknownKey => "unknown_key",
             Self::NoRoute => "no_route",
@@ -190,6 +194,7 @@ impl Reason {
             Self::LimitRefused => "over the limit",
             Self::StoreDown => "the store is away",
             Self::TooManyHeld => "too many requests are held back",
+            Self::Busy => "no connection left for the upstream",
             Self::MissingKey => "lacks what a limit counts by",
             Self::UnknownKey => "nobody knows its key",
             Self::NoRoute => "no route matches",

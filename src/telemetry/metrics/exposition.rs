@@ -93,6 +93,15 @@ fn totals(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
         None,
         count(|w| w.totals.accepted.get()),
     )?;
+    let help =
+        "Requests turned away since no open file was left for a connection to their upstream.";
+    counter(
+        e,
+        "tollgate_http_requests_busy",
+        help,
+        None,
+        count(|w| w.totals.busy.get()),
+    )?;
     let bytes = Some(&Unit::Bytes);
     let help = "Bytes of request bodies received.";
     counter(

@@ -30,6 +30,7 @@ pub(super) struct Totals {
     pub(super) in_flight: Level,
     pub(super) received: Count,
     pub(super) sent: Count,
+    pub(super) busy: Count,
 }
 
 /// Requests of one route; one histogram for each combination seen, whose count is the number of requests.

@@ -126,6 +126,11 @@ impl WorkerMetrics {
         self.0.shard.totals.sent.add(sent);
     }
 
+    /// A request found no descriptor left for a connection to its upstream.
+    pub fn busy(&self) {
+        self.0.shard.totals.busy.add(1);
+    }
+
     /// What the gateway itself added to a forwarded request: its whole time without the upstream's and the held.
     pub fn overhead(&self, time: Duration) {
         self.0.shard.overhead.observe(time);
