@@ -223,10 +223,11 @@ impl Redis {
             .sum()
     }
 
-    /// The counters; the gateways' own trial decisions and signs of life are none.
+    /// The counters; the gateways' own trial decisions, signs of life and marks of what has been given back are none.
     pub(crate) async fn keys(&self) -> Vec<String> {
+        const NONE: [&str; 3] = [":probe:", ":gateways:", ":done:"];
         let mut keys: Vec<String> = self.command(&["KEYS", "*"]).await;
-        keys.retain(|key| !key.contains(":probe:") && !key.contains(":gateways:"));
+        keys.retain(|key| !NONE.iter().any(|none| key.contains(none)));
         keys
     }
 }
