@@ -34,8 +34,11 @@ pub(super) fn problem(told: &Told<'_, '_>) -> Vec<u8> {
         body.extend_from_slice(br#","detail":""#);
         write_refusal(&mut body, limit, *wait, br#"\""#);
         body.push(b'"');
+        // Each of several rates is a policy with a name of its own; the limit's is said beside it.
         if let Some(window) = &limit.window {
-            body.extend_from_slice(br#","window":""#);
+            body.extend_from_slice(br#","limit":""#);
+            body.extend_from_slice(limit.name.as_bytes());
+            body.extend_from_slice(br#"","window":""#);
             body.extend_from_slice(window.as_bytes());
             body.push(b'"');
         }
@@ -297,6 +300,7 @@ mod tests {
         let several = Arc::into_inner(limit(10, 60_000_000)).unwrap();
         let several = Arc::new(several.listed("10/min"));
         let (body, _) = refusal(&several, Wait::Micros(1), &["per-key"]);
+        assert_eq!(body["limit"], "per-key");
         assert_eq!(body["window"], "10/min");
         assert_eq!(body["violated-policies"], serde_json::json!(["per-key"]));
     }

@@ -156,12 +156,19 @@ async fn every_window_is_settled(place: Place) {
     .enumerate()
     {
         let name = format!("units-{nth}");
+        let policy = match rule.starts_with("rate = [") {
+            true => format!("{name}:h"),
+            false => name.clone(),
+        };
         let lines = format!("{rule}\ncost = {{ response_header = \"x-units\", estimate = 4 }}");
         let file = File::to(&upstream, &[&name]).limit(&name, &limit(&lines));
         let gateway = place.gateway(file).await;
         ask(&gateway, &units(1)).await.expect(200);
         eventually(PATIENCE, "three have come back", async || {
-            let left = ask(&gateway, &units(0)).await.expect(200).remaining(&name);
+            let left = ask(&gateway, &units(0))
+                .await
+                .expect(200)
+                .remaining(&policy);
             left == 5
         })
         .await;
