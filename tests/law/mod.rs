@@ -15,6 +15,7 @@ mod numbers;
 mod out_of_memory;
 mod properties;
 mod sparing;
+mod stepping;
 mod stories;
 mod trials;
 mod under_test;

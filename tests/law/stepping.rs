@@ -1,0 +1,72 @@
+//! Redis' clock steps while gateways have permits in hand.
+
+use super::leasing::{leased, on_threads};
+use super::numbers::{
+    SECOND, clock_window, fixed_window, leaky_bucket, sliding_window, token_bucket,
+};
+use super::sparing::gateway;
+use super::under_test::{admitted, connect};
+use crate::support::Redis;
+use std::sync::Arc;
+use tollgate::clock;
+use tollgate::limit::{Leasing, Limit};
+use tollgate::store::{Check, DecidedBy, Store};
+
+const KEY: &[u8] = b"hot";
+const MOST: u32 = 6000;
+const MINUTE: u64 = 60 * SECOND;
+
+/// What a gateway is admitted of so many requests, and for how many of those it had a permit in hand.
+async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
+    let (mut all, mut in_hand) = (0, 0);
+    for _ in 0..tries {
+        let (decided, by) = store.decide(&[Check::new(limit, KEY)]).await.unwrap();
+        let admitted = u32::from(admitted(&decided.unwrap()));
+        all += admitted;
+        in_hand += admitted * u32::from(by == DecidedBy::Lease);
+    }
+    (all, in_hand)
+}
+
+/// Two gateways have most of a limit, or permits for it, when the clock steps back: within its window, or over its border.
+/// What they have in hand, and what is left of the limit, is all that they and a third get.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_steps_back_gives_no_permit_twice() {
+    let server = Redis::start_with_clock().await;
+    // Slow ones: what comes back while the test runs is one unit.
+    let rules = [
+        ("fixed", fixed_window(MOST, MINUTE)),
+        ("clock", clock_window(MOST, MINUTE, 0)),
+        ("sliding", sliding_window(MOST, MINUTE, 6, false)),
+        ("strict", sliding_window(MOST, MINUTE, 6, true)),
+        ("bucket", token_bucket(MOST, 6000 * MINUTE, MOST)),
+        ("meter", leaky_bucket((MOST, 6000 * MINUTE), MOST, 0, 0)),
+    ];
+    for back in [5, 30] {
+        for (name, rule) in &rules {
+            let seconds = clock::wall().micros() / SECOND % 60;
+            // Twenty seconds into a minute.
+            let begin = 20 - i64::try_from(seconds).unwrap();
+            server.set_clock(begin);
+            let limit = leased(rule.clone(), Leasing::Auto, &format!("{name}-{back}"));
+            let told = on_threads(1, async |_| {
+                let [one, two] = [connect(&server).await, connect(&server).await].map(gateway);
+                let mut all = press(&one, &limit, 2500).await;
+                let more = press(&two, &limit, 2500).await;
+                all = (all.0 + more.0, all.1 + more.1);
+                assert_eq!(all.0, 5000, "{name}: there is room");
+                server.set_clock(begin - back);
+                let three = gateway(connect(&server).await);
+                for store in [&one, &two, &three, &one] {
+                    let more = press(store, &limit, 1500).await;
+                    all = (all.0 + more.0, all.1 + more.1);
+                }
+                all
+            });
+            let (all, in_hand) = told[0];
+            println!("{name}, back by {back} s: {all} of {MOST}, {in_hand} from in hand");
+            assert!(in_hand > 0, "{name}: nothing was ever in hand");
+            assert!(all <= MOST + 1, "{name}, back by {back} s: {all} of {MOST}");
+        }
+    }
+}
