@@ -20,7 +20,7 @@ use crate::listen::socket::{SocketWatch, Stalled};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{self, InFlight, Source};
+use crate::telemetry::metrics::{InFlight, Source};
 use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
 use std::net::IpAddr;
@@ -201,13 +201,6 @@ impl Exchange {
         self.delayed = micros;
         self.reason = Reason::LimitDelayed;
         self.limit = self.delaying().map(|(_, name)| Arc::clone(name));
-    }
-
-    /// Counts it as held, by the limit that delays it, until dropped.
-    #[must_use]
-    pub fn counted_as_held(&self) -> Option<metrics::Held> {
-        let (position, _) = self.delaying()?;
-        Some(self.local.route(self.route?, &self.worker.metrics).limits[position].hold())
     }
 
     /// It was held so long: less than it was told when others left, or when the hold was cut.

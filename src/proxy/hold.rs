@@ -58,15 +58,17 @@ impl Worker {
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
-        let counted = exchange.counted_as_held();
         let began = Instant::now();
+        let mut counted = exchange.counted_as_held(began);
         let held = hold(&places, peer, &self.drain).await;
-        drop(counted);
         let time = began.elapsed();
         if places.are_put_off() {
             // Longer than it was told, since the gateway stood still.
             exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+            // Or it was not to wait at all, and came behind those who were late.
+            counted = counted.or_else(|| exchange.counted_as_held(began));
         }
+        drop(counted);
         exchange.held_for(time);
         let used = held?.into_iter();
         if let Some(returns) = &exchange.returns {

@@ -11,9 +11,10 @@ use crate::proxy::reply::Violated;
 use crate::proxy::told::Cost;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::{Charge, Reason};
-use crate::telemetry::metrics::{DecidedBy, Decision, Failure, Source};
+use crate::telemetry::metrics::{self, DecidedBy, Decision, Failure, Source};
 use http::Version;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 impl Exchange {
     /// How slow its client may be: gRPC has the idle time alone, in both directions.
@@ -157,6 +158,13 @@ impl Exchange {
         };
         let position = by?;
         Some((position, &limits.get(position)?.name))
+    }
+
+    /// Counts it as held since then, by the limit that delays it, until dropped.
+    pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::Held> {
+        let (position, _) = self.delaying()?;
+        let route = self.local.route(self.route?, &self.worker.metrics);
+        Some(route.limits[position].hold(since.into_std()))
     }
 
     /// Counts what each limit said.

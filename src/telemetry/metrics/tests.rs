@@ -69,7 +69,7 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         let limit = worker.limit("per-key", "orders");
         limit.decided(Decision::Allow, DecidedBy::Store);
         limit.decided(Decision::Refuse, DecidedBy::Remembered);
-        drop(limit.hold());
+        drop(limit.hold(std::time::Instant::now()));
         let upstream = worker.upstream("orders");
         upstream.opened();
         upstream.answered(200, Duration::from_millis(2));
@@ -91,7 +91,9 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
 #[test]
 fn numbers_are_the_sums_over_the_workers() {
     let (metrics, workers) = busy();
-    let held = workers[1].limit("per-key", "orders").hold();
+    let held = workers[1]
+        .limit("per-key", "orders")
+        .hold(std::time::Instant::now());
     let flying = workers[0].in_flight();
     let seen = scrape(&metrics);
     for (series, value) in [

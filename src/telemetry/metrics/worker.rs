@@ -205,11 +205,11 @@ impl LimitMetrics {
         self.0.cells.costs[told.position()].add(1);
     }
 
-    /// A request waits for this limit until the guard is dropped; so long it was delayed.
+    /// A request waits for this limit since then, until the guard is dropped; so long it was delayed.
     #[must_use]
-    pub fn hold(&self) -> Held {
+    pub fn hold(&self, since: Instant) -> Held {
         self.0.cells.held.0.add(1);
-        Held(Rc::clone(&self.0), Instant::now())
+        Held(Rc::clone(&self.0), since)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A gateway that stood still with requests held.
 
 use super::super::place::{Place, on_both_stores};
-use super::{assert_at_the_rate, held, smooth};
+use super::{assert_at_the_rate, delays, held, smooth};
 use crate::support::{Upstream, get, request};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -28,16 +28,22 @@ async fn a_gateway_that_stood_still_lets_the_held_go_at_the_rate(place: Place) {
     // Most turns pass meanwhile.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     gateway.signal("CONT");
-    let mut put_off = 0;
+    upstream.sees(8).await;
+    // The store has it wait for nobody, and it goes on behind all who were late.
+    let newcomer = gateway.get("/").await.expect(200);
+    assert!(held(&newcomer).is_some_and(|wait| wait > 100.0));
+    let (mut put_off, mut waited) = (0, 1);
     while let Some(answer) = asking.join_next().await {
         let answer = answer.unwrap().expect(200);
+        waited += usize::from(held(&answer).is_some());
         // The last turn of all is 1250 ms after the first came.
         put_off += usize::from(held(&answer).is_some_and(|wait| wait > 1_260.0));
     }
     assert!(put_off > 0, "nobody was late");
+    assert_eq!(delays(&gateway).await.0, waited as f64, "each is counted");
     let mut seen: Vec<Instant> = upstream.requests().iter().map(|seen| seen.at).collect();
     seen.sort();
-    assert_eq!(seen.len(), COUNT);
+    assert_eq!(seen.len(), COUNT + 1);
     // About twenty went at once.
     assert_at_the_rate(&seen, Duration::from_millis(50));
 }
