@@ -49,7 +49,7 @@ struct Slots {
 }
 
 /// Numbers that gateways choose are above all instants, and below what is counted exactly with a cost added.
-const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
+pub(super) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
 /// Which script can decide a question: each knows what those before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -83,6 +83,16 @@ impl Question {
 
     /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
     pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
+        self.check_numbered(prefix, check, (clock, None));
+    }
+
+    /// The same, with slots that are numbered from `chosen` on, else by chance.
+    pub(super) fn check_numbered(
+        &mut self,
+        prefix: &[u8],
+        check: &Check<'_>,
+        (clock, chosen): (Option<Timestamp>, Option<u64>),
+    ) {
         let Check {
             limit, key, cost, ..
         } = check;
@@ -93,14 +103,14 @@ impl Question {
             self.reach = self.reach.max(Reach::Once);
             self.records.push(layout::record(prefix, key, id));
             let mut own = block(limit, *cost, clock);
-            self.number(check, &mut own, clock);
+            self.number(check, &mut own, (clock, chosen));
             let none = block(limit, Cost::ZERO, clock);
             let both = wire::deduped(dedupe, *cost, &own, &none);
             return self.push(prefix, key, &both);
         }
         if limit.rule.holds().is_some() {
             let mut own = block(limit, *cost, clock);
-            self.number(check, &mut own, clock);
+            self.number(check, &mut own, (clock, chosen));
             return self.push(prefix, key, &own);
         }
         if *cost == limit.cost && !limit.rule.follows_a_calendar() {
@@ -110,15 +120,20 @@ impl Question {
     }
 
     /// Numbers the slots that `own`, the block of `check`, asks for: who hears no answer can give them back all the same.
-    /// By a clock of the caller's they are numbered as the twin does.
-    fn number(&mut self, check: &Check<'_>, own: &mut [u8], clock: Option<Timestamp>) {
+    /// By a clock of the caller's they are numbered as the twin does, unless somebody has chosen.
+    fn number(
+        &mut self,
+        check: &Check<'_>,
+        own: &mut [u8],
+        (clock, chosen): (Option<Timestamp>, Option<u64>),
+    ) {
         let Some(rule) = check.limit.rule.holds() else {
             return;
         };
-        if clock.is_some() || check.cost == Cost::ZERO {
+        if (clock.is_some() && chosen.is_none()) || check.cost == Cost::ZERO {
             return;
         }
-        let first = fastrand::u64(CHOSEN);
+        let first = chosen.unwrap_or_else(|| fastrand::u64(CHOSEN));
         wire::number(own, first);
         self.slots.push(Slots {
             limit: self.ends.len(),

@@ -2,6 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::limit::dedupe::{Checked, RecordState};
+use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measured, Wait};
 use crate::limit::{Change, Limit, Mode, Refunded, State, Ticket};
 use crate::store::batch::Check;
@@ -23,6 +24,34 @@ pub(super) enum How {
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) stored: HashMap<Vec<u8>, (Vec<u8>, u64)>,
+}
+
+/// What the limit alone says, with the slots that it takes numbered from `chosen` on.
+fn checked(
+    limit: &Limit,
+    state: Option<&State>,
+    (now, cost): (Timestamp, Cost),
+    chosen: Option<u64>,
+) -> (Measured, Option<Change>) {
+    let (measured, change) = limit.check(state, now, cost);
+    let takes = measured.wait == Wait::Micros(0) && cost > Cost::ZERO;
+    let (Some(rule), Some(chosen), true) = (limit.rule.holds(), chosen, takes) else {
+        return (measured, change);
+    };
+    let granted = measured.granted;
+    let taken = (granted.unwrap_or(cost), chosen);
+    let leases = match state {
+        Some(State::Leases(leases)) => Some(&**leases),
+        _ => None,
+    };
+    let (numbered, change) = rule.check_numbered(leases, now, taken);
+    (
+        Measured {
+            granted,
+            ..numbered
+        },
+        change,
+    )
 }
 
 impl Model {
@@ -49,8 +78,13 @@ impl Model {
         self.stored.insert(key.to_vec(), (bytes, life));
     }
 
-    /// All of them checked, charged when all admit.
-    pub(super) fn decide(&mut self, now: Timestamp, checks: &[Asked<'_>]) -> Measurements {
+    /// All of them checked, charged when all admit. Slots are numbered from `chosen` on, else by the clock.
+    pub(super) fn decide(
+        &mut self,
+        now: Timestamp,
+        checks: &[Asked<'_>],
+        chosen: Option<u64>,
+    ) -> Measurements {
         let checked: Vec<Checked> = checks
             .iter()
             .map(|(key, record, check)| {
@@ -66,7 +100,7 @@ impl Model {
                         (cost, std::num::NonZeroU32::MIN),
                     );
                 }
-                let (measured, change) = limit.check(state.as_ref(), now, cost);
+                let (measured, change) = checked(limit, state.as_ref(), (now, cost), chosen);
                 Checked {
                     measured,
                     change,

@@ -1,5 +1,8 @@
 //! Every script against the pure functions: random histories, replies and stored bytes equal after every step.
 
+mod meddling;
+mod unheard;
+
 use super::editions::editions;
 use super::expected::{Expected, compare};
 use super::model::{How, Model};
@@ -7,7 +10,6 @@ use super::support::Server;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
-use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Measured, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
 use crate::store::batch::{Check, Decided};
@@ -16,6 +18,7 @@ use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
 use bb8_redis::redis::{Cmd, cmd};
 use std::sync::Arc;
+use unheard::{MADE_BEFORE, Unheard};
 
 /// A charge that may be given back.
 #[derive(Clone)]
@@ -35,6 +38,7 @@ struct History {
     now: u64,
     model: Model,
     tickets: Vec<Granted>,
+    unheard: Unheard,
     commands: Vec<Cmd>,
     expected: Vec<Expected>,
 }
@@ -49,6 +53,7 @@ impl History {
             now: 1_790_000_000_000_000,
             model: Model::default(),
             tickets: Vec::new(),
+            unheard: Unheard::default(),
             commands: Vec::new(),
             expected: Vec::new(),
         }
@@ -77,7 +82,9 @@ impl History {
         }
         match self.random.u8(..) {
             0..=7 => self.meddle(),
-            8..=60 if !self.tickets.is_empty() => self.refund(),
+            8..=17 => self.call_again(),
+            18..=22 => self.release_unheard(),
+            23..=70 if !self.tickets.is_empty() => self.refund(),
             _ => self.decide(),
         }
     }
@@ -105,7 +112,7 @@ impl History {
                 Mode::Shadow | Mode::Candidate => 1 + name,
             });
             let mut question = Question::default();
-            let mut asked = Vec::new();
+            let (chosen, mut asked) = (self.choose(), Vec::new());
             for name in names {
                 let (mut limit, who, prefix, key) = self.place(name);
                 // What cost more than was charged for it is charged beyond the limit.
@@ -146,9 +153,10 @@ impl History {
             for ((check, group), (_, _, prefix, ..)) in plain.iter().zip(groups(&plain)).zip(&asked)
             {
                 question.beside(group);
-                question.check(prefix, check, Some(now));
+                question.check_numbered(prefix, check, (Some(now), chosen));
             }
-            let measured = self.model.decide(now, &checks);
+            let measured = self.model.decide(now, &checks, chosen);
+            self.unheard.asked(&question, chosen, &checks);
             let decided = Decided::of(&plain, now, measured.clone());
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(ticket) = decided.ticket(index, check) {
@@ -241,121 +249,12 @@ impl History {
         }
         self.tickets.truncate(64);
         if !questions.is_empty() {
-            let command = question::refund(Some(now), questions.iter(), None);
+            let mark = self.mark_call(touched.len());
+            let command = question::refund(Some(now), questions.iter(), mark);
+            self.made(&command, &touched);
             self.ask(command, Expected::Refunded(expected));
             self.look(touched);
         }
-    }
-
-    /// Somebody else writes, or the server forgets.
-    fn meddle(&mut self) {
-        let name = self.random.usize(..self.editions.len());
-        let (limit, who, prefix, mut key) = self.place(name);
-        let mut listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
-        if limit.dedupe.is_some() && self.random.bool() {
-            let id = RepeatId::of("POST", "/pay", 1, &[self.random.u8(..4)]);
-            (key, listed) = (layout::record(&prefix, &who, id), false);
-        }
-        if listed || self.random.u8(..4) == 0 {
-            let mut command = cmd("DEL");
-            command.arg(&key);
-            self.ask(command, Expected::Anything);
-            self.model.stored.remove(&key);
-            return;
-        }
-        let bytes = match self.random.bool() {
-            true => self.garbage(),
-            false => self.nearly(&key, &limit),
-        };
-        self.put(key, bytes);
-    }
-
-    fn put(&mut self, key: Vec<u8>, bytes: Vec<u8>) {
-        let mut command = cmd("SET");
-        command.arg(&key).arg(&bytes);
-        self.ask(command, Expected::Anything);
-        self.model.stored.insert(key, (bytes, u64::MAX));
-    }
-
-    fn garbage(&mut self) -> Vec<u8> {
-        let now = self.now as f64;
-        let first = [
-            f64::NAN,
-            -1.0,
-            now + 5_000_000.5,
-            now + 5_000_000.0,
-            now - 5.0,
-            1e300,
-            f64::INFINITY,
-            9_007_199_254_740_991.0,
-        ][self.random.usize(..8)];
-        let mut bytes = first.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&[0, 1, 5, u32::MAX][self.random.usize(..4)].to_be_bytes());
-        bytes.extend_from_slice(&[0, 1, 7, 10, u32::MAX][self.random.usize(..5)].to_be_bytes());
-        bytes.extend_from_slice(&self.random.u32(..9).to_be_bytes());
-        bytes.push(0);
-        bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 20, 21][self.random.usize(..10)]);
-        if self.random.u8(..4) == 0 {
-            self.follow(&mut bytes);
-        }
-        bytes
-    }
-
-    /// A fraction beside the possible: of what is stored, or of the limit's brim.
-    fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
-        let (interval, brim) = match &limit.rule {
-            Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
-            Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
-            Rule::SlidingWindow(rule) => return self.parts(rule),
-            _ => return self.garbage(),
-        };
-        let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
-            Some(Some(at)) if self.random.bool() => f64::from_be_bytes(at.try_into().unwrap()),
-            _ => (self.now + brim.whole) as f64,
-        };
-        let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
-        let own = interval.den.get();
-        let den = [own, own, own, own + 4][self.random.usize(..4)];
-        let part = [0, brim.part, brim.part + 1, 1, own, own + 1][self.random.usize(..6)];
-        let mut bytes = at.to_be_bytes().to_vec();
-        bytes.extend_from_slice(&part.to_be_bytes());
-        bytes.extend_from_slice(&den.to_be_bytes());
-        bytes.truncate([8, 16, 16, 16][self.random.usize(..4)]);
-        if self.random.bool() {
-            self.follow(&mut bytes);
-        }
-        bytes
-    }
-
-    /// What may stand behind a bucket's state, or nearly.
-    fn follow(&mut self, bytes: &mut Vec<u8>) {
-        let now = self.now as f64;
-        let found =
-            [now - 1_000.0, now - 2_000_000.0, now, now + 1.0, 0.5, -1.0][self.random.usize(..6)];
-        let back =
-            [0.0, 7.0, 1_000_000.0, 9_007_199_254_740_991.0, f64::NAN][self.random.usize(..5)];
-        bytes.extend_from_slice(&found.to_be_bytes());
-        bytes.extend_from_slice(&back.to_be_bytes());
-    }
-
-    /// Parts of any length and time, around now and beyond.
-    fn parts(&mut self, rule: &SlidingWindow) -> Vec<u8> {
-        let millis = rule.window() / 1000;
-        let ways: Vec<u64> = (1..=25).filter(|n| millis.is_multiple_of(*n)).collect();
-        let held = ways[self.random.usize(..ways.len())];
-        let part = rule.window() / held;
-        let start = self.now - self.now % part + part * self.random.u64(..3);
-        let start = start - part * self.random.u64(..4);
-        let mut bytes = (start as f64).to_be_bytes().to_vec();
-        for _ in 0..=held {
-            let count = match self.random.u8(..20) {
-                0 => u32::MAX,
-                1..=12 => 0,
-                _ => self.random.u32(..6),
-            };
-            bytes.extend_from_slice(&count.to_be_bytes());
-        }
-        bytes
     }
 
     fn look(&mut self, touched: Vec<Vec<u8>>) {
@@ -404,7 +303,7 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
         client.many(vec![script.load()]);
     }
     let mut history = History::new(seed);
-    let (mut done, mut refusals, mut returned, mut free) = (0, 0, 0, 0);
+    let (mut done, mut refusals, mut returned, mut free, mut again) = (0, 0, 0, 0, 0);
     while done < steps {
         for _ in 0..100 {
             history.step();
@@ -419,7 +318,10 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
                     let repeats = |m: &&Measured| m.repeat == Repeat::Free;
                     free += all.iter().flatten().filter(repeats).count();
                 }
-                Expected::Refunded(all) => returned += all.iter().filter(|g| **g > 0).count(),
+                Expected::Refunded(all) => {
+                    returned += all.iter().filter(|g| (1..=2).contains(*g)).count();
+                    again += usize::from(all.contains(&MADE_BEFORE));
+                }
                 _ => {}
             }
             if let Err(difference) = compare(expected, value) {
@@ -432,5 +334,13 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
     assert!(refusals > steps / 20, "{refusals} refusals");
     assert!(returned > steps / 200, "{returned} refunds");
     assert!(free > steps / 100, "{free} repeats");
-    println!("{done} steps, {refusals} refusals, {returned} refunds given, {free} free repeats");
+    assert!(again > steps / 200, "{again} calls made before");
+    let unheard = history.unheard.freed;
+    assert!(
+        unheard > steps / 2_000,
+        "{unheard} slots nobody had heard of"
+    );
+    println!(
+        "{done} steps, {refusals} refusals, {returned} refunds given, {free} free repeats, {again} calls made again, {unheard} unheard slots freed"
+    );
 }

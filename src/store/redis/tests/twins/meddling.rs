@@ -1,0 +1,122 @@
+//! What else may happen to the server: somebody else writes, or it forgets.
+
+use super::History;
+use crate::key::RepeatId;
+use crate::limit::sliding_window::SlidingWindow;
+use crate::limit::{Limit, Rule};
+use crate::store::redis::layout;
+use crate::store::redis::tests::expected::Expected;
+use bb8_redis::redis::cmd;
+
+impl History {
+    /// Somebody else writes, or the server forgets.
+    pub(super) fn meddle(&mut self) {
+        let name = self.random.usize(..self.editions.len());
+        let (limit, who, prefix, mut key) = self.place(name);
+        let mut listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
+        if limit.dedupe.is_some() && self.random.bool() {
+            let id = RepeatId::of("POST", "/pay", 1, &[self.random.u8(..4)]);
+            (key, listed) = (layout::record(&prefix, &who, id), false);
+        }
+        if listed || self.random.u8(..4) == 0 {
+            let mut command = cmd("DEL");
+            command.arg(&key);
+            self.ask(command, Expected::Anything);
+            self.model.stored.remove(&key);
+            return;
+        }
+        let bytes = match self.random.bool() {
+            true => self.garbage(),
+            false => self.nearly(&key, &limit),
+        };
+        self.put(key, bytes);
+    }
+
+    pub(super) fn put(&mut self, key: Vec<u8>, bytes: Vec<u8>) {
+        let mut command = cmd("SET");
+        command.arg(&key).arg(&bytes);
+        self.ask(command, Expected::Anything);
+        self.model.stored.insert(key, (bytes, u64::MAX));
+    }
+
+    fn garbage(&mut self) -> Vec<u8> {
+        let now = self.now as f64;
+        let first = [
+            f64::NAN,
+            -1.0,
+            now + 5_000_000.5,
+            now + 5_000_000.0,
+            now - 5.0,
+            1e300,
+            f64::INFINITY,
+            9_007_199_254_740_991.0,
+        ][self.random.usize(..8)];
+        let mut bytes = first.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&[0, 1, 5, u32::MAX][self.random.usize(..4)].to_be_bytes());
+        bytes.extend_from_slice(&[0, 1, 7, 10, u32::MAX][self.random.usize(..5)].to_be_bytes());
+        bytes.extend_from_slice(&self.random.u32(..9).to_be_bytes());
+        bytes.push(0);
+        bytes.truncate([0, 1, 8, 8, 12, 12, 16, 16, 20, 21][self.random.usize(..10)]);
+        if self.random.u8(..4) == 0 {
+            self.follow(&mut bytes);
+        }
+        bytes
+    }
+
+    /// A fraction beside the possible: of what is stored, or of the limit's brim.
+    pub(super) fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
+        let (interval, brim) = match &limit.rule {
+            Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
+            Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
+            Rule::SlidingWindow(rule) => return self.parts(rule),
+            _ => return self.garbage(),
+        };
+        let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
+            Some(Some(at)) if self.random.bool() => f64::from_be_bytes(at.try_into().unwrap()),
+            _ => (self.now + brim.whole) as f64,
+        };
+        let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
+        let own = interval.den.get();
+        let den = [own, own, own, own + 4][self.random.usize(..4)];
+        let part = [0, brim.part, brim.part + 1, 1, own, own + 1][self.random.usize(..6)];
+        let mut bytes = at.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&part.to_be_bytes());
+        bytes.extend_from_slice(&den.to_be_bytes());
+        bytes.truncate([8, 16, 16, 16][self.random.usize(..4)]);
+        if self.random.bool() {
+            self.follow(&mut bytes);
+        }
+        bytes
+    }
+
+    /// What may stand behind a bucket's state, or nearly.
+    fn follow(&mut self, bytes: &mut Vec<u8>) {
+        let now = self.now as f64;
+        let found =
+            [now - 1_000.0, now - 2_000_000.0, now, now + 1.0, 0.5, -1.0][self.random.usize(..6)];
+        let back =
+            [0.0, 7.0, 1_000_000.0, 9_007_199_254_740_991.0, f64::NAN][self.random.usize(..5)];
+        bytes.extend_from_slice(&found.to_be_bytes());
+        bytes.extend_from_slice(&back.to_be_bytes());
+    }
+
+    /// Parts of any length and time, around now and beyond.
+    fn parts(&mut self, rule: &SlidingWindow) -> Vec<u8> {
+        let millis = rule.window() / 1000;
+        let ways: Vec<u64> = (1..=25).filter(|n| millis.is_multiple_of(*n)).collect();
+        let held = ways[self.random.usize(..ways.len())];
+        let part = rule.window() / held;
+        let start = self.now - self.now % part + part * self.random.u64(..3);
+        let start = start - part * self.random.u64(..4);
+        let mut bytes = (start as f64).to_be_bytes().to_vec();
+        for _ in 0..=held {
+            let count = match self.random.u8(..20) {
+                0 => u32::MAX,
+                1..=12 => 0,
+                _ => self.random.u32(..6),
+            };
+            bytes.extend_from_slice(&count.to_be_bytes());
+        }
+        bytes
+    }
+}

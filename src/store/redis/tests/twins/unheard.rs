@@ -1,0 +1,129 @@
+//! Who has heard no answer: calls that are made again, and slots that nobody knows to be taken.
+
+use super::History;
+use crate::clock::Timestamp;
+use crate::limit::rate::Cost;
+use crate::limit::{Limit, Mark, Ticket};
+use crate::store::redis::layout;
+use crate::store::redis::question::{self, CHOSEN, Question};
+use crate::store::redis::tests::expected::Expected;
+use crate::store::redis::tests::model::{Asked, How};
+use bb8_redis::redis::Cmd;
+use std::sync::Arc;
+
+/// The script's byte for what a call before has done.
+pub(super) const MADE_BEFORE: u8 = 4;
+
+/// What its asker has heard nothing of, as far as a history goes back.
+#[derive(Default)]
+pub(super) struct Unheard {
+    /// The last number of each name.
+    numbers: [u64; 2],
+    /// The mark of the call that is being made, and how many bytes answer the same call later.
+    mark: Option<usize>,
+    /// Calls that were made, how many bytes answer them now, and what they are about.
+    calls: Vec<(Cmd, usize, Vec<Vec<u8>>)>,
+    /// What frees slots that were asked for.
+    slots: Vec<Slots>,
+    /// How many of those were there.
+    pub(super) freed: usize,
+}
+
+struct Slots {
+    key: Vec<u8>,
+    question: Question,
+    limit: Arc<Limit>,
+    ticket: Ticket,
+}
+
+impl Unheard {
+    /// Slots are asked for, from `chosen` on.
+    pub(super) fn asked(&mut self, question: &Question, chosen: Option<u64>, checks: &[Asked<'_>]) {
+        let Some(chosen) = chosen else { return };
+        let takes = checks
+            .iter()
+            .filter(|(.., check)| check.limit.rule.holds().is_some() && check.cost > Cost::ZERO);
+        for ((question, _), (key, _, check)) in question.releases().zip(takes) {
+            self.slots.push(Slots {
+                key: key.clone(),
+                question,
+                limit: check.limit.clone(),
+                ticket: Ticket {
+                    mark: Mark::Slot(chosen),
+                    cost: check.cost,
+                    record: None,
+                    overflow: false,
+                },
+            });
+        }
+        let old = self.slots.len().saturating_sub(8);
+        self.slots.drain(..old);
+    }
+}
+
+impl History {
+    /// The number of the first slot, where the gateway chooses: so few that others have them already, now and then.
+    pub(super) fn choose(&mut self) -> Option<u64> {
+        let some = [CHOSEN.start, CHOSEN.start + 4, CHOSEN.end - 1];
+        match self.random.u8(..4) {
+            0 => None,
+            1 => Some(some[self.random.usize(..3)]),
+            _ => Some(self.random.u64(CHOSEN)),
+        }
+    }
+
+    /// By what a call about so many keys is known, if it is.
+    pub(super) fn mark_call(&mut self, keys: usize) -> Option<(Vec<u8>, u64)> {
+        self.unheard.mark = None;
+        if self.random.u8(..4) == 0 {
+            return None;
+        }
+        let name = self.random.usize(..2);
+        // Calls of a name are numbered in turn; some were lost on their way.
+        let number = self.unheard.numbers[name] + self.random.u64(1..3);
+        self.unheard.numbers[name] = number;
+        self.unheard.mark = Some(keys + 1);
+        let beside = self.random.bool().then_some(&b"t:1:any:tb:{a}"[..]);
+        Some((layout::mark(&format!("t{name}"), beside, 7), number))
+    }
+
+    /// It was made.
+    pub(super) fn made(&mut self, command: &Cmd, touched: &[Vec<u8>]) {
+        if let Some(bytes) = self.unheard.mark {
+            let calls = &mut self.unheard.calls;
+            calls.push((command.clone(), bytes, touched.to_vec()));
+            calls.drain(..calls.len().saturating_sub(8));
+        }
+    }
+
+    /// A call that was made is made again, whatever came in between: it does nothing.
+    pub(super) fn call_again(&mut self) {
+        let calls = &self.unheard.calls;
+        if calls.is_empty() {
+            return;
+        }
+        let (command, bytes, touched) = calls[self.random.usize(..calls.len())].clone();
+        self.ask(command, Expected::Refunded(vec![MADE_BEFORE; bytes]));
+        self.look(touched);
+    }
+
+    /// Slots are freed that may have been taken, or have been freed already.
+    pub(super) fn release_unheard(&mut self) {
+        let slots = &mut self.unheard.slots;
+        if slots.is_empty() {
+            return;
+        }
+        let slots = slots.swap_remove(self.random.usize(..slots.len()));
+        let now = Timestamp::from_micros(self.now);
+        for _ in 0..2 {
+            let place = (&*slots.key, None);
+            let told = self
+                .model
+                .refund(now, place, &slots.limit, slots.ticket, How::Refund);
+            self.unheard.freed += usize::from(told > 0);
+            let command = question::refund(Some(now), std::iter::once(&slots.question), None);
+            self.ask(command, Expected::Refunded(vec![told]));
+        }
+        self.look(vec![slots.key]);
+    }
+}
