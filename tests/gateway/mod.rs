@@ -25,6 +25,7 @@ mod leaving;
 mod limiting;
 mod named;
 mod outage;
+mod owing;
 mod pacing;
 mod place;
 mod reaching;

@@ -12,6 +12,7 @@ mod preload;
 pub(crate) mod process;
 mod redis;
 mod relay;
+mod sentinel;
 mod transcript;
 mod upstream;
 mod wire;
@@ -27,6 +28,7 @@ pub(crate) use ports::free_port;
 pub(crate) use preload::preload;
 pub(crate) use process::{Finished, tollgate};
 pub(crate) use relay::{Line, Relay};
+pub(crate) use sentinel::Sentinel;
 pub(crate) use upstream::{Connection, Seen, Upstream};
 pub(crate) use wire::{End, Wire};
 

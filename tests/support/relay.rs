@@ -1,5 +1,6 @@
 //! A wire between two ends that can be cut: quietly, so that nothing arrives any more, or with a reset.
 
+use super::ports::free_port;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// What the wire does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,12 @@ pub(crate) enum Line {
     Silent,
     /// Connections are reset, new ones too.
     Reset,
+    /// Nobody listens any more, and connections that were there are reset.
+    Refused,
+    /// All that is asked arrives, and what is answered is lost; and when the wire is another, so is the connection.
+    Unheard,
+    /// Everything arrives byte by byte, so much apart.
+    Dripping(Duration),
     /// Everything arrives so much later, there and back: what is sent meanwhile does not wait for it.
     Slow(Duration),
 }
@@ -34,14 +41,11 @@ pub(crate) struct Relay {
 impl Relay {
     /// To a port of this machine.
     pub(crate) async fn to(port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        // One that it can come back on.
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let listener = TcpListener::bind(address).await.unwrap();
         let (state, watched) = watch::channel(Line::Whole);
-        let serving = tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(carry(near, port, watched.clone()));
-            }
-        });
+        let serving = tokio::spawn(serve(listener, port, watched));
         Self {
             address,
             state: Arc::new(state),
@@ -66,8 +70,38 @@ impl Drop for Relay {
     }
 }
 
+async fn serve(listener: TcpListener, port: u16, mut wire: watch::Receiver<Line>) {
+    let address = listener.local_addr().unwrap();
+    let mut listener = Some(listener);
+    loop {
+        if *wire.borrow_and_update() == Line::Refused {
+            listener = None;
+            if wire.wait_for(|wire| *wire != Line::Refused).await.is_err() {
+                return;
+            }
+        }
+        let listening = match listener.take() {
+            Some(listening) => listening,
+            None => TcpListener::bind(address).await.unwrap(),
+        };
+        tokio::select! {
+            taken = listening.accept() => if let Ok((near, _)) = taken {
+                tokio::spawn(carry(near, port, wire.clone()));
+            },
+            changed = wire.changed() => if changed.is_err() {
+                return;
+            },
+        }
+        listener = Some(listening);
+    }
+}
+
+fn is_broken(wire: Line) -> bool {
+    matches!(wire, Line::Reset | Line::Refused)
+}
+
 async fn carry(near: TcpStream, port: u16, mut wire: watch::Receiver<Line>) {
-    if *wire.borrow() == Line::Reset {
+    if is_broken(*wire.borrow()) {
         return reset(&near);
     }
     let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else {
@@ -76,9 +110,9 @@ async fn carry(near: TcpStream, port: u16, mut wire: watch::Receiver<Line>) {
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     let (near_in, near_out) = near.into_split();
     let (far_in, far_out) = far.into_split();
-    let mut there = tokio::spawn(one_way(near_in, far_out, wire.clone()));
-    let mut back = tokio::spawn(one_way(far_in, near_out, wire.clone()));
-    let was_reset = wire.wait_for(|wire| *wire == Line::Reset);
+    let mut there = tokio::spawn(one_way(near_in, (far_out, false), wire.clone()));
+    let mut back = tokio::spawn(one_way(far_in, (near_out, true), wire.clone()));
+    let was_reset = wire.wait_for(|wire| is_broken(*wire));
     tokio::select! {
         _ = was_reset => {}
         _ = &mut there => {}
@@ -88,7 +122,11 @@ async fn carry(near: TcpStream, port: u16, mut wire: watch::Receiver<Line>) {
     back.abort();
 }
 
-async fn one_way(mut from: OwnedReadHalf, to: OwnedWriteHalf, wire: watch::Receiver<Line>) {
+async fn one_way(
+    mut from: OwnedReadHalf,
+    (to, answers): (OwnedWriteHalf, bool),
+    wire: watch::Receiver<Line>,
+) {
     // Closed by a reset, whoever closes it: nothing is left behind in a half-closed state.
     reset(to.as_ref());
     let (sender, on_the_wire) = mpsc::channel(1024);
@@ -106,23 +144,57 @@ async fn one_way(mut from: OwnedReadHalf, to: OwnedWriteHalf, wire: watch::Recei
             }
         }
     };
-    tokio::join!(read, arrive(on_the_wire, to, wire));
+    let read = async {
+        read.await;
+        std::future::pending::<()>().await;
+    };
+    // What has been read arrives, unless it is lost.
+    tokio::select! {
+        () = read => {}
+        () = arrive(on_the_wire, (to, answers), wire) => {}
+    }
 }
 
 async fn arrive(
     mut on_the_wire: mpsc::Receiver<(Instant, Vec<u8>)>,
-    mut to: OwnedWriteHalf,
+    (mut to, answers): (OwnedWriteHalf, bool),
     mut wire: watch::Receiver<Line>,
 ) {
     while let Some((due, piece)) = on_the_wire.recv().await {
         sleep_until(due).await;
         // What was on the wire when it fell silent arrives when it speaks again, as TCP would have it.
-        if wire.wait_for(|wire| *wire != Line::Silent).await.is_err()
-            || to.write_all(&piece).await.is_err()
-        {
+        if wire.wait_for(|wire| *wire != Line::Silent).await.is_err() {
+            return;
+        }
+        let now = *wire.borrow();
+        let gone = match now {
+            Line::Unheard if answers => {
+                let _ = wire.wait_for(|wire| *wire != Line::Unheard).await;
+                return;
+            }
+            Line::Dripping(apart) => drip(&piece, &mut to, (apart, &mut wire)).await.is_err(),
+            _ => to.write_all(&piece).await.is_err(),
+        };
+        if gone {
             return;
         }
     }
+}
+
+/// What is left when it drips no more arrives at once.
+async fn drip(
+    piece: &[u8],
+    to: &mut OwnedWriteHalf,
+    (apart, wire): (Duration, &mut watch::Receiver<Line>),
+) -> std::io::Result<()> {
+    for (at, byte) in piece.iter().enumerate() {
+        let is_another = wire.wait_for(|wire| *wire != Line::Dripping(apart));
+        if timeout(apart, is_another).await.is_ok() {
+            return to.write_all(&piece[at..]).await;
+        }
+        to.write_all(&[*byte]).await?;
+    }
+    Ok(())
 }
 
 /// Makes its end a reset instead of a farewell.

@@ -1,0 +1,57 @@
+//! What breaks, for all gateways at once.
+
+use super::three::Three;
+use crate::support::Line;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    /// Redis reads nothing, and later all of it.
+    Stopped,
+    /// Redis is killed, and comes back with what it had.
+    Killed,
+    /// Connections are reset, new ones too.
+    Reset,
+    /// Nobody listens.
+    Refused,
+    /// Calls arrive and are made, and nobody hears the answers.
+    Unheard,
+    /// Calls and answers come byte by byte.
+    Dripping,
+}
+
+impl Fault {
+    fn line(self) -> Line {
+        match self {
+            Self::Stopped | Self::Killed => Line::Whole,
+            Self::Reset => Line::Reset,
+            Self::Refused => Line::Refused,
+            Self::Unheard => Line::Unheard,
+            Self::Dripping => Line::Dripping(Duration::from_millis(10)),
+        }
+    }
+}
+
+impl Three {
+    pub(super) async fn break_by(&mut self, fault: Fault) {
+        match fault {
+            Fault::Stopped => self.redis.freeze(),
+            Fault::Killed => self.redis.kill().await,
+            _ => self.turn(fault.line()),
+        }
+    }
+
+    pub(super) async fn mend(&mut self, fault: Fault) {
+        match fault {
+            Fault::Stopped => self.redis.thaw(),
+            Fault::Killed => self.redis.come().await,
+            _ => self.turn(Line::Whole),
+        }
+    }
+
+    fn turn(&self, line: Line) {
+        for relay in &self.relays {
+            relay.turn(line);
+        }
+    }
+}

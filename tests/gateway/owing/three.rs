@@ -1,0 +1,229 @@
+//! Three gateways before one Redis, each by a wire of its own, and requests that end when the test says so.
+
+use crate::support::{
+    Answer, Connection, File, Gateway, PATIENCE, Redis, Relay, Upstream, eventually, request,
+};
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// How many may be in flight at once.
+const SLOTS: usize = 6;
+/// What is charged before the upstream has said how much it is.
+const ESTIMATE: u64 = 2;
+/// The law of the limit that is pressed all the while.
+pub(super) const BURST: f64 = 5.0;
+pub(super) const PER_SECOND: f64 = 100.0;
+
+pub(super) struct Three {
+    pub(super) redis: Redis,
+    pub(super) relays: Vec<Relay>,
+    pub(super) gateways: Vec<Gateway>,
+    upstream: Upstream,
+    _law: Upstream,
+    /// Requests up to this one are answered.
+    gate: watch::Sender<usize>,
+    /// How many have been sent.
+    sent: usize,
+    /// What those have cost that were answered.
+    told: u64,
+    /// What may have been charged for others, who were answered an error.
+    unheard: u64,
+}
+
+/// Answers a request when the gate is open for it, and says that it has cost what it asked for.
+async fn serve(mut connection: Connection, mut gate: watch::Receiver<usize>) {
+    while let Ok(head) = connection.request().await {
+        let number = |name| head.fields.get(name).and_then(|text| text.parse().ok());
+        let (nth, units) = (number("x-nth"), number("x-units").unwrap_or(0));
+        if gate.wait_for(|open| nth <= Some(*open)).await.is_err() {
+            return;
+        }
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-units: {units}\r\n\r\n");
+        if connection.wire.try_send(answer).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What a request costs in the end: more than the estimate, or less.
+fn units(nth: usize) -> u64 {
+    [50, 0, 7, 1][nth % 4]
+}
+
+pub(super) async fn gated() -> (Upstream, watch::Sender<usize>) {
+    let (gate, watched) = watch::channel(0);
+    let upstream =
+        Upstream::playing(move |connection: Connection| serve(connection, watched.clone())).await;
+    (upstream, gate)
+}
+
+pub(super) fn file(upstream: &Upstream, law: &Upstream, url: &str) -> File {
+    File::default()
+        .server("workers = 1")
+        .store(&format!(
+            "url = \"{url}\"\ntimeout = \"500ms\"\non_down = \"closed\""
+        ))
+        .upstream("slow", &[upstream])
+        .upstream("law", &[law])
+        .limit(
+            "slots",
+            &format!("by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = {SLOTS}\nslot_ttl = \"1min\""),
+        )
+        .limit(
+            "units",
+            &format!("by = \"everyone\"\nrate = \"100000/h\"\nalgorithm = \"fixed-window\"\ncost = {{ response_header = \"x-units\", estimate = {ESTIMATE}, max = 100 }}"),
+        )
+        .limit(
+            "law",
+            &format!("by = \"everyone\"\nrate = \"{PER_SECOND}/s\"\nburst = {BURST}"),
+        )
+        .route("slow", "/slow", "slow", &["slots", "units"])
+        .route("law", "/", "law", &["law"])
+}
+
+impl Three {
+    /// Whatever was answered is on Redis' disk.
+    pub(super) async fn start() -> Self {
+        let redis = Redis::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+        let mut relays = Vec::new();
+        for _ in 0..3 {
+            relays.push(Relay::to(redis.port()).await);
+        }
+        let urls: Vec<String> = relays.iter().map(Relay::url).collect();
+        Self::of(redis, relays, &urls).await
+    }
+
+    pub(super) async fn of(redis: Redis, relays: Vec<Relay>, urls: &[String]) -> Self {
+        let ((upstream, gate), law) = (gated().await, Upstream::echo().await);
+        let mut gateways = Vec::new();
+        for url in urls {
+            gateways.push(Gateway::start(&file(&upstream, &law, url)).await);
+        }
+        let three = Self {
+            redis,
+            relays,
+            gateways,
+            upstream,
+            _law: law,
+            gate,
+            sent: 0,
+            told: 0,
+            unheard: 0,
+        };
+        three.are("up").await;
+        three
+    }
+
+    /// As many requests as may be in flight, dealt out over the gateways. Each has gone on to the upstream.
+    pub(super) async fn fill(&mut self) -> Vec<JoinHandle<Answer>> {
+        let mut waiting = Vec::new();
+        while waiting.len() < SLOTS {
+            self.sent += 1;
+            let nth = self.sent;
+            let fields = [
+                ("x-nth", nth.to_string()),
+                ("x-units", units(nth).to_string()),
+            ];
+            let fields = fields.each_ref().map(|(name, value)| (*name, &**value));
+            let mut client = self.gateways[nth % self.gateways.len()].connect().await;
+            let asked = request("GET", "/slow", &fields);
+            let asking = tokio::spawn(async move { client.ask(asked).await });
+            eventually(PATIENCE, "it goes on, or not", async || {
+                asking.is_finished() || self.has_seen(nth)
+            })
+            .await;
+            match asking.is_finished() {
+                false => waiting.push(asking),
+                true => {
+                    // Not 429: no slot is taken but by those in flight. A machine that stands still may call Redis away.
+                    asking.await.unwrap().expect(503);
+                    self.unheard += ESTIMATE;
+                }
+            }
+        }
+        waiting
+    }
+
+    fn has_seen(&self, nth: usize) -> bool {
+        let nth = nth.to_string();
+        let seen = self.upstream.requests();
+        seen.iter()
+            .any(|seen| seen.head.fields.get("x-nth") == Some(&nth))
+    }
+
+    /// The upstream answers so many of the last that were to be in flight.
+    pub(super) fn answer(&self, many: usize) {
+        self.gate.send_replace(self.sent - SLOTS + many);
+    }
+
+    /// All of them were answered as if nothing had happened.
+    pub(super) async fn finish(&mut self, waiting: Vec<JoinHandle<Answer>>) {
+        for one in waiting {
+            let answer = one.await.unwrap().expect(200);
+            self.told += answer.number("x-units");
+        }
+    }
+
+    /// Waits until every gateway says that Redis is so.
+    pub(super) async fn are(&self, word: &str) {
+        for gateway in &self.gateways {
+            eventually(PATIENCE, &format!("Redis is {word}"), async || {
+                let said = gateway.admin_get("/readyz").await.text();
+                said.contains(&format!("store: {word}"))
+            })
+            .await;
+        }
+    }
+
+    /// Waits until no slot is taken and every cost has been settled, once.
+    pub(super) async fn owe_nothing(&self) {
+        settled(&self.redis, self.told..=self.told + self.unheard).await;
+    }
+
+    /// Has nothing been given up that was to be told?
+    pub(super) async fn have_lost_nothing(&self) {
+        for gateway in &self.gateways {
+            let metrics = gateway.metrics().await;
+            let lost = metrics.lines().filter(|line| {
+                line.starts_with("tollgate_store_operations_total")
+                    && line.contains("outcome=\"lost\"")
+                    && !line.ends_with(" 0")
+            });
+            assert_eq!(lost.count(), 0, "{metrics}");
+        }
+    }
+}
+
+/// Waits until no slot is taken in `redis`, and so many units.
+pub(super) async fn settled(redis: &Redis, units: RangeInclusive<u64>) {
+    let held = async || {
+        let keys = redis.keys().await;
+        // The counter, and no record of a charge.
+        let is = |key: &str, name: &str| key.contains(name) && key.ends_with('}');
+        let key = |name: &str| keys.iter().find(|key| is(key, name)).cloned();
+        let slots: usize = match key(":slots:") {
+            Some(key) => redis.command(&["ZCARD", &key]).await,
+            None => 0,
+        };
+        let state: Vec<u8> = match key(":units:") {
+            Some(key) => redis.command(&["GET", &key]).await,
+            None => Vec::new(),
+        };
+        // When the window began, and what it holds.
+        let count = state.get(8..12).map(|count| count.try_into().unwrap());
+        (slots, count.map_or(0, u32::from_be_bytes))
+    };
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let (slots, count) = held().await;
+        if slots == 0 && units.contains(&u64::from(count)) {
+            return;
+        }
+        let told = format!("{slots} slots are taken, and {count} units of {units:?}");
+        assert!(Instant::now() < patience, "{told}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,65 @@
+//! A real sentinel, which watches over a Redis and has a replica take its place.
+
+use super::ports::free_port;
+use super::redis::connect;
+use super::{PATIENCE, eventually};
+use redis::Value;
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// A sentinel whose one vote is enough. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Sentinel {
+    port: u16,
+    _folder: TempDir,
+    _child: Child,
+}
+
+impl Sentinel {
+    /// It watches this port, and knows who follows.
+    pub(crate) async fn start(watches: u16) -> Self {
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+        let file = folder.path().join("sentinel.conf");
+        let text = format!(
+            "bind 127.0.0.1\nport {port}\ndir {}\nsentinel monitor cache 127.0.0.1 {watches} 1\n\
+             sentinel down-after-milliseconds cache 300\nsentinel failover-timeout cache 5000\n",
+            folder.path().display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let server = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+        let child = Command::new(&server)
+            .arg(&file)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn();
+        let sentinel = Self {
+            port,
+            _folder: folder,
+            _child: child.unwrap_or_else(|error| panic!("{}: {error}", server.display())),
+        };
+        eventually(PATIENCE, "the sentinel knows a replica", async || {
+            sentinel.knows_a_replica().await.unwrap_or(false)
+        })
+        .await;
+        sentinel
+    }
+
+    /// One that has not told who it is is not chosen.
+    async fn knows_a_replica(&self) -> redis::RedisResult<bool> {
+        let client = redis::Client::open(("127.0.0.1", self.port))?;
+        let mut connection = connect(&client).await?;
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("REPLICAS").arg("cache");
+        let told: Vec<Value> = ask.query_async(&mut connection).await?;
+        let told = format!("{told:?}");
+        Ok(told.contains("runid") && !told.contains("'runid': bulk-string('\"\"')"))
+    }
+
+    /// The URL of what it watches.
+    pub(crate) fn url(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/cache/0", self.port)
+    }
+}
