@@ -1,7 +1,9 @@
 //! Three gateways on a cluster of Redis whose masters are killed in turn, under load.
 
 use crate::support::load::Load;
-use crate::support::{Cluster, File, Gateway, Upstream, Wire, eventually, long, request, tollgate};
+use crate::support::{
+    Cluster, File, Gateway, Redis, Upstream, Wire, eventually, long, request, tollgate,
+};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -324,4 +326,45 @@ async fn a_node_that_serves_all_slots_is_no_redis_alone_and_that_is_said_once() 
     .await;
     assert_eq!(told.code, Some(3), "{}", told.stdout);
     assert!(told.stdout.contains(&meant), "{}", told.stdout);
+}
+
+/// A Redis alone comes to live where a node of a cluster did, and goes again: it is used for as long as it is there.
+#[tokio::test]
+async fn a_redis_in_the_place_of_a_clusters_node_is_used_and_each_change_is_said_once() {
+    let (upstream, mut node) = (Upstream::echo().await, Cluster::of_one().await);
+    let file = File::to(&upstream, &["each", "all"])
+        .limit("each", "by = \"ip\"\nrate = \"1000000/h\"")
+        .limit("all", "by = \"everyone\"\nrate = \"1000000/h\"")
+        .redis(&node, "timeout = \"2s\"\non_down = \"open\"");
+    let gateway = Gateway::start(&file).await;
+    let ask = async || gateway.get("/").await.expect(200);
+    let changes = || {
+        let lines = gateway.said.lines().into_iter();
+        let changes = lines.filter(|line| line.contains("redis://") && line.contains(" limits "));
+        changes.collect::<Vec<_>>()
+    };
+    let patience = Duration::from_secs(20);
+    let comes_to = async |count: usize, word: &str| {
+        eventually(patience, &format!("it {word}"), async || {
+            ask().await;
+            changes().last().is_some_and(|line| line.contains(word))
+        })
+        .await;
+        // Whoever asks now finds nothing new.
+        for _ in 0..5 {
+            ask().await;
+        }
+        assert_eq!(changes().len(), count, "{:?}", changes());
+    };
+    comes_to(1, "is away").await;
+    let mut alone = Redis::absent_at(node.port());
+    node.kill().await;
+    alone.come().await;
+    comes_to(2, "is back").await;
+    let before = alone.script_calls().await;
+    ask().await;
+    assert!(alone.script_calls().await > before);
+    alone.kill().await;
+    node.come().await;
+    comes_to(3, "is away").await;
 }
