@@ -132,6 +132,31 @@ async fn a_wire_that_becomes_longer_is_followed() {
     far.was_never_away(since);
 }
 
+/// All of a worker's connections break at once. To make another, say who one is and load the scripts takes longer than
+/// `timeout`, and the server answers all the while.
+#[tokio::test]
+async fn connections_that_take_long_to_be_made_are_not_a_redis_that_is_away() {
+    let far = Far::at(Duration::from_millis(200), "timeout = \"500ms\"").await;
+    let since = far.lines();
+    let load = Load::on(&[&far.gateway], 4, Duration::from_millis(5)).await;
+    for _ in 0..3 {
+        load.run(Duration::from_millis(500)).await;
+        far.redis
+            .command::<u64>(&["CLIENT", "KILL", "TYPE", "normal"])
+            .await;
+        let before = far.redis.script_calls().await;
+        eventually(SOON, "Redis is asked again", async || {
+            far.redis.script_calls().await > before
+        })
+        .await;
+    }
+    let counts = statuses(&load.stop().await);
+    println!("{counts:?}");
+    far.was_never_away(since);
+    // Nobody decides for those who wait for it.
+    assert!(counts.keys().all(|status| [200, 503].contains(status)));
+}
+
 #[tokio::test]
 async fn a_timeout_that_leaves_hardly_any_time_is_told() {
     let round_trip = Duration::from_millis(200);

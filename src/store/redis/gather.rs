@@ -90,15 +90,7 @@ impl Shared {
         let Some(oldest) = self.oldest() else {
             return;
         };
-        let taken = timeout_at(oldest + self.timeout, self.connections.take()).await;
-        let taken = taken.unwrap_or_else(|_| {
-            let late = || {
-                let reason = format!("no connection within {:?}", self.timeout);
-                StoreError::Unreachable(reason.into())
-            };
-            Err(self.connections.why_not().unwrap_or_else(late))
-        });
-        let mut connection = match taken {
+        let mut connection = match self.connection(oldest).await {
             Ok(connection) => connection,
             // The other lane has one, so Redis is there; that lane takes what waits.
             Err(_) if self.serving.get() > 0 => return,
@@ -113,6 +105,32 @@ impl Shared {
             }
         }
         self.serving.set(self.serving.get() - 1);
+    }
+
+    /// A connection for what waits since `oldest`. While the server answers those that are being made it is there, however long
+    /// that takes: whoever has waited for all of their time meanwhile is turned away.
+    async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
+        let begun = Instant::now();
+        // Asked just now, it is given its time from then; what has waited longer has not waited for a connection.
+        let asked = begun
+            .checked_sub(LOOK)
+            .map_or(begun, |lately| oldest.max(lately));
+        let mut taken = pin!(self.connections.take());
+        loop {
+            let heard = self.connections.signals.heard();
+            let silent = heard.map_or(asked, |heard| heard.max(asked)) + self.timeout;
+            if Instant::now() >= silent {
+                let late = || {
+                    let reason = format!("no connection within {:?}", self.timeout);
+                    StoreError::Unreachable(reason.into())
+                };
+                return Err(self.connections.why_not().unwrap_or_else(late));
+            }
+            let until = self.expire().map_or(silent, |next| next.min(silent));
+            if let Ok(taken) = timeout_at(until, taken.as_mut()).await {
+                return taken;
+            }
+        }
     }
 
     /// One connection is of no use any more, and took what was under way on it. Whether the server is there is found out by

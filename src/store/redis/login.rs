@@ -1,7 +1,7 @@
 //! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
 //! words that say what to do, and without the server's own where these may repeat a secret.
 
-use super::pool::{Connection, first_word, shortened};
+use super::pool::{Connection, first_word};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::{RedisTarget, Secret};
@@ -232,6 +232,18 @@ fn by_sentinel(target: &RedisTarget, address: &Address, name: &str) -> String {
         "redis"
     };
     format!("{scheme}+sentinel://{address}/{name}")
+}
+
+/// Of what a server says when it refuses, in bytes: it may be anything, and is told in one line.
+const LONGEST_WORDS: usize = 400;
+
+/// As much of a server's words as a line of the log has room for.
+pub(super) fn shortened(mut words: String) -> String {
+    if words.len() > LONGEST_WORDS {
+        words.truncate(words.floor_char_boundary(LONGEST_WORDS));
+        words.push_str("...");
+    }
+    words
 }
 
 /// A text as servers send it.

@@ -32,9 +32,6 @@ pub(super) const CONNECTIONS: u32 = 2;
 /// below the two seconds within which limits are to be shared again.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Of what a server says when it refuses, in bytes: it may be anything, and is told in one line.
-const LONGEST_WORDS: usize = 400;
-
 /// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
@@ -156,6 +153,7 @@ impl Connection {
         // One first, which says why where scripts are not taken; the rest in one write, for a server may be far.
         let [first, rest @ ..] = script::ALL;
         self.send(&first.load()).await?;
+        self.life.signals.hear();
         let mut all = Pipeline::with_capacity(rest.len());
         for script in rest {
             all.add_command(script.load());
@@ -257,6 +255,7 @@ impl Manager {
             MultiplexedConnection::new_with_config(&login::first(), stream, config)
                 .await
                 .map_err(|error| login::broken(&error, target))?;
+        self.signals.hear();
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({
             let (dead, signals) = (dead.clone(), self.signals.clone());
@@ -277,7 +276,9 @@ impl Manager {
             age,
             master: None,
         };
-        match connection.greet(target, whose).await {
+        let greeted = connection.greet(target, whose).await;
+        self.signals.hear();
+        match greeted {
             Ok(()) => Ok(connection),
             Err(error) => Err(connection.explain(error, (target, node)).await),
         }
@@ -417,21 +418,12 @@ impl Connections {
     }
 }
 
-/// As much of a server's words as a line of the log has room for.
-pub(super) fn shortened(mut words: String) -> String {
-    if words.len() > LONGEST_WORDS {
-        words.truncate(words.floor_char_boundary(LONGEST_WORDS));
-        words.push_str("...");
-    }
-    words
-}
-
 /// The crate's error as one of ours.
 fn told(error: RedisError) -> StoreError {
     match error.code() {
         Some(code) => {
             let words = format!("{code} {}", error.detail().unwrap_or_default());
-            StoreError::Refused(shortened(words).into())
+            StoreError::Refused(login::shortened(words).into())
         }
         None => StoreError::Lost(error.to_string().into()),
     }

@@ -26,11 +26,23 @@ pub(super) struct Signals {
     pub(super) master: Mutex<Option<Address>>,
     /// Why the last attempt to make one failed, if it did.
     why: Mutex<Option<(Instant, StoreError)>>,
+    /// When the server last answered anything on a connection that was being made.
+    heard: Mutex<Option<Instant>>,
 }
 
 impl Signals {
     pub(super) fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
         locked(&self.why)
+    }
+
+    /// The server has answered on a connection that is being made.
+    pub(super) fn hear(&self) {
+        *locked(&self.heard) = Some(Instant::now());
+    }
+
+    /// When it did so last.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        *locked(&self.heard)
     }
 
     /// Why none can be made, as soon as that is known: at once where the next attempt is not to come yet.
