@@ -2,8 +2,7 @@
 --
 -- KEYS      one counter for each refund; behind them the records of charges that had an id, the last one first; and at the
 --           end the mark of the call, if it has one
--- ARGV[2]   a block for each: 1, the ticket's instant and part, the charge and its part, den      (both buckets)
---                             2, the same                                                          (a queue)
+-- ARGV[2]   a block for each: 2, the ticket's instant and part, the charge and its part, den      (a queue)
 --                             3, window, the ticket's start, cost                                  (windows)
 --                             4, part in milliseconds, k, the ticket's part's start, cost          (sliding window)
 --                             5, window, the ticket's instant, cost                                (sliding log)
@@ -76,21 +75,17 @@ local function settle(key, state)
   return put(key, bytes, held - now + (part > 0 and 1 or 0))
 end
 
--- A bucket gives back only what nobody was granted after the ticket. In a queue a later request was told a wait that
--- counts on all in front: only the last place goes back, or a newcomer would be let go before it or beside it.
-local function bucket(key, state)
-  local kind, was, was_part, charge, charge_part, den, past = unpack(">Bddddd", blocks, at)
+-- In a queue a later request was told a wait that counts on all in front: only the last place goes back, or a newcomer
+-- would be let go before it or beside it.
+local function place(key, state)
+  local _, was, was_part, back, back_part, den, past = unpack(">Bddddd", blocks, at)
   at = past
   local held, part = instant(state, den)
-  if not held then return "\0" end
-
-  local later, later_part = minus(held, part, was, was_part, den)
-  local back, back_part = minus(charge, charge_part, later, later_part, den)
+  if not held or held ~= was or part ~= was_part then return "\0" end
   -- What has come in again by itself is nobody's to give.
   local left = was - now
   if left < back or (left == back and was_part < back_part) then back, back_part = left, was_part end
-  if kind == 2 and (later > 0 or later_part > 0) then return "\0" end
-  if later < 0 or back < 0 or (back == 0 and back_part == 0) then return "\0" end
+  if back < 0 or (back == 0 and back_part == 0) then return "\0" end
 
   held, part = minus(held, part, back, back_part, den)
   if held < 0 then return "\0" end
@@ -186,7 +181,7 @@ local function forget(key)
   return reply == 0 and "\0" or "\2"
 end
 
-local readers = { bucket, bucket, window, parts }
+local readers = { [2] = place, [3] = window, [4] = parts }
 
 local function give(key)
   local kind = blocks:byte(at)

@@ -3,7 +3,6 @@
 use super::bucket::{self, BucketState};
 use super::leaky_bucket::LeakyBucket;
 use super::rate::{MAX_SPAN, Span};
-use super::token_bucket::TokenBucket;
 use super::trail::TrailMark;
 use super::{Change, Limit, Mark, Refunded, Rule, State, Ticket, lease};
 use crate::clock::Timestamp;
@@ -143,16 +142,15 @@ impl Rule {
         let cost = ticket.cost;
         match (self, state, ticket.mark) {
             (
-                Self::TokenBucket(TokenBucket { interval, .. })
-                | Self::LeakyBucket(LeakyBucket { interval, .. }),
+                Self::LeakyBucket(LeakyBucket { interval, .. }),
                 State::Bucket(_) | State::Trailed(_),
                 Mark::Bucket(was),
-            ) => {
+            ) if self.queues() => {
                 let charge = interval.times(u64::from(cost.units()));
                 let Some(state) = state.bucket() else {
                     return Refunded::Nothing;
                 };
-                match bucket::refund(state, was, charge, now, *interval, self.queues()) {
+                match bucket::refund(state, was, charge, now, *interval) {
                     None => Refunded::Nothing,
                     Some(left) if left == Span::default() => Refunded::Gone,
                     Some(left) => {

@@ -107,11 +107,11 @@ pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
     state.part == 0 || state.den == interval.den.get()
 }
 
-/// Takes back what `ticket` was granted, less what was granted after it.
+/// Takes back the place in a queue that `ticket` was granted.
 ///
-/// In a queue whoever came later was told a wait that counts on all in front, so that only the last place may go back:
-/// a newcomer would else be let go before it or beside it (notes: `algorithms`, section 3.7). Returns the level that is
-/// left, or nothing when nothing may go back.
+/// Whoever came later was told a wait that counts on all in front, so that only the last place may go back: a newcomer
+/// would else be let go before it or beside it (notes: `algorithms`, section 3.7). Returns the level that is left, or
+/// nothing when nothing may go back.
 #[must_use]
 pub fn refund(
     state: BucketState,
@@ -119,7 +119,6 @@ pub fn refund(
     charge: Span,
     now: Timestamp,
     interval: Interval,
-    queue: bool,
 ) -> Option<Span> {
     if !is_comparable(state, interval) || !is_comparable(ticket, interval) {
         return None;
@@ -134,8 +133,7 @@ pub fn refund(
             part: ticket.part,
         },
     );
-    let later = interval.sub(held, then)?;
-    if queue && later > Span::default() {
+    if held != then {
         return None;
     }
     let passed = Span {
@@ -144,10 +142,7 @@ pub fn refund(
     };
     // What has come in again by itself is nobody's to give.
     let undrained = interval.sub(then, passed)?;
-    let back = interval
-        .sub(charge, later)
-        .map(|back| back.min(undrained))
-        .filter(|back| *back > Span::default())?;
+    let back = Some(charge.min(undrained)).filter(|back| *back > Span::default())?;
     let left = interval.sub(held, back)?;
     Some(interval.sub(left, passed).unwrap_or_default())
 }

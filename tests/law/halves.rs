@@ -235,7 +235,9 @@ async fn tickets_of_both_halves_go_back_where_they_came_from() {
         for (index, check) in checks.iter().enumerate() {
             let charge = Charge::of(&decided, index, check).unwrap();
             both.store.renew(&charge, by);
-            both.store.refund(charge, by);
+            let later = decided.decision.at.plus(60_000_000);
+            let ticket = check.limit.undone(charge.ticket, later);
+            both.store.refund(Charge { ticket, ..charge }, by);
         }
         both.store.settle().await;
         assert_eq!(

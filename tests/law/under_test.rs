@@ -66,7 +66,9 @@ impl UnderTest {
     }
 
     /// Gives a charge back, and returns when that is done.
+    /// Of a bucket that keeps nothing for it, as that of a request that was charged at noon and goes on nowhere.
     pub(super) async fn refund(&self, at: Timestamp, check: Check<'_>, ticket: Ticket) {
+        let ticket = check.limit.undone(ticket, NOON);
         match self {
             Self::Memory(store) => {
                 store.refund_at(check.limit, check.key, ticket, at);

@@ -292,11 +292,11 @@ fn agree(checks: &[Check<'_>], decided: &Decided, truth: &Decided) {
 
 /// Somebody gives a unit back.
 fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
-    let peek = [check(limit, key, 0)];
+    let (peek, at) = ([check(limit, key, 0)], world.at());
     for store in [always, &world.store] {
-        let measured = store.measure(&peek, Some(world.at()), false).measured[0];
-        let ticket = limit.rule.ticket(world.at(), measured, Cost::ONE);
-        store.refund_at(limit, key, ticket, world.at());
+        let measured = store.measure(&peek, Some(at), false).measured[0];
+        let ticket = limit.undone(limit.rule.ticket(at, measured, Cost::ONE), at);
+        store.refund_at(limit, key, ticket, at);
     }
     world.known.news.changes(limit, key, world.now());
 }

@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 use std::time::Duration;
 
 /// First byte of a refund's block: how the rest is read.
-const BUCKET: u8 = 1;
 const QUEUE: u8 = 2;
 const WINDOW: u8 = 3;
 const PARTS: u8 = 4;
@@ -284,20 +283,17 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     };
     let cost = u64::from(ticket.cost.units());
     match (&limit.rule, ticket.mark) {
-        (
-            Rule::TokenBucket(TokenBucket { interval, .. })
-            | Rule::LeakyBucket(LeakyBucket { interval, .. }),
-            Mark::Bucket(was),
-        ) => {
+        (Rule::LeakyBucket(LeakyBucket { interval, .. }), Mark::Bucket(was))
+            if limit.rule.queues() =>
+        {
             let den = interval.den.get();
             if was.part > 0 && was.den != den {
                 return None;
             }
             let charge = interval.times(cost);
-            let kind = if limit.rule.queues() { QUEUE } else { BUCKET };
             let (was_part, part) = (u64::from(was.part), u64::from(charge.part));
             let numbers = [was.at, was_part, charge.whole, part, u64::from(den)];
-            put(kind, &numbers);
+            put(QUEUE, &numbers);
         }
         (
             Rule::TokenBucket(TokenBucket { interval, .. })
@@ -336,9 +332,7 @@ pub(super) fn settle_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
     if !limit.rule.can_settle() {
         return None;
     }
-    let block = refund_block(limit, ticket)?;
-    // What was charged before the limit's charges were settled.
-    (block.first() != Some(&BUCKET)).then_some(block)
+    refund_block(limit, ticket)
 }
 
 /// The block that renews a ticket's slots, or nothing when it has none.

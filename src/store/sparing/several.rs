@@ -216,7 +216,12 @@ impl Drop for Drawn<'_> {
                     self.near.returns(&charge.limit, &charge.key);
                     shared.undo(&[tentative]);
                 }
-                _ => self.store.refund(tentative.charge, by),
+                _ => {
+                    // All of it, whoever was counted here meanwhile.
+                    let Tentative { charge, at, .. } = tentative;
+                    let ticket = charge.limit.undone(charge.ticket, at);
+                    self.store.refund(Charge { ticket, ..charge }, by);
+                }
             }
         }
     }

@@ -62,7 +62,10 @@ impl Counter {
     }
 
     fn give_back(&mut self, ticket: Ticket) {
-        let refunded = self.rule.refund(self.state.as_ref(), self.at, ticket);
+        // Of an open bucket as for a request that was charged just now and goes on nowhere.
+        let refunded = self
+            .rule
+            .undo(self.state.as_ref(), (self.at, self.at), ticket);
         self.left(refunded);
     }
 

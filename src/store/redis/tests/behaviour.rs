@@ -236,7 +236,9 @@ async fn a_refund_restores_what_a_peek_saw() {
     let refunds = take.iter().enumerate().map(|(index, check)| Refund {
         limit: check.limit,
         key: check.key,
-        ticket: granted.ticket(index, check).unwrap(),
+        ticket: check
+            .limit
+            .undone(granted.ticket(index, check).unwrap(), NOW),
     });
     store.refund_at(NOW, refunds);
     store.settle().await;

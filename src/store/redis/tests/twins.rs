@@ -160,6 +160,11 @@ impl History {
             let decided = Decided::of(&plain, now, measured.clone());
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(ticket) = decided.ticket(index, check) {
+                    // Some are charged for requests that others refuse then.
+                    let ticket = match self.random.bool() {
+                        true => check.limit.undone(ticket, now),
+                        false => ticket,
+                    };
                     self.tickets.push(Granted {
                         key: key.clone(),
                         record: record.clone().filter(|_| ticket.record.is_some()),
