@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 /// A partition leaves no trace on an idle connection but these going unanswered.
@@ -18,8 +18,9 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// the network may be back: with the pause behind it that is less than a second.
 const REACH: Duration = Duration::from_millis(600);
 
-/// Longest a handshake may take: less than a connection may, so that it is said what took so long.
-const HANDSHAKE: Duration = Duration::from_millis(800);
+/// How long after the beginning a handshake must be over: less than a connection may take, so that it is said what took so
+/// long, and not counted from its own beginning, before which the system's authorities are read, which may be slow.
+const SHAKEN: Duration = Duration::from_millis(900);
 
 /// What a connection runs over.
 pub(super) trait Link: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -46,6 +47,7 @@ pub(super) async fn dial(
 
 /// A name is looked up each time: what it led to may have moved.
 async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
+    let begun = Instant::now();
     let reaching = TcpStream::connect((&*address.host, address.port));
     let stream = timeout(REACH, reaching)
         .await
@@ -62,10 +64,10 @@ async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
     let name = tls.name_of(&address.host);
     let name = name.ok_or_else(|| io::Error::other("no certificate can have such a name"))?;
     let shaking = TlsConnector::from(client).connect(name, stream);
-    let encrypted = timeout(HANDSHAKE, shaking).await.map_err(|_| {
+    let encrypted = timeout_at(begun + SHAKEN, shaking).await.map_err(|_| {
         // A Redis without TLS waits for the end of a line that never ends.
         let why =
-            format!("no answer to the handshake within {HANDSHAKE:?}: is it a port with TLS? If not, write `redis` in place of `rediss` in the address");
+            format!("no answer to the handshake within {SHAKEN:?}: is it a port with TLS? If not, write `redis` in place of `rediss` in the address");
         io::Error::other(format!("TLS with {address}: {why}"))
     })?;
     let encrypted = encrypted.map_err(|error| match tls::explain(&error) {
