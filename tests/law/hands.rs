@@ -1,7 +1,7 @@
 //! Permits in hand of some of a request's limits: each limit holds, those in hand are not asked about, and who is refused by
 //! another, or leaves, takes none.
 
-use super::leasing::on_threads;
+use super::leasing::{a_tenth, on_threads};
 use super::numbers::{SECOND, clock_window, fixed_window, limit, token_bucket};
 use super::sparing::gateway;
 use super::under_test::{admitted, connect};
@@ -40,17 +40,27 @@ struct Pressed {
     calls: u64,
 }
 
-/// How long gateways are pressed: until so many requests have found permits in hand at each, and no longer than that.
+const GATEWAYS: u64 = 2;
+/// Under way at each of them.
+const TASKS: u64 = 12;
+
+/// How long gateways are pressed: until so many requests have found permits in hand at each, or each of its tasks has made
+/// so many, and no longer than that.
 #[derive(Debug, Clone, Copy)]
 struct Until {
     in_hand: u64,
+    requests: usize,
     time: Duration,
 }
 
 impl Until {
     fn over(time: Duration) -> Self {
-        let in_hand = u64::MAX;
-        Self { in_hand, time }
+        let (in_hand, requests) = (u64::MAX, usize::MAX);
+        Self {
+            in_hand,
+            requests,
+            time,
+        }
     }
 }
 
@@ -60,7 +70,7 @@ fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> P
     let one = async |seed: u64| {
         let store = gateway(connect(server).await);
         let in_hand = Rc::new(Cell::new(0));
-        let asking: Vec<_> = (0..12)
+        let asking: Vec<_> = (0..TASKS)
             .map(|task| {
                 let (store, limits) = (store.clone(), limits.to_vec());
                 let random = fastrand::Rng::with_seed(seed * 100 + task);
@@ -84,7 +94,7 @@ fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> P
         outcome
     };
     let mut all = Pressed::default();
-    for outcome in on_threads(2, one) {
+    for outcome in on_threads(GATEWAYS, one) {
         all.add(outcome);
     }
     all
@@ -97,7 +107,10 @@ async fn ask(
     (in_hand, begun, until): (Rc<Cell<u64>>, Instant, Until),
 ) -> Vec<(u64, bool)> {
     let mut seen = Vec::new();
-    while in_hand.get() < until.in_hand && begun.elapsed() < until.time {
+    while in_hand.get() < until.in_hand
+        && seen.len() < until.requests
+        && begun.elapsed() < until.time
+    {
         let client = random.u64(..clients);
         let key = client.to_string();
         let checks: Vec<_> = limits
@@ -170,13 +183,13 @@ async fn each_limit_of_a_request_holds_where_one_is_in_hand() {
 }
 
 /// Three limits that are hot, for everyone.
-fn hot(made: fn(&str, (Rate, Rule)) -> Arc<Limit>, kind: &str) -> [Arc<Limit>; 3] {
+fn hot() -> [Arc<Limit>; 3] {
     let bucket = token_bucket(2_000_000, SECOND, 2_000_000);
     let shorter = fixed_window(50_000_000, HOUR / 2);
     [
-        made(&format!("bucket-{kind}"), bucket),
-        made(&format!("window-{kind}"), fixed_window(100_000_000, HOUR)),
-        made(&format!("shorter-{kind}"), shorter),
+        leased("bucket", bucket),
+        leased("window", fixed_window(100_000_000, HOUR)),
+        leased("shorter", shorter),
     ]
 }
 
@@ -185,9 +198,9 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
     let server = Redis::start().await;
     let until = Until {
         in_hand: 200,
-        time: Duration::from_secs(60),
+        ..Until::over(Duration::from_secs(60))
     };
-    let outcome = press(&server, &hot(leased, "auto"), 1, until);
+    let outcome = press(&server, &hot(), 1, until);
     assert!(outcome.in_hand >= 2 * 200, "{outcome:?}");
     assert_eq!(outcome.admitted, outcome.requests);
     // A call is somebody's who found none.
@@ -195,24 +208,25 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
     assert!(outcome.calls <= others, "{outcome:?}");
 }
 
-/// How many come while permits last is the machine's speed: this compares two runs of one that has nothing else to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
-    if !long() {
-        return;
-    }
     let server = Redis::start().await;
-    let per_request = |made: fn(&str, (Rate, Rule)) -> Arc<Limit>, kind: &str| {
-        let time = Until::over(Duration::from_millis(3000));
-        let outcome = press(&server, &hot(made, kind), 1, time);
-        println!(
-            "{kind}: {} requests, {} calls",
-            outcome.requests, outcome.calls
-        );
-        outcome.calls as f64 / outcome.admitted as f64
+    let limits = hot();
+    let until = Until {
+        requests: if long() { 20_000 } else { 1000 },
+        ..Until::over(Duration::from_secs(3600))
     };
-    let (without, with) = (per_request(unleased, "off"), per_request(leased, "auto"));
-    assert!(with * 10.0 <= without, "{with} of {without}");
+    let begun = Instant::now();
+    let outcome = press(&server, &limits, 1, until);
+    let (requests, calls) = (outcome.requests, outcome.calls);
+    let took = (requests, begun.elapsed());
+    let most = limits
+        .iter()
+        .map(|limit| a_tenth(limit, (GATEWAYS, TASKS), took));
+    let most = most.max().unwrap();
+    println!("{requests} requests, {calls} calls, at most {most}");
+    assert_eq!(outcome.admitted, requests);
+    assert!(calls <= most, "{calls} calls instead of {most}");
 }
 
 /// One gateway, which has permits of the limit for everyone in hand.
