@@ -35,7 +35,7 @@ pub(crate) use wire::{End, Wire};
 use std::time::Duration;
 
 /// How long a test waits for what must come. Generous: it is only ever spent by a failure.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Are the long forms of the tests wanted?
 pub(crate) fn long() -> bool {

@@ -102,23 +102,16 @@ fn a_pipe_that_nobody_reads_keeps_nobody_waiting() {
     let (log, metrics, reader) = pipe_log();
     let writer = log.worker();
     let began = Instant::now();
-    let mut longest = Duration::ZERO;
-    for _ in 0..50_000 {
-        let before = Instant::now();
+    // Who waited here would wait for ever.
+    while metrics.access_lines_lost() < 1000 {
         writer.record(&AccessRecord::sample());
-        longest = longest.max(before.elapsed());
+        assert!(began.elapsed() < MOMENT * 6, "nothing is dropped");
     }
-    assert!(
-        longest < Duration::from_millis(500),
-        "one waited {longest:?}"
-    );
-    assert!(began.elapsed() < MOMENT);
     let dropped = metrics.access_lines_lost();
-    assert!(dropped > 0);
     drop(writer);
     let began = Instant::now();
     let lost = log.shutdown(Duration::from_millis(100));
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < MOMENT);
     assert!(lost > 0 && metrics.access_lines_lost() == dropped + lost);
     drop(reader);
 }

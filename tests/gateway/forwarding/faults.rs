@@ -121,7 +121,7 @@ async fn an_answer_that_starts_too_late_is_a_gateway_timeout() {
     let took = start.elapsed();
     assert_problem(&answer, 504);
     assert!(
-        took >= Duration::from_millis(300) && took < Duration::from_secs(2),
+        took >= Duration::from_millis(300) && took < Duration::from_secs(9),
         "{took:?}"
     );
     assert_eq!(gateway.line_of(&answer).await["reason"], "upstream_timeout");
@@ -194,7 +194,7 @@ async fn an_upstream_that_stops_in_mid_body_is_given_up() {
     assert_ne!(client.ended(PATIENCE).await, End::Open);
     let took = start.elapsed();
     assert!(
-        took >= Duration::from_millis(450) && took < Duration::from_secs(4),
+        took >= Duration::from_millis(450) && took < Duration::from_secs(9),
         "{took:?}"
     );
 }
@@ -210,7 +210,7 @@ async fn a_client_that_stops_in_mid_body_is_given_up() {
     client.send("half").await;
     upstream.sees(1).await;
     // Whether it hears a 408 or not: it is let go, and the upstream never got a whole request.
-    assert_ne!(client.ended(Duration::from_secs(4)).await, End::Open);
+    assert_ne!(client.ended(Duration::from_secs(9)).await, End::Open);
 }
 
 #[tokio::test]

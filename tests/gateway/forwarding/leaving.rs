@@ -1,4 +1,4 @@
-//! A client that leaves takes its request at the upstream with it, within a second, however it leaves.
+//! A client that leaves takes its request at the upstream with it, at once, however it leaves.
 
 use crate::support::{
     Connection, End, Feed, File, Gateway, H2, PATIENCE, Upstream, Wire, get, h2, request,
@@ -56,12 +56,14 @@ impl Deserted {
             .unwrap();
         let took = at.saturating_duration_since(gone);
         assert!(
-            took < Duration::from_secs(1),
+            took < AT_ONCE,
             "the upstream request outlived its client by {took:?}"
         );
     }
 }
 
+/// Long for a busy machine, and before any deadline of the gateway's would end it.
+const AT_ONCE: Duration = Duration::from_secs(8);
 const NOTHING: &str = "";
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
 

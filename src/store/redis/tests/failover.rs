@@ -1,6 +1,6 @@
 //! Sentinels are asked where the master is, and a master that is no longer one is left.
 
-use super::support::{Client, Server, fixed_window, free_port, limit, until_up};
+use super::support::{Client, Late, Server, fixed_window, free_port, limit, until_up};
 use super::watched::{FAILOVER, Sentinel, Watched, by};
 use crate::clock::Clock;
 use crate::limit::verdict::Ruling;
@@ -35,20 +35,22 @@ async fn connected(target: &RedisTarget) -> RedisStore {
 async fn under_load(store: &RedisStore, limit: &Arc<Limit>, done: impl Fn() -> bool) -> (u64, u64) {
     let give_up = Instant::now() + FAILOVER;
     let (mut counted, mut missed) = (0, 0);
+    let (late, mut longest) = (Late::watch(), Duration::ZERO);
     while !done() {
         let begun = Instant::now();
         match decide(store, limit).await {
             Ok(()) => counted += 1,
             Err(_) => missed += 1,
         }
-        let took = begun.elapsed();
-        assert!(took < Duration::from_millis(400), "{took:?}");
+        longest = longest.max(begun.elapsed());
         assert!(
             Instant::now() < give_up,
             "{counted} counted, {missed} missed"
         );
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    let most = Duration::from_millis(400) + late.by().await;
+    assert!(longest < most, "{longest:?} instead of {most:?}");
     (counted, missed)
 }
 
@@ -85,7 +87,7 @@ async fn a_planned_failover_in_mid_load_is_followed() {
     watched.fail_over();
     let named = || watched.sentinel.names() == watched.replica.port;
     let (until_named, _) = under_load(&store, &limit, named).await;
-    let begun = Instant::now();
+    let (begun, late) = (Instant::now(), Late::watch());
     let followed = || calls(&watched.replica) > before + 20;
     let (counted, missed) = under_load(&store, &limit, followed).await;
     let took = begun.elapsed();
@@ -93,7 +95,8 @@ async fn a_planned_failover_in_mid_load_is_followed() {
         "{until_named} until another was named, {took:?} until it was followed: {counted} counted, {missed} missed"
     );
     // The old one is well and is told seconds later: what it counts meanwhile is lost.
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    let most = Duration::from_secs(4) + late.by().await;
+    assert!(took < most, "{took:?} instead of {most:?}");
     assert!(store.is_up() && counted > 20);
     // What had been counted by then is still counted: the state has moved along.
     let found = look(&watched.target()).await.unwrap();

@@ -1,7 +1,7 @@
 //! A cluster whose masters die: replicas take over, and what cannot be served is served by nobody, at once.
 
 use super::clusters::{Servers, eventually, text};
-use super::support::{Server, fixed_window, limit, until_up};
+use super::support::{Late, Server, at_once, fixed_window, limit, until_up};
 use crate::clock::Clock;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
@@ -121,7 +121,7 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
 
     // One dies. Its keys are away at once, the others are not at all.
     servers.masters[1].kill();
-    let begun = Instant::now();
+    let (begun, late) = (Instant::now(), Late::watch());
     while ask(&store, &window, &keys[1]).await.0.is_ok() {}
     what_is_known_holds(&store, &keys).await;
     let (mut away, mut worst) = (0, Duration::ZERO);
@@ -155,7 +155,8 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
         "served again after {:?}, worst wait {worst:?}",
         begun.elapsed()
     );
-    assert!(worst < Duration::from_millis(800), "{worst:?}");
+    let most = Duration::from_millis(800) + late.by().await;
+    assert!(worst < most, "{worst:?} instead of {most:?}");
     // The replica has counted on: nothing is forgotten that it was told.
     let told = store
         .decide(&[Check::new(&window, keys[1].as_bytes())])
@@ -185,9 +186,6 @@ async fn a_replica_takes_over_and_half_a_cluster_is_away() {
         }
     }
     assert!(!store.is_up());
-    let (told, took) = ask(&store, &window, &keys[0]).await;
-    assert!(
-        told.is_err() && took < Duration::from_millis(50),
-        "{took:?}"
-    );
+    let (told, _) = at_once(ask(&store, &window, &keys[0]));
+    assert!(told.is_err(), "{told:?}");
 }

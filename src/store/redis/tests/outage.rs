@@ -1,6 +1,6 @@
 //! What goes wrong, how long it takes to be noticed, and how long to be over.
 
-use super::support::{Server, limit, token_bucket, until_up};
+use super::support::{Late, Server, at_once, limit, token_bucket, until_up};
 use crate::limit::Limit;
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
@@ -8,7 +8,7 @@ use crate::store::redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a deadline may be missed by: a busy machine runs a debug build late, in turns with all the other tests.
+/// What a deadline may be missed by beside what the machine is late: how long hundreds of answers take a debug build.
 const GRACE: Duration = Duration::from_millis(250);
 /// Within which limits are to be shared again.
 const BACK_WITHIN: Duration = Duration::from_secs(2);
@@ -25,29 +25,50 @@ async fn decide(store: &RedisStore, limit: &Arc<Limit>) -> (Duration, Result<(),
 
 /// Many at once fail or pass as they like, but none waits longer than the deadline.
 async fn flood(store: &RedisStore, limit: &Arc<Limit>, many: usize) -> usize {
-    let within = Duration::from_millis(50) + GRACE;
+    let late = Late::watch();
     let tasks: Vec<_> = (0..many)
         .map(|_| {
             let (store, limit) = (store.clone(), limit.clone());
             tokio::task::spawn_local(async move { decide(&store, &limit).await })
         })
         .collect();
-    let mut failed = 0;
+    let (mut failed, mut longest) = (0, Duration::ZERO);
     for task in tasks {
         let (took, answer) = task.await.unwrap();
-        assert!(took < within, "{took:?}");
+        longest = longest.max(took);
         failed += usize::from(answer.is_err());
     }
+    within_the_deadline(longest, &late).await;
     failed
 }
 
-async fn down_at_once(store: &RedisStore, limit: &Arc<Limit>) {
+async fn within_the_deadline(took: Duration, late: &Late) {
+    let most = Duration::from_millis(50) + GRACE + late.by().await;
+    assert!(took < most, "{took:?} instead of {most:?}");
+}
+
+/// Nobody pays the deadline, nor waits for anything else.
+fn down_at_once(store: &RedisStore, limit: &Arc<Limit>) {
     for _ in 0..100 {
-        let (took, answer) = decide(store, limit).await;
+        let (_, answer) = at_once(decide(store, limit));
         assert_eq!(answer, Err(StoreError::Down));
-        // Far below the deadline that nobody is to pay; the rest is left to a busy machine.
-        assert!(took < Duration::from_millis(20), "{took:?}");
     }
+}
+
+async fn until_down(store: &RedisStore) {
+    let begun = Instant::now();
+    while store.is_up() {
+        assert!(begun.elapsed() < BACK_WITHIN * 10, "it is not noticed");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn back_in_time(store: &RedisStore) {
+    let late = Late::watch();
+    let took = until_up(store, BACK_WITHIN * 10).await;
+    let most = BACK_WITHIN + late.by().await;
+    println!("back after {took:?}");
+    assert!(took < most, "{took:?} instead of {most:?}");
 }
 
 #[tokio::test(flavor = "local")]
@@ -71,13 +92,12 @@ async fn a_killed_server_is_down_at_once_and_back_within_two_seconds() {
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
     server.kill();
     flood(&store, &limit, 200).await;
-    down_at_once(&store, &limit).await;
+    down_at_once(&store, &limit);
     tokio::time::sleep(Duration::from_millis(700)).await;
-    down_at_once(&store, &limit).await;
+    down_at_once(&store, &limit);
 
     let server = server.restart();
-    let took = until_up(&store, BACK_WITHIN).await;
-    println!("back after {took:?}");
+    back_in_time(&store).await;
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
     drop(server);
 }
@@ -87,9 +107,8 @@ async fn an_idle_store_notices_its_servers_death_before_anyone_asks() {
     let mut server = Server::start();
     let store = server.store().await;
     server.kill();
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    assert!(!store.is_up());
-    down_at_once(&store, &some_limit()).await;
+    until_down(&store).await;
+    down_at_once(&store, &some_limit());
 }
 
 #[tokio::test(flavor = "local")]
@@ -101,14 +120,13 @@ async fn a_stalled_server_costs_one_deadline_and_is_back_when_it_goes_on() {
     server.stop();
     let failed = flood(&store, &limit, 500).await;
     assert_eq!(failed, 500);
-    down_at_once(&store, &limit).await;
+    down_at_once(&store, &limit);
     // Long enough for probes to have run into their own deadline.
     tokio::time::sleep(Duration::from_millis(1300)).await;
-    down_at_once(&store, &limit).await;
+    down_at_once(&store, &limit);
     let asked = store.stats().calls.get();
     server.go_on();
-    let took = until_up(&store, BACK_WITHIN).await;
-    println!("back after {took:?}");
+    back_in_time(&store).await;
     assert_eq!(store.stats().calls.get(), asked, "nothing was repeated");
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
 }
@@ -126,7 +144,7 @@ async fn killed_idle_connections_are_replaced_before_anyone_notices() {
     // Also one that asks in the same moment.
     server.client().say("CLIENT KILL TYPE normal");
     let _ = decide(&store, &limit).await;
-    until_up(&store, BACK_WITHIN).await;
+    back_in_time(&store).await;
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
 }
 
@@ -139,7 +157,7 @@ async fn connections_killed_under_load_are_no_outage() {
     while begun.elapsed() < Duration::from_millis(600) {
         flood(&store, &limit, 64).await;
         server.client().say("CLIENT KILL TYPE normal");
-        until_up(&store, BACK_WITHIN).await;
+        back_in_time(&store).await;
     }
     flood(&store, &limit, 64).await;
 }
@@ -150,12 +168,13 @@ async fn without_a_server_the_first_wait_is_short_and_the_rest_do_not() {
     server.kill();
     let store = RedisStore::new(&server.target(), &server.settings());
     let limit = some_limit();
+    let late = Late::watch();
     let (took, answer) = decide(&store, &limit).await;
     assert_eq!(answer, Err(StoreError::Down));
-    assert!(took < Duration::from_millis(50) + GRACE, "{took:?}");
-    down_at_once(&store, &limit).await;
+    within_the_deadline(took, &late).await;
+    down_at_once(&store, &limit);
     let server = server.restart();
-    until_up(&store, BACK_WITHIN).await;
+    back_in_time(&store).await;
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
     drop(server);
 }
@@ -179,12 +198,12 @@ async fn a_server_without_memory_is_away_until_it_has_some() {
         panic!("{answer:?}");
     };
     assert!(reason.contains("OOM"), "{reason}");
-    // A ping would answer; a decision would not.
+    // A ping would answer; a decision would not: longer than until somebody looks.
     tokio::time::sleep(Duration::from_millis(400)).await;
-    down_at_once(&store, &limit).await;
+    down_at_once(&store, &limit);
     assert_eq!(store.stats().falls.get(), 1);
     server.client().say("CONFIG SET maxmemory 0");
-    until_up(&store, BACK_WITHIN).await;
+    back_in_time(&store).await;
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
 }
 
@@ -196,9 +215,9 @@ async fn a_demoted_server_is_away_until_it_leads_again() {
     server.client().say("REPLICAOF 127.0.0.1 1");
     let (_, answer) = decide(&store, &limit).await;
     assert!(answer.is_err(), "{answer:?}");
-    down_at_once(&store, &limit).await;
+    down_at_once(&store, &limit);
     server.client().say("REPLICAOF NO ONE");
-    until_up(&store, BACK_WITHIN).await;
+    back_in_time(&store).await;
     assert_eq!(decide(&store, &limit).await.1, Ok(()));
 }
 
@@ -230,5 +249,5 @@ async fn a_slow_server_is_never_waited_for_longer_than_the_deadline() {
             server.go_on();
         });
     }
-    until_up(&store, BACK_WITHIN).await;
+    back_in_time(&store).await;
 }

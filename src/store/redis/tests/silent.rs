@@ -1,7 +1,7 @@
 //! A cluster of which most seeds take connections and say nothing.
 
 use super::clusters::Servers;
-use super::support::{fixed_window, limit, until_up};
+use super::support::{Late, at_once, fixed_window, limit, until_up};
 use crate::store::batch::Check;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
@@ -40,17 +40,16 @@ async fn who_has_waited_in_vain_waited_for_all() {
     let store = store(seeds);
     let one = limit("one", fixed_window(9, 60_000_000));
     let ask = async || {
-        let begun = Instant::now();
         let told = store.decide(&[Check::new(&one, b"one")]).await;
         assert_eq!(told.unwrap_err(), StoreError::Down);
-        begun.elapsed()
     };
-    let first = ask().await;
-    assert!(first < TIMEOUT, "{first:?}");
+    let (begun, late) = (Instant::now(), Late::watch());
+    ask().await;
+    let first = begun.elapsed();
+    assert!(first < TIMEOUT + late.by().await, "{first:?}");
     assert_eq!(store.stats().falls.get(), 1);
     for _ in 0..100 {
-        let took = ask().await;
-        assert!(took < TIMEOUT / 4, "{took:?}");
+        at_once(ask());
     }
     assert_eq!(store.stats().falls.get(), 1);
 }
@@ -61,7 +60,9 @@ async fn the_one_seed_that_answers_is_soon_found() {
     let (_silent, mut seeds) = silent(6);
     seeds.push(Address::new("127.0.0.1", servers.masters[0].port));
     // Asked one after the other each would be waited for.
-    let took = until_up(&store(seeds), Duration::from_secs(5)).await;
+    let late = Late::watch();
+    let took = until_up(&store(seeds), Duration::from_secs(20)).await;
     println!("up after {took:?}");
-    assert!(took < Duration::from_millis(1500), "{took:?}");
+    let most = Duration::from_millis(1500) + late.by().await;
+    assert!(took < most, "{took:?} instead of {most:?}");
 }

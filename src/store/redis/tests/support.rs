@@ -17,11 +17,16 @@ use crate::store::redis::{Found, RedisStore, probe};
 use crate::store::settings::{RedisTarget, Settings, Source};
 use bb8_redis::redis::{self, Connection, Value};
 use jiff::tz::TimeZone;
+use std::cell::Cell;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::pin::pin;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 pub(crate) fn rate(count: u32, period: u64) -> Rate {
     Rate {
@@ -230,6 +235,54 @@ pub(crate) async fn until_up(store: &RedisStore, within: Duration) -> Duration {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     begun.elapsed()
+}
+
+/// How late this machine runs what is due, from the beginning on, in all: bounds of time are as much longer. A busy machine
+/// is measured beside what is tested, on the same thread.
+pub(crate) struct Late {
+    sum: Rc<Cell<Duration>>,
+    watching: JoinHandle<()>,
+}
+
+impl Late {
+    pub(crate) fn watch() -> Self {
+        const BEAT: Duration = Duration::from_millis(5);
+        // What timers are late by on a machine that is not busy.
+        const USUAL: Duration = Duration::from_millis(2);
+        let sum = Rc::<Cell<Duration>>::default();
+        let late = Rc::clone(&sum);
+        let watching = tokio::task::spawn_local(async move {
+            loop {
+                let begun = Instant::now();
+                tokio::time::sleep(BEAT).await;
+                let by = begun.elapsed().saturating_sub(BEAT + USUAL);
+                late.set(late.get() + by);
+            }
+        });
+        Self { sum, watching }
+    }
+
+    /// What has just been late may not have been noticed yet.
+    pub(crate) async fn by(&self) -> Duration {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.sum.get()
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+/// What it comes to without having waited for anything.
+#[track_caller]
+pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
 }
 
 /// What the one Redis of `target` is like.
