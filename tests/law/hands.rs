@@ -1,7 +1,7 @@
 //! Permits in hand of some of a request's limits: each limit holds, those in hand are not asked about, and who is refused by
 //! another, or leaves, takes none.
 
-use super::leasing::{a_tenth, on_threads};
+use super::leasing::{Runs, TIMES, TRIES, on_threads};
 use super::numbers::{SECOND, clock_window, fixed_window, limit, token_bucket};
 use super::sparing::gateway;
 use super::under_test::{admitted, connect};
@@ -38,6 +38,8 @@ struct Pressed {
     /// Those of them for which permits were in hand.
     in_hand: u64,
     calls: u64,
+    /// Most requests in a row without a call: the least of all gateways.
+    run: u64,
 }
 
 const GATEWAYS: u64 = 2;
@@ -50,6 +52,8 @@ const TASKS: u64 = 12;
 struct Until {
     in_hand: u64,
     requests: usize,
+    /// Or so many in a row have taken no call.
+    run: u64,
     time: Duration,
 }
 
@@ -59,6 +63,7 @@ impl Until {
         Self {
             in_hand,
             requests,
+            run: u64::MAX,
             time,
         }
     }
@@ -69,12 +74,12 @@ fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> P
     let begun = Instant::now();
     let one = async |seed: u64| {
         let store = gateway(connect(server).await);
-        let in_hand = Rc::new(Cell::new(0));
+        let (in_hand, runs) = (Rc::new(Cell::new(0)), Rc::<Runs>::default());
         let asking: Vec<_> = (0..TASKS)
             .map(|task| {
                 let (store, limits) = (store.clone(), limits.to_vec());
                 let random = fastrand::Rng::with_seed(seed * 100 + task);
-                let until = (Rc::clone(&in_hand), begun, until);
+                let until = (Rc::clone(&in_hand), Rc::clone(&runs), begun, until);
                 tokio::task::spawn_local(ask(store, limits, (clients, random), until))
             })
             .collect();
@@ -90,11 +95,16 @@ fn press(server: &Redis, limits: &[Arc<Limit>], clients: u64, until: Until) -> P
         }
         outcome.in_hand = in_hand.get();
         outcome.calls = shared(&store).stats().calls.get();
+        outcome.run = runs.longest.get();
         store.settle().await;
         outcome
     };
-    let mut all = Pressed::default();
+    let mut all = Pressed {
+        run: u64::MAX,
+        ..Pressed::default()
+    };
     for outcome in on_threads(GATEWAYS, one) {
+        all.run = all.run.min(outcome.run);
         all.add(outcome);
     }
     all
@@ -104,11 +114,12 @@ async fn ask(
     store: Store,
     limits: Vec<Arc<Limit>>,
     (clients, mut random): (u64, fastrand::Rng),
-    (in_hand, begun, until): (Rc<Cell<u64>>, Instant, Until),
+    (in_hand, runs, begun, until): (Rc<Cell<u64>>, Rc<Runs>, Instant, Until),
 ) -> Vec<(u64, bool)> {
     let mut seen = Vec::new();
     while in_hand.get() < until.in_hand
         && seen.len() < until.requests
+        && runs.longest.get() < until.run
         && begun.elapsed() < until.time
     {
         let client = random.u64(..clients);
@@ -122,6 +133,7 @@ async fn ask(
             .collect();
         let (decided, by) = store.decide(&checks).await.unwrap();
         in_hand.set(in_hand.get() + u64::from(by == DecidedBy::Lease));
+        runs.decided(&store);
         let passes = admitted(&decided.unwrap());
         seen.push((client, passes));
         if seen.len().is_multiple_of(16) {
@@ -211,22 +223,16 @@ async fn where_all_limits_are_hot_who_finds_permits_of_each_asks_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_all_limits_are_hot_a_tenth_of_the_calls_is_made() {
     let server = Redis::start().await;
-    let limits = hot();
     let until = Until {
-        requests: if long() { 20_000 } else { 1000 },
+        run: TASKS * TIMES,
+        requests: usize::try_from(TRIES).unwrap(),
         ..Until::over(Duration::from_secs(3600))
     };
-    let begun = Instant::now();
-    let outcome = press(&server, &limits, 1, until);
-    let (requests, calls) = (outcome.requests, outcome.calls);
-    let took = (requests, begun.elapsed());
-    let most = limits
-        .iter()
-        .map(|limit| a_tenth(limit, (GATEWAYS, TASKS), took));
-    let most = most.max().unwrap();
-    println!("{requests} requests, {calls} calls, at most {most}");
+    let outcome = press(&server, &hot(), 1, until);
+    let (requests, run) = (outcome.requests, outcome.run);
+    println!("{run} in a row of {requests} requests");
     assert_eq!(outcome.admitted, requests);
-    assert!(calls <= most, "{calls} calls instead of {most}");
+    assert!(run >= until.run, "{run} in a row of {requests}");
 }
 
 /// One gateway, which has permits of the limit for everyone in hand.

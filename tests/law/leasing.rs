@@ -6,7 +6,9 @@ use super::numbers::{
 use super::sparing::gateway;
 use super::under_test::{admitted, connect, wait};
 use crate::support::{Redis, long};
+use std::cell::Cell;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,8 +34,9 @@ struct Load {
     time: Duration,
     /// Each task ends when it was spared a call so often.
     spared: u64,
-    /// Or after so many requests.
+    /// Or after so many requests, or when so many in a row have taken no call of their gateway's.
     requests: u64,
+    run: u64,
 }
 
 /// What came of it.
@@ -45,6 +48,28 @@ struct Outcome {
     /// Those of them for which a permit was in hand, or a refusal remembered.
     spared: u64,
     calls: u64,
+    /// Most requests in a row without a call: the least of all gateways.
+    run: u64,
+}
+
+/// How many requests in a row one gateway has decided without having called meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    calls: Cell<u64>,
+    run: Cell<u64>,
+    pub(super) longest: Cell<u64>,
+}
+
+impl Runs {
+    pub(super) fn decided(&self, store: &Store) {
+        let Store::Redis { shared, .. } = store else {
+            panic!("it was made so");
+        };
+        let calls = shared.stats().calls.get();
+        let goes_on = self.calls.replace(calls) == calls;
+        self.run.set(if goes_on { self.run.get() + 1 } else { 1 });
+        self.longest.set(self.longest.get().max(self.run.get()));
+    }
 }
 
 /// Runs so many gateways, each on a thread of its own, as gateways are.
@@ -72,12 +97,12 @@ pub(super) fn on_threads<O: Send>(many: u64, one: impl AsyncFn(u64) -> O + Sync)
 fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
     let begun = Instant::now();
     let one = async |seed: u64| {
-        let store = gateway(connect(server).await);
+        let (store, runs) = (gateway(connect(server).await), Rc::<Runs>::default());
         let ask = |task| {
             ask(
                 store.clone(),
                 Arc::clone(limit),
-                (begun, load),
+                (begun, load, Rc::clone(&runs)),
                 seed * 100 + task,
             )
         };
@@ -92,11 +117,16 @@ fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
             panic!("it was made so");
         };
         outcome.calls = shared.stats().calls.get();
+        outcome.run = runs.longest.get();
         store.settle().await;
         outcome
     };
-    let mut all = Outcome::default();
+    let mut all = Outcome {
+        run: u64::MAX,
+        ..Outcome::default()
+    };
     for outcome in on_threads(load.gateways, one) {
+        all.run = all.run.min(outcome.run);
         all.add(outcome);
     }
     all.admitted.sort();
@@ -106,7 +136,7 @@ fn press(server: &Redis, limit: &Arc<Limit>, load: Load) -> Outcome {
 async fn ask(
     store: Store,
     limit: Arc<Limit>,
-    (begun, load): (Instant, Load),
+    (begun, load, runs): (Instant, Load, Rc<Runs>),
     seed: u64,
 ) -> Outcome {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -116,10 +146,12 @@ async fn ask(
     tokio::time::sleep_until(next.into()).await;
     while outcome.spared < load.spared
         && outcome.requests < load.requests
+        && runs.longest.get() < load.run
         && begun.elapsed() < load.time + Duration::from_millis(100)
     {
         let (decided, by) = store.decide(&[Check::new(&limit, KEY)]).await.unwrap();
         outcome.requests += 1;
+        runs.decided(&store);
         outcome.spared += u64::from(matches!(by, DecidedBy::Lease | DecidedBy::Remembered));
         if admitted(&decided.unwrap()) {
             outcome.admitted.push(begun.elapsed());
@@ -186,6 +218,7 @@ fn trial(server: &Redis, seed: u64) {
         time,
         spared: u64::MAX,
         requests: u64::MAX,
+        run: u64::MAX,
     };
     let limit = leased(rule.clone(), Leasing::Auto, &format!("trial-{seed}"));
     let outcome = press(server, &limit, load);
@@ -257,6 +290,7 @@ async fn who_finds_a_permit_of_a_hot_key_asks_nobody() {
         time: Duration::from_secs(60),
         spared: 150,
         requests: u64::MAX,
+        run: u64::MAX,
     };
     for (name, rule) in hot() {
         let limit = leased(rule, Leasing::Auto, name);
@@ -269,22 +303,11 @@ async fn who_finds_a_permit_of_a_hot_key_asks_nobody() {
     }
 }
 
-/// How many calls so many requests may take of so many gateways, at each of which no more than `at_once` are under way. One
-/// call cannot answer more than these: what always asks makes `requests / at_once`, and this is a tenth of it. How many come
-/// while permits last is the machine's speed, which decides nothing here: each time that permits lapse one more is asked,
-/// its rest given back, and those who come meanwhile may ask for themselves.
-pub(super) fn a_tenth(
-    limit: &Limit,
-    (gateways, at_once): (u64, u64),
-    (requests, took): (u64, Duration),
-) -> u64 {
-    const OF_A_LAPSE: u128 = 4;
-    // Until it is known how many come.
-    const TO_BEGIN_WITH: u64 = 30;
-    let hold = u128::from(limit.leases().expect("it is leased").hold);
-    let lapses = u64::try_from(took.as_micros() * OF_A_LAPSE / hold).unwrap();
-    requests / at_once / 10 + gateways * (lapses + TO_BEGIN_WITH)
-}
+/// A tenth of the calls: so many times as many requests as can be under way at once are decided by one. What always asks
+/// calls for no more than those. How many come while permits last is the machine's speed: once it must be so.
+pub(super) const TIMES: u64 = 10;
+/// Of each task at most until that.
+pub(super) const TRIES: u64 = 50_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hot_key_takes_a_tenth_of_the_calls() {
@@ -296,21 +319,16 @@ async fn a_hot_key_takes_a_tenth_of_the_calls() {
         every: Duration::ZERO,
         time: Duration::from_secs(3600),
         spared: u64::MAX,
-        requests: if long() { 20_000 } else { 1000 },
+        requests: TRIES,
+        run: 16 * TIMES,
     };
-    for (name, rule) in hot() {
+    // Of what is full refusals are remembered, with permits or without.
+    for (name, rule) in hot().into_iter().filter(|(name, _)| *name != "full") {
         let limit = leased(rule, Leasing::Auto, name);
-        let begun = Instant::now();
-        let Outcome {
-            requests, calls, ..
-        } = press(&server, &limit, load);
-        let most = a_tenth(
-            &limit,
-            (load.gateways, load.tasks),
-            (requests, begun.elapsed()),
-        );
-        println!("{name}: {requests} requests, {calls} calls, at most {most}");
-        assert!(calls <= most, "{name}: {calls} calls instead of {most}");
+        let outcome = press(&server, &limit, load);
+        let (requests, run) = (outcome.requests, outcome.run);
+        println!("{name}: {run} in a row of {requests} requests");
+        assert!(run >= load.run, "{name}: {run} in a row of {requests}");
     }
 }
 
@@ -380,6 +398,7 @@ fn used(server: &Redis, (name, rule): (&str, &(Rate, Rule)), demand: f64) -> (f6
         time: Duration::from_millis(if long() { 4000 } else { 1500 }),
         spared: u64::MAX,
         requests: u64::MAX,
+        run: u64::MAX,
     };
     let [without, with] = [Leasing::Off, Leasing::Auto].map(|leasing| {
         let limit = leased(rule.clone(), leasing, &format!("{name}-{demand}-{leasing}"));

@@ -210,8 +210,23 @@ impl Server {
 
     /// A store of this server's, connected.
     pub(crate) async fn store(&self) -> RedisStore {
-        let store = RedisStore::new(&self.target(), &self.settings());
-        until_up(&store, Duration::from_secs(5)).await;
+        self.store_with(&self.settings()).await
+    }
+
+    /// One for which a busy machine is no absent server.
+    pub(crate) async fn patient_store(&self) -> RedisStore {
+        let timeout = Duration::from_secs(10);
+        let settings = self.settings();
+        self.store_with(&Settings {
+            timeout,
+            ..settings
+        })
+        .await
+    }
+
+    async fn store_with(&self, settings: &Settings) -> RedisStore {
+        let store = RedisStore::new(&self.target(), settings);
+        until_up(&store, Duration::from_secs(20)).await;
         store
     }
 }
