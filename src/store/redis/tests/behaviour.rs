@@ -297,7 +297,8 @@ async fn what_waits_goes_together() {
 async fn many_tasks_on_one_key_never_pass_the_limit() {
     let server = Server::start();
     let store = server.patient_store().await;
-    let limit = limit("one", token_bucket(1000, 1_000_000, 50));
+    let limit = limit("one", token_bucket(100, 1_000_000, 50));
+    // So few that a busy machine asks for more.
     let begun = Instant::now();
     let tasks: Vec<_> = (0..32)
         .map(|_| {
@@ -319,7 +320,7 @@ async fn many_tasks_on_one_key_never_pass_the_limit() {
     for task in tasks {
         admissions += task.await.unwrap();
     }
-    let most = 50.0 + 1000.0 * begun.elapsed().as_secs_f64();
+    let most = 50.0 + 100.0 * begun.elapsed().as_secs_f64();
     assert!(f64::from(admissions) <= most, "{admissions} of {most}");
     // Each was refused, by a bucket that was empty then.
     assert!(admissions >= 50, "{admissions} of {most}");
