@@ -1,6 +1,7 @@
 //! `tollgate check`: is the file right, and what does it mean? Nothing is started, and nobody is asked but on request.
 
 mod connect;
+mod notes;
 mod spread;
 
 #[cfg(test)]
@@ -9,8 +10,7 @@ mod tests;
 use crate::config::diff::diff;
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Report, describe, leases};
-use crate::limit::{Limit, Mode, Scope};
-use crate::store::{OnDown, Source};
+use crate::limit::{Limit, Mode};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use spread::Spread;
@@ -240,10 +240,7 @@ fn meaning(compiled: &Compiled) -> String {
     if let Some(spread) = Spread::of(compiled) {
         text.push_str(&spread.text());
     }
-    for note in [store_note(compiled), scope_note(compiled)]
-        .into_iter()
-        .flatten()
-    {
+    for note in notes::all(compiled) {
         let _ = writeln!(text, "note: {note}");
     }
     text
@@ -256,34 +253,6 @@ fn leased(compiled: &Compiled, limit: &Limit) -> Option<String> {
     let mut services = compiled.snapshot.services.iter();
     let has = services.any(|service| service.limits.iter().any(|one| one.id == limit.id));
     has.then(|| format!("leased while it is busy: {terms}"))
-}
-
-/// What a count of each gateway's own means where there are several.
-fn scope_note(compiled: &Compiled) -> Option<&'static str> {
-    let mut limits = compiled.outline.limits.iter();
-    let own = limits.any(|limit| limit.scope == Scope::Gateway);
-    own.then_some(
-        "limits with scope = \"gateway\" are counted by each gateway alone, so N gateways together admit N times as much",
-    )
-}
-
-/// What a shared count means while it cannot be reached.
-fn store_note(compiled: &Compiled) -> Option<&'static str> {
-    let store = &compiled.boot.store;
-    let mut limits = compiled.outline.limits.iter();
-    let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
-    match (&store.source, store.on_down) {
-        (Source::Redis(_), OnDown::Local) if limited => Some(
-            "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N",
-        ),
-        (Source::Redis(_), OnDown::Open) if limited => {
-            Some("while Redis is away nothing is limited (on_down = \"open\")")
-        }
-        (Source::Redis(_), OnDown::Closed) if limited => {
-            Some("while Redis is away limited requests are answered 503 (on_down = \"closed\")")
-        }
-        _ => None,
-    }
 }
 
 fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
@@ -314,9 +283,10 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         summary["routes"] = compiled.outline.routes.len().into();
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();
-        summary["note"] = store_note(compiled).into();
+        summary["note"] = notes::store(compiled).into();
         summary["cluster"] = Spread::of(compiled).map(|spread| spread.json()).into();
-        summary["scope_note"] = scope_note(compiled).into();
+        summary["scope_note"] = notes::scope(compiled).into();
+        summary["notes"] = notes::of_keys(compiled).into();
     }
     summary
 }

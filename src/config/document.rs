@@ -24,7 +24,7 @@ mod variables;
 pub(super) use group::Group;
 pub(super) use ignored::{Ignored, apply as ignore};
 pub(super) use include::gather;
-pub(super) use jwt::Jwt;
+pub(super) use jwt::{Jwt, KeyFile};
 pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Exempt, Limit, Over, Refund};
 pub(super) use route::Route;
 pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
@@ -229,7 +229,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     document.variables = variables::fill(source, &mut root, found);
     secrets::fetch(source, &mut root, files, found);
     document.empty = root.is_empty();
-    include::read(source, &mut root, &document.variables, found);
+    include::read(&mut root, found);
     document.ignored = ignored::read(&mut root, found);
     let written = root
         .iter()

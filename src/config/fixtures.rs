@@ -58,7 +58,7 @@ fn every_example_of_who_is_counted_is_good() {
     let examples: Vec<&str> = examples
         .filter_map(|rest| rest.split("```").next())
         .collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         let limits = example
             .lines()

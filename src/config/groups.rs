@@ -4,10 +4,9 @@
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Document};
 use super::files::Files;
-use super::grant::unread;
 use super::source::{At, Source, Span};
 use super::value::{network, quoted};
-use crate::key::{Digest, Group, Part, cookie};
+use crate::key::{Digest, Group, Part, cookie, credential};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -87,7 +86,8 @@ fn content<'a>(
     seen: &mut Files,
     found: &mut Vec<Diagnostic>,
 ) -> Option<(&'a At<String>, Vec<u8>)> {
-    match source.read(file.span.start, &file.value, MOST_BYTES, seen) {
+    let path = source.beside(file.span.start, &file.value);
+    match seen.read(&path, MOST_BYTES) {
         Ok(content) => Some((file, content)),
         Err(error) => {
             let name = &written.name.value;
@@ -96,11 +96,10 @@ fn content<'a>(
                 quoted(&file.value),
                 quoted(name)
             );
-            let unreadable = || {
+            found.push(
                 Diagnostic::error(Code::Unreadable, message)
-                    .at(&file.span, "one member on a line is to be there")
-            };
-            found.push(unread(source, &file.span, &file.value).unwrap_or_else(unreadable));
+                    .at(&file.span, "one member on a line is to be there"),
+            );
             None
         }
     }
@@ -259,6 +258,9 @@ fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
         return Ok(match by {
             Part::Host => Group::digest(&text.to_ascii_lowercase()),
             Part::Cookie(_) => Group::digest(&cookie::read(text)),
+            Part::Header { name, .. } if credential::is_in(name) => {
+                Group::digest(&credential::spelled(text))
+            }
             _ => Group::digest(text),
         });
     }

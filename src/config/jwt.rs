@@ -1,14 +1,15 @@
 //! `[jwt]` as written → whose tokens are believed: keys read from their files, each for algorithms of its own family. No
 //! message shows a key.
 
+mod unverified;
+
 use super::diagnostic::{Code, Diagnostic};
 use super::diff::TokenOutline;
-use super::document::{self, Document, Jwt as Written};
+use super::document::{self, Document, Jwt as Written, KeyFile};
 use super::files::Files;
 use super::source::{At, Source};
 use super::value::{quoted, show_span};
-use crate::key::Part;
-use crate::key::token::{TokenKey, Verifier, is_shared};
+use crate::key::token::{MOST_TRIED, TokenKey, Verifier, is_shared};
 use http::{HeaderName, header};
 use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, Validation};
@@ -16,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys at most: a token that does not say which signed it is tried with each.
+/// Keys at most.
 const MOST_KEYS: usize = 32;
 /// A larger file is none of keys.
 const MOST_BYTES: u64 = 1024 * 1024;
@@ -40,7 +41,7 @@ pub(super) fn read(
     found: &mut Vec<Diagnostic>,
 ) -> Option<Jwt> {
     let Some(written) = &document.jwt else {
-        claims_without(document, found);
+        unverified::claims(document, found);
         return None;
     };
     let before = errors(found);
@@ -69,11 +70,13 @@ pub(super) fn read(
         digest: Sha256::new(),
         found,
     };
-    let pem = written.keys.entries().iter().map(|file| (file, false));
-    for (file, is_set) in pem.chain(written.jwks.entries().iter().map(|file| (file, true))) {
+    let own = written.keys.entries().iter();
+    let own = own.map(|at| (&at.value.file, Kind::Own(at.value.kid.as_deref())));
+    let sets = written.jwks.entries().iter().map(|file| (file, Kind::Set));
+    for (file, kind) in own.chain(sets) {
         let path = source.beside(file.span.start, &file.value);
         match seen.read(&path, MOST_BYTES) {
-            Ok(content) => reader.file(file, &content, is_set),
+            Ok(content) => reader.file(file, &content, kind),
             Err(error) => reader.found.push(
                 Diagnostic::error(
                     Code::Unreadable,
@@ -86,6 +89,7 @@ pub(super) fn read(
             ),
         }
     }
+    reader.count();
     let Reader { keys, digest, .. } = reader;
     let header = written
         .header
@@ -95,7 +99,7 @@ pub(super) fn read(
     (errors(found) == before).then(|| Jwt {
         outline: TokenOutline {
             facts: facts(written, &header),
-            files: shown(&[texts(&written.keys), texts(&written.jwks)].concat()),
+            files: shown(&[names(&written.keys), texts(&written.jwks)].concat()),
             digest: digest.finalize().into(),
         },
         verifier: Arc::new(Verifier::new(header, keys)),
@@ -150,6 +154,15 @@ fn families(written: &Written, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// What a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind<'a> {
+    /// Keys, that tokens may have a name for.
+    Own(Option<&'a str>),
+    /// A JWKS, which names its own.
+    Set,
+}
+
 struct Reader<'a> {
     written: &'a Written,
     algorithms: Vec<Algorithm>,
@@ -159,16 +172,15 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn file(&mut self, file: &At<String>, content: &[u8], is_set: bool) {
+    fn file(&mut self, file: &At<String>, content: &[u8], kind: Kind<'_>) {
         self.digest.update((content.len() as u64).to_be_bytes());
         self.digest.update(content);
         let before = self.keys.len();
-        let read = match is_set {
-            true => self.jwks(content),
-            false if self.algorithms.iter().any(|one| is_shared(*one)) => {
-                self.secret(file, content)
-            }
-            false => self.pem(content),
+        let is_shared = self.algorithms.iter().any(|one| is_shared(*one));
+        let read = match kind {
+            Kind::Set => self.jwks(content),
+            Kind::Own(kid) if is_shared => self.secret(file, kid, content),
+            Kind::Own(kid) => self.pem(kid, content),
         };
         let why = match read {
             Err(why) => why,
@@ -187,15 +199,60 @@ impl Reader<'_> {
         self.found.push(
             Diagnostic::error(Code::BadJwtKey, message)
                 .at(&file.span, "in this file")
-                .help(match is_set {
-                    true => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it".to_owned(),
-                    false => "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret".to_owned(),
+                .help(match kind {
+                    Kind::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it".to_owned(),
+                    Kind::Own(_) => "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret".to_owned(),
                 }),
         );
     }
 
+    /// More keys of one name, or without one, than are tried: the last would never be believed.
+    fn count(&mut self) {
+        let (keys, algorithms) = (&self.keys, &self.algorithms);
+        let many = algorithms.iter().flat_map(|algorithm| {
+            keys.iter().map(move |key| {
+                let same = |other: &&TokenKey| {
+                    other.id == key.id && other.validation.algorithms.contains(algorithm)
+                };
+                (keys.iter().filter(same).count(), key, algorithm)
+            })
+        });
+        let Some((many, key, algorithm)) = many.max_by_key(|(many, ..)| *many) else {
+            return;
+        };
+        if many <= MOST_TRIED {
+            return;
+        }
+        let (whose, help) = match &key.id {
+            None => (
+                "without an id".to_owned(),
+                "give them ids that their tokens name: `keys = [{ file = \"2026.pem\", kid = \"2026\" }]`",
+            ),
+            Some(id) => (
+                format!("of the id {}", quoted(id)),
+                "give each an id of its own",
+            ),
+        };
+        let place = self.written.keys.at().map(|at| &at.span);
+        let place = place.or(self.written.jwks.at().map(|at| &at.span));
+        let message = format!("`[jwt]` has {many} keys {whose} for {algorithm:?}");
+        self.found.push(
+            Diagnostic::error(Code::BadJwtKey, message)
+                .at(
+                    place.unwrap_or(&self.written.place),
+                    format!("a token is tried with {MOST_TRIED} of them at most"),
+                )
+                .help(help),
+        );
+    }
+
     /// The whole file is one secret; a line's end behind it does not count.
-    fn secret(&mut self, file: &At<String>, content: &[u8]) -> Result<(), String> {
+    fn secret(
+        &mut self,
+        file: &At<String>,
+        kid: Option<&str>,
+        content: &[u8],
+    ) -> Result<(), String> {
         let secret = content.strip_suffix(b"\n").unwrap_or(content);
         let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
         if secret.is_empty() {
@@ -229,12 +286,12 @@ impl Reader<'_> {
                 .help("share a random one: `openssl rand -base64 48`"),
             );
         }
-        self.keep(None, DecodingKey::from_secret(secret), None);
+        self.keep(kid, DecodingKey::from_secret(secret), None);
         Ok(())
     }
 
     /// Public keys, one or several behind each other: while keys change both are believed.
-    fn pem(&mut self, content: &[u8]) -> Result<(), String> {
+    fn pem(&mut self, kid: Option<&str>, content: &[u8]) -> Result<(), String> {
         const BEGIN: &str = "-----BEGIN ";
         let text = std::str::from_utf8(content).map_err(|_| "not PEM")?;
         let starts: Vec<usize> = text.match_indices(BEGIN).map(|(at, _)| at).collect();
@@ -259,7 +316,7 @@ impl Reader<'_> {
                 .or_else(|_| DecodingKey::from_ec_pem(block))
                 .or_else(|_| DecodingKey::from_ed_pem(block))
                 .map_err(|_| format!("its block {} ({label}) is no public key", index + 1))?;
-            self.keep(None, key, None);
+            self.keep(kid, key, None);
         }
         Ok(())
     }
@@ -275,14 +332,14 @@ impl Reader<'_> {
                 !matches!(&common.public_key_use, Some(other) if *other != PublicKeyUse::Signature);
             if let (true, Ok(key)) = (signs, DecodingKey::from_jwk(jwk)) {
                 let pinned = common.key_algorithm.map(|one| one.to_string());
-                self.keep(common.key_id.clone(), key, pinned.as_deref());
+                self.keep(common.key_id.as_deref(), key, pinned.as_deref());
             }
         }
         Ok(())
     }
 
     /// Keeps a key for those of the algorithms that it is for, if any.
-    fn keep(&mut self, id: Option<String>, key: DecodingKey, pinned: Option<&str>) {
+    fn keep(&mut self, id: Option<&str>, key: DecodingKey, pinned: Option<&str>) {
         let mut algorithms = self.algorithms.clone();
         algorithms.retain(|one| {
             fits(*one, &key) && pinned.is_none_or(|pinned| format!("{one:?}") == pinned)
@@ -309,7 +366,7 @@ impl Reader<'_> {
         }
         validation.algorithms = algorithms;
         self.keys.push(TokenKey {
-            id,
+            id: id.map(str::to_owned),
             key,
             validation,
         });
@@ -347,40 +404,13 @@ fn texts(list: &document::List<String>) -> Vec<String> {
     list.entries().iter().map(|at| at.value.clone()).collect()
 }
 
-/// A claim is only one when somebody has verified it.
-fn claims_without(document: &Document, found: &mut Vec<Diagnostic>) {
-    if document.may_define("jwt", "jwt") {
-        return;
-    }
-    let limits = document.limits.iter().flat_map(|limit| {
-        let parts = limit.by.entries().iter();
-        parts.map(|at| {
-            (
-                format!("limit {}", quoted(&limit.name.value)),
-                at.value.as_ref(),
-                &at.span,
-            )
+/// Files with keys, and the ids of these.
+fn names(list: &document::List<KeyFile>) -> Vec<String> {
+    let files = list.entries().iter().map(|at| &at.value);
+    files
+        .map(|KeyFile { file, kid }| match kid {
+            Some(kid) => format!("{} ({kid})", file.value),
+            None => file.value.clone(),
         })
-    });
-    let groups = document.groups.iter().filter_map(|group| {
-        let at = group.by.at()?;
-        Some((
-            format!("group {}", quoted(&group.name.value)),
-            Some(&at.value),
-            &at.span,
-        ))
-    });
-    for (user, part, span) in limits.chain(groups) {
-        let Some(Part::Jwt { claim, .. }) = part else {
-            continue;
-        };
-        found.push(
-            Diagnostic::error(
-                Code::UnverifiedClaim,
-                format!("{user} asks for the claim {}, which nobody verifies", quoted(claim)),
-            )
-            .at(span, "anybody can claim anything")
-            .help("say whose tokens are believed\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]"),
-        );
-    }
+        .collect()
 }

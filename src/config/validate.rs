@@ -1,6 +1,5 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
-mod granted;
 mod groups;
 mod lints;
 mod names;
@@ -65,7 +64,6 @@ pub(super) fn check(
     }
     names::check(document, source, found);
     groups::check(document, source, found);
-    granted::check(document, source, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);

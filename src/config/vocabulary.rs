@@ -8,10 +8,10 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, GROUPS, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, JWT, LIMIT_CANDIDATE,
-    LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMIT_TIER, LIMITS, LOG,
-    RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, STORE_SENTINEL,
-    STORE_TLS, TABLES, UPSTREAMS,
+    ADMIN, DEFAULTS, GROUPS, IGNORE_WARNINGS, INCLUDE, JWT, JWT_KEY, LIMIT_CANDIDATE, LIMIT_COST,
+    LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMIT_TIER, LIMITS, LOG, RESPONSE,
+    ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, STORE_SENTINEL, STORE_TLS,
+    TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -68,6 +68,8 @@ pub enum Shape {
     Text,
     /// A text or a list of them.
     Texts,
+    /// A file, a table of a file and the id of its keys, or a list of them.
+    KeyFiles,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// One of these words, or a list of them.
@@ -111,8 +113,6 @@ pub enum Shape {
     Redirect,
     /// What is answered.
     Respond,
-    /// Files to take in, and what they may do.
-    Include,
     /// A table with keys of its own.
     Inner(&'static Table),
 }
@@ -160,6 +160,7 @@ impl Shape {
         match self {
             Self::Text => "a text".into(),
             Self::Texts => "a text or a list of texts".into(),
+            Self::KeyFiles => "a file, `{ file = \"2026.pem\", kid = \"2026\" }`, or a list of them".into(),
             Self::Choice(words) => super::suggest::one_of(words),
             Self::Choices(words) => format!("a list of {}", super::suggest::all_of(words)),
             Self::Whole { least, most } if most >= u64::from(u32::MAX) => {
@@ -195,9 +196,6 @@ impl Shape {
             Self::Inner(table) => {
                 let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
                 format!("a table of {}", super::suggest::all_of(&names))
-            }
-            Self::Include => {
-                "a text, a table of `files` and what they may do, or a list of these".into()
             }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }

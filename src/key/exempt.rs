@@ -1,6 +1,6 @@
 //! Whom a limit does not hold for.
 
-use super::{Caller, Group, Part, Standing};
+use super::{Caller, Doubt, Group, Standing};
 use http::Method;
 use ipnet::IpNet;
 use std::fmt;
@@ -34,13 +34,13 @@ impl Exempt {
     /// The first of its groups that `caller` is in. `keys` has room behind its end.
     ///
     /// # Errors
-    /// When what a group goes by came several times and differs.
+    /// When an upstream may read what a group goes by otherwise.
     pub fn group<'a>(
         &'a self,
         standing: &mut Standing<'a>,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
-    ) -> Result<Option<&'a Arc<Group>>, &'a Part> {
+    ) -> Result<Option<&'a Arc<Group>>, Doubt<'a>> {
         for group in &self.groups {
             if standing.is_in(group, caller, keys, None)? {
                 return Ok(Some(group));

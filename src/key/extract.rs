@@ -6,7 +6,11 @@
 //! method that hardly anybody knows), `%sha=` (a digest). An absent field and an empty one are the same.
 
 use super::address::Spelled;
-use super::{Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, cookie, digest};
+use super::cookie::Cookies;
+use super::token::NoToken;
+use super::{
+    Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, credential, digest, query,
+};
 use http::{HeaderMap, HeaderName, Method, header};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -27,6 +31,8 @@ pub struct Caller<'a> {
     pub fields: &'a HeaderMap,
     /// Where the request goes; asked only by limits that count by it.
     pub location: &'a dyn Location,
+    /// Its cookies.
+    pub cookies: &'a Cookies<'a>,
     /// What is known of who asks; asked only where a group is looked at.
     pub identity: &'a dyn Identity,
 }
@@ -56,6 +62,11 @@ pub trait Identity: fmt::Debug {
     /// Has it several tokens that differ? Nobody knows which of them the upstream believes.
     fn is_ambiguous(&self) -> bool {
         false
+    }
+
+    /// Why its token is not believed, if it has one that is not: whoever reads it otherwise may believe it.
+    fn doubt(&self) -> Option<NoToken> {
+        None
     }
 
     /// Has somebody who saw the whole request found it in the group of this name? A log may say so.
@@ -96,8 +107,17 @@ pub enum Found<'a> {
     Refuse(&'a Part),
     /// Nobody knows what this part says, and the limit takes only what is known.
     Unknown(&'a Part),
-    /// This part came several times and differs: nobody can know which of them the upstream believes.
-    Ambiguous(&'a Part),
+    /// Nobody can say what the upstream takes the request to say.
+    Doubt(Doubt<'a>),
+}
+
+/// What an upstream may read otherwise than this gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt<'a> {
+    /// This part came several times and differs.
+    Several(&'a Part),
+    /// This part is claimed by a token that is not believed.
+    Unbelieved(&'a Part),
 }
 
 /// What a request says of one part.
@@ -109,6 +129,8 @@ pub(super) enum Said {
     Nothing,
     /// Several things.
     Several,
+    /// Something that is not believed.
+    Unbelieved,
 }
 
 impl KeyTemplate {
@@ -144,14 +166,24 @@ impl KeyTemplate {
                     }
                     continue;
                 }
+                // Who is somebody to the upstream is not let go as nobody.
+                (Said::Nothing, _)
+                    if self.missing == Missing::Skip && is_elsewhere(part, caller) =>
+                {
+                    Missing::Ip
+                }
                 (Said::Nothing, _) => self.missing,
+                (Said::Unbelieved, _) => {
+                    out.truncate(start);
+                    return Found::Doubt(Doubt::Unbelieved(part));
+                }
                 // Browsers send cookies of one name that were set for several paths: no reason to turn anybody away, nor
                 // to let go whom the limit would hold.
                 (Said::Several, Part::Cookie(_)) if self.missing == Missing::Skip => Missing::Ip,
                 (Said::Several, Part::Cookie(_)) => self.missing,
                 (Said::Several, _) => {
                     out.truncate(start);
-                    return Found::Ambiguous(part);
+                    return Found::Doubt(Doubt::Several(part));
                 }
             };
             match missing {
@@ -255,16 +287,10 @@ pub(super) fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) ->
         Part::Ip(mask) => write_ip(*mask, caller.address, out),
         Part::Route => write_value(caller.route.as_bytes(), false, out),
         Part::Header { name, secret } => return write_field(caller.fields, name, *secret, out),
-        Part::Cookie(name) => return write_several(cookies(caller.fields, name), true, out),
+        Part::Cookie(name) => return write_several(caller.cookies.values(name), true, out),
         Part::Query { name, secret } => {
             let query = caller.location.query().unwrap_or_default();
-            let named = form_urlencoded::parse(query.as_bytes())
-                .filter(|(key, _)| *key == **name)
-                .map(|(_, value)| match value {
-                    Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-                    Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-                });
-            return write_several(named, *secret, out);
+            return write_several(query::values(query, name), *secret, out);
         }
         Part::Path(name) => {
             let taken = caller.location.parameter(name).unwrap_or_default();
@@ -273,8 +299,11 @@ pub(super) fn write_part(part: &Part, caller: &Caller<'_>, out: &mut Vec<u8>) ->
         Part::Jwt { .. } if caller.identity.is_ambiguous() => return Said::Several,
         Part::Jwt { claim, secret } => {
             let claim = caller.identity.claim(claim);
-            let bytes = claim.as_ref().map(|text| text.as_bytes());
-            return write_several(bytes.into_iter(), *secret, out);
+            return match &claim {
+                Some(claim) => write_several(std::iter::once(claim.as_bytes()), *secret, out),
+                None if caller.identity.doubt().is_some() => Said::Unbelieved,
+                None => Said::Nothing,
+            };
         }
         Part::Method => write_method(caller.method, out),
         Part::Host => write_value(caller.location.host().as_bytes(), false, out),
@@ -298,15 +327,16 @@ fn write_method(method: &Method, out: &mut Vec<u8>) {
     }
 }
 
-/// The values of the cookies of this name, over all `Cookie` lines (RFC 6265 section 4.2; HTTP/2 may send a line for each).
-fn cookies<'a>(fields: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    let lines = fields.get_all(header::COOKIE).into_iter();
-    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let equals = pair.iter().position(|byte| *byte == b'=')?;
-        let (key, value) = pair.split_at(equals);
-        (key.trim_ascii() == name.as_bytes()).then(|| cookie::read(value[1..].trim_ascii()))
-    })
+/// Would the upstream find there what this gateway does not?
+fn is_elsewhere(part: &Part, caller: &Caller<'_>) -> bool {
+    match part {
+        Part::Query { name, .. } => {
+            let query = caller.location.query().unwrap_or_default();
+            query::is_read_elsewhere(query, name)
+        }
+        Part::Cookie(name) => caller.cookies.are_read_elsewhere(name),
+        _ => false,
+    }
 }
 
 fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
@@ -325,7 +355,10 @@ fn write_ip(mask: Mask, address: IpAddr, out: &mut Vec<u8>) {
 /// The value of a field, which may come on several lines.
 fn write_field(fields: &HeaderMap, name: &HeaderName, secret: bool, out: &mut Vec<u8>) -> Said {
     let lines = fields.get_all(name).iter().map(http::HeaderValue::as_bytes);
-    write_several(lines, secret, out)
+    match credential::is_in(name) {
+        true => write_several(lines.map(credential::spelled), secret, out),
+        false => write_several(lines.map(credential::trim), secret, out),
+    }
 }
 
 /// What came several times with one value came once. With several values it could be told in as many ways as a client
@@ -338,8 +371,8 @@ fn write_several<V: AsRef<[u8]>>(
     let Some(first) = values.next() else {
         return Said::Nothing;
     };
-    let value = first.as_ref().trim_ascii();
-    if values.any(|other| other.as_ref().trim_ascii() != value) {
+    let value = first.as_ref();
+    if values.any(|other| other.as_ref() != value) {
         return Said::Several;
     }
     if value.is_empty() {

@@ -2,6 +2,7 @@
 //! same with mutations of its own.
 
 use super::client_ip::Trust;
+use super::cookie::Cookies;
 use super::{Caller, Found, KeyTemplate, Location, Mask, Missing, NoIdentity, Part};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
@@ -69,6 +70,7 @@ pub fn request(bytes: &[u8]) -> usize {
         method: &Method::GET,
         fields: &fields,
         location: &Somewhere { host, path, query },
+        cookies: &Cookies::of(&fields),
         identity: &NoIdentity,
     };
     let missing = [Missing::Refuse, Missing::Ip, Missing::Skip, Missing::Shared];

@@ -4,7 +4,7 @@
 //! its log finds no member, and a key that has been written says all that a look-up needs.
 
 use super::extract::{Said, piece_digest, write_part};
-use super::{Caller, KeyTemplate, Part};
+use super::{Caller, Doubt, KeyTemplate, Part};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
 use sha2::{Digest as _, Sha256};
@@ -192,15 +192,15 @@ impl<'a> Standing<'a> {
     /// begins, which the template has written and which ends it.
     ///
     /// # Errors
-    /// When the part that the group goes by came several times and differs: nobody can know which of them the upstream
-    /// believes, and whoever says it twice would be in no group at all.
+    /// When an upstream may read the part that the group goes by otherwise: whoever says it twice, or in a token that only
+    /// the upstream believes, would be in no group at all.
     pub fn is_in(
         &mut self,
         group: &'a Group,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         written: Option<(&KeyTemplate, usize)>,
-    ) -> Result<bool, &'a Part> {
+    ) -> Result<bool, Doubt<'a>> {
         match &group.members {
             Members::Networks(networks) => Ok(networks.contains(caller.address)),
             Members::Values(values) => {
@@ -232,7 +232,7 @@ impl<'a> Standing<'a> {
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         written: Option<(&KeyTemplate, usize)>,
-    ) -> Result<(), &'a Part> {
+    ) -> Result<(), Doubt<'a>> {
         if self.said(by).next().is_some() {
             return Ok(());
         }
@@ -247,22 +247,24 @@ impl<'a> Standing<'a> {
                 let said = write_part(by, caller, keys);
                 let digest = match said {
                     Said::One => piece_digest(&keys[start..]),
-                    Said::Nothing | Said::Several => None,
+                    Said::Nothing | Said::Several | Said::Unbelieved => None,
                 };
                 keys.truncate(start);
-                // Browsers send cookies of one name that were set for several paths: they are none.
-                if said == Said::Several && !matches!(by, Part::Cookie(_)) {
-                    return Err(by);
+                match said {
+                    Said::Unbelieved => return Err(Doubt::Unbelieved(by)),
+                    // Browsers send cookies of one name that were set for several paths: they are none.
+                    Said::Several if !matches!(by, Part::Cookie(_)) => {
+                        return Err(Doubt::Several(by));
+                    }
+                    _ => digest,
                 }
-                digest
             }
         };
         self.seen.extend(digest.map(|digest| (by, digest)));
         if let Part::Jwt { claim, .. } = by {
             caller.identity.listed(claim, &mut |entry| {
-                let entry = entry.trim_ascii().as_bytes();
                 if !entry.is_empty() {
-                    self.seen.push((by, Group::digest(entry)));
+                    self.seen.push((by, Group::digest(entry.as_bytes())));
                 }
             });
         }
@@ -273,6 +275,7 @@ impl<'a> Standing<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::cookie::Cookies;
     use crate::key::{Location, Mask, Missing, NoIdentity};
     use http::{HeaderMap, HeaderName, Method};
     use std::borrow::Cow;
@@ -334,6 +337,7 @@ mod tests {
                     method: &Method::GET,
                     fields: &fields,
                     location: &Nowhere,
+                    cookies: &Cookies::of(&fields),
                     identity: &NoIdentity,
                 };
                 let template = KeyTemplate {

@@ -3,6 +3,7 @@
 pub mod address;
 pub mod client_ip;
 pub mod cookie;
+pub mod credential;
 mod digest;
 mod exempt;
 mod extract;
@@ -12,11 +13,12 @@ pub mod fuzzed;
 mod group;
 mod meter;
 mod price;
+mod query;
 mod repeat;
 pub mod token;
 
 pub use exempt::Exempt;
-pub use extract::{Caller, Found, Identity, Location, NoIdentity};
+pub use extract::{Caller, Doubt, Found, Identity, Location, NoIdentity};
 pub use group::{Digest, Group, Standing};
 pub use meter::{Meter, Place};
 pub use price::{Misquoted, Price};

@@ -1,8 +1,8 @@
 //! JSON Web Tokens: whose are believed, and what a verified one claims. A claim that is not verified is none.
 
-use super::Identity;
+use super::{Identity, credential};
 use http::{HeaderMap, HeaderName, header};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -10,6 +10,9 @@ use std::fmt;
 
 /// A longer token is none.
 const LONGEST: usize = 16 * 1024;
+
+/// Keys at most that one token is tried with: a forged one costs that many signatures.
+pub const MOST_TRIED: usize = 4;
 
 /// Whose tokens are believed.
 pub struct Verifier {
@@ -35,6 +38,8 @@ pub enum NoToken {
     Absent,
     /// It is no token.
     Malformed,
+    /// Something stands around it that nobody here takes for a part of it, and others may.
+    Misspelt,
     /// It is signed in a way, or by a key, that is not believed.
     Unbelieved,
     /// It says no end of its time, and has to.
@@ -54,6 +59,7 @@ impl NoToken {
         match self {
             Self::Absent => "absent",
             Self::Malformed => "no token",
+            Self::Misspelt => "not spelled as `Bearer`, a blank and a token alone",
             Self::Unbelieved => "not signed by a key that is believed",
             Self::Endless => "without an end (`exp`), which `[jwt] require_exp` demands",
             Self::Expired => "expired",
@@ -86,20 +92,21 @@ impl Verifier {
     /// When there is none that is believed.
     pub fn claims(&self, fields: &HeaderMap) -> Result<Map<String, Value>, NoToken> {
         let token = self.token(fields)?;
+        let claims = self.verified(token);
+        claims.map_err(|why| match token.iter().copied().all(is_of_a_token) {
+            true => why,
+            false => NoToken::Misspelt,
+        })
+    }
+
+    fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, NoToken> {
         let head = decode_header(token).map_err(|_| NoToken::Malformed)?;
         if head.crit.is_some() {
             // It demands what nobody here understands (RFC 7515, section 4.1.11).
             return Err(NoToken::Malformed);
         }
         let mut why = NoToken::Unbelieved;
-        for one in &self.keys {
-            let named = match (&head.kid, &one.id) {
-                (Some(asked), Some(id)) => asked == id,
-                _ => true,
-            };
-            if !named || !one.validation.algorithms.contains(&head.alg) {
-                continue;
-            }
+        for one in self.candidates(&head) {
             match decode::<Map<String, Value>>(token, &one.key, &one.validation) {
                 Ok(token) => return Ok(token.claims),
                 Err(error) => why = wrong(&error).unwrap_or(why),
@@ -108,10 +115,25 @@ impl Verifier {
         Err(why)
     }
 
+    /// The keys that may have signed a token with this head: those that it names, or where there is none of that name those
+    /// that have none. Who names no key may mean any: first those that cannot be meant otherwise.
+    fn candidates<'k>(&'k self, head: &'k Header) -> impl Iterator<Item = &'k TokenKey> {
+        let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
+        let by_name = self.keys.iter().any(is_named);
+        let first = self.keys.iter().filter(move |key| match by_name {
+            true => is_named(key),
+            false => key.id.is_none(),
+        });
+        let then = self.keys.iter();
+        let then = then.filter(|key| head.kid.is_none() && key.id.is_some());
+        let all = first.chain(then);
+        all.filter(|key| key.validation.algorithms.contains(&head.alg))
+            .take(MOST_TRIED)
+    }
+
     /// The token itself: behind `Bearer` in `Authorization`, with or without it in other fields. Of two nobody knows
     /// which is meant.
     fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], NoToken> {
-        const SCHEME: &[u8] = b"bearer ";
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
             return Err(NoToken::Absent);
@@ -119,12 +141,12 @@ impl Verifier {
         if values.any(|other| other != value) {
             return Err(NoToken::Absent);
         }
-        let value = value.as_bytes().trim_ascii();
-        let (scheme, rest) = value.split_at(SCHEME.len().min(value.len()));
-        let token = match scheme.eq_ignore_ascii_case(SCHEME) {
-            true => rest.trim_ascii(),
-            false if self.header == header::AUTHORIZATION => return Err(NoToken::Absent),
-            false => value,
+        let value = value.as_bytes();
+        let token = match credential::bearer(value) {
+            Some(token) => token,
+            None if self.header != header::AUTHORIZATION => credential::trim(value),
+            None if credential::may_be_bearer(value) => return Err(NoToken::Misspelt),
+            None => return Err(NoToken::Absent),
         };
         match token.len() {
             0 => Err(NoToken::Absent),
@@ -132,6 +154,11 @@ impl Verifier {
             _ => Err(NoToken::Malformed),
         }
     }
+}
+
+/// May a token have this byte (RFC 7515, section 7.1)?
+fn is_of_a_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
 /// What is wrong with a token whose signature is right; nothing where that is wrong.
@@ -176,6 +203,13 @@ impl<'a> Token<'a> {
         }
     }
 
+    /// Is there one whose signature would have to be verified?
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.verifier
+            .is_some_and(|verifier| verifier.token(self.fields).is_ok())
+    }
+
     /// Why it has no claims, if somebody has asked for one.
     pub fn why_not(&self) -> Option<NoToken> {
         self.claims.get()?.as_ref().err().copied()
@@ -205,6 +239,10 @@ impl Identity for Token<'_> {
         let mut lines = self.fields.get_all(&verifier.header).iter();
         let first = lines.next();
         lines.any(|line| Some(line) != first)
+    }
+
+    fn doubt(&self) -> Option<NoToken> {
+        self.why_not().filter(|why| *why != NoToken::Absent)
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, str>> {
@@ -256,185 +294,4 @@ fn find<'v>(claims: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use http::HeaderValue;
-    use jsonwebtoken::{EncodingKey, Header, encode};
-    use serde_json::json;
-
-    const SECRET: &[u8] = b"a shared secret of more than 32 bytes";
-
-    fn verifier(header: HeaderName, change: impl FnOnce(&mut Validation)) -> Verifier {
-        let mut validation = Validation::new(Algorithm::HS256);
-        validation.required_spec_claims.clear();
-        validation.validate_nbf = true;
-        validation.validate_aud = false;
-        validation.leeway = 0;
-        change(&mut validation);
-        let key = TokenKey {
-            id: None,
-            key: DecodingKey::from_secret(SECRET),
-            validation,
-        };
-        Verifier::new(header, vec![key])
-    }
-
-    fn signed(algorithm: Algorithm, secret: &[u8], claims: &Value) -> String {
-        let key = EncodingKey::from_secret(secret);
-        encode(&Header::new(algorithm), claims, &key).unwrap()
-    }
-
-    fn bearer(token: &str) -> HeaderMap {
-        let mut fields = HeaderMap::new();
-        let value = HeaderValue::from_str(&format!("bearer  {token}")).unwrap();
-        fields.insert(header::AUTHORIZATION, value);
-        fields
-    }
-
-    #[test]
-    fn only_what_is_signed_as_it_must_be_claims_anything() {
-        let verifier = verifier(header::AUTHORIZATION, |_| ());
-        let claims = json!({ "sub": "ann" });
-        let good = signed(Algorithm::HS256, SECRET, &claims);
-        assert!(verifier.claims(&bearer(&good)).is_ok());
-        let (head, rest) = good.split_once('.').unwrap();
-        let (body, signature) = rest.split_once('.').unwrap();
-        let other = signed(
-            Algorithm::HS256,
-            b"another secret",
-            &json!({ "sub": "eve" }),
-        );
-        let none = "eyJhbGciOiJub25lIn0";
-        let stolen = other.split('.').nth(1).unwrap();
-        for (token, why) in [
-            (other.clone(), NoToken::Unbelieved),
-            (
-                signed(Algorithm::HS384, SECRET, &claims),
-                NoToken::Unbelieved,
-            ),
-            (format!("{head}.{stolen}.{signature}"), NoToken::Unbelieved),
-            (format!("{head}.{body}."), NoToken::Unbelieved),
-            (format!("{none}.{body}."), NoToken::Malformed),
-            (format!("{none}.{body}.{signature}"), NoToken::Malformed),
-            (format!("{head}.{body}"), NoToken::Malformed),
-            ("x".repeat(LONGEST + 1), NoToken::Malformed),
-            (String::new(), NoToken::Absent),
-        ] {
-            assert_eq!(verifier.claims(&bearer(&token)), Err(why), "{token:.80}");
-        }
-        let mut twice = bearer(&good);
-        twice.append(header::AUTHORIZATION, twice[header::AUTHORIZATION].clone());
-        assert!(verifier.claims(&twice).is_ok());
-        assert!(!Token::new(Some(&verifier), &twice).is_ambiguous());
-        twice.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer x"));
-        assert_eq!(verifier.claims(&twice), Err(NoToken::Absent));
-        assert!(Token::new(Some(&verifier), &twice).is_ambiguous());
-        let mut basic = HeaderMap::new();
-        let value = HeaderValue::from_str(&format!("Basic {good}")).unwrap();
-        basic.insert(header::AUTHORIZATION, value);
-        assert_eq!(verifier.claims(&basic), Err(NoToken::Absent));
-    }
-
-    #[test]
-    fn time_issuer_and_audience_are_held_against_the_file() {
-        let now = jsonwebtoken::get_current_timestamp();
-        let verifier = verifier(HeaderName::from_static("x-token"), |validation| {
-            validation.set_issuer(&["https://id.example.com"]);
-            validation.set_audience(&["api"]);
-            validation.validate_aud = true;
-            validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        });
-        let whole = json!({ "iss": "https://id.example.com", "aud": ["web", "api"], "exp": now + 60, "nbf": now - 60 });
-        let told = |change: Value| {
-            let mut claims = whole.as_object().unwrap().clone();
-            for (name, value) in change.as_object().unwrap() {
-                claims.insert(name.clone(), value.clone());
-            }
-            let mut fields = HeaderMap::new();
-            let token = signed(Algorithm::HS256, SECRET, &claims.into());
-            let value = HeaderValue::from_str(&token).unwrap();
-            fields.insert("x-token", value);
-            verifier.claims(&fields).map(|_| ())
-        };
-        assert_eq!(told(json!({})), Ok(()));
-        for (change, why) in [
-            (json!({ "exp": now - 2 }), NoToken::Expired),
-            (json!({ "exp": "soon" }), NoToken::Endless),
-            (json!({ "nbf": now + 60 }), NoToken::TooEarly),
-            (
-                json!({ "iss": "https://evil.example.com" }),
-                NoToken::Foreign,
-            ),
-            (json!({ "iss": null }), NoToken::Foreign),
-            (json!({ "aud": "web" }), NoToken::Foreign),
-            (json!({ "aud": null }), NoToken::Foreign),
-            (json!({ "exp": null }), NoToken::Endless),
-        ] {
-            assert_eq!(told(change.clone()), Err(why), "{change}");
-        }
-    }
-
-    #[test]
-    fn lists_and_scopes_have_entries_and_other_texts_have_none() {
-        let verifier = verifier(header::AUTHORIZATION, |_| ());
-        let claims = json!({
-            "roles": ["gold", 7, "", ["inner"], null, { "a": 1 }, true], "aud": "web api", "none": [],
-            "realm": { "roles": ["a b"] }, "scope": "read  write", "scp": ["x"], "name": "gold digger",
-            "inner": { "scope": "read write" },
-        });
-        let fields = bearer(&signed(Algorithm::HS256, SECRET, &claims));
-        let token = Token::new(Some(&verifier), &fields);
-        for (name, entries) in [
-            ("roles", &["gold", "7", ""][..]),
-            ("realm.roles", &["a b"]),
-            ("scope", &["read", "write"]),
-            ("scp", &["x"]),
-            ("none", &[]),
-            ("aud", &[]),
-            ("name", &[]),
-            ("inner.scope", &[]),
-            ("nobody", &[]),
-        ] {
-            let mut found = Vec::new();
-            token.listed(name, &mut |entry| found.push(entry.to_owned()));
-            assert_eq!(found, entries, "{name}");
-        }
-        assert_eq!(token.claim("roles"), None, "a list is no key");
-        assert_eq!(token.claim("scope").as_deref(), Some("read  write"));
-    }
-
-    #[test]
-    fn claims_are_texts_and_numbers_and_dots_lead_into_tables() {
-        let verifier = verifier(header::AUTHORIZATION, |_| ());
-        let claims = json!({
-            "sub": "ann", "n": 7, "empty": "", "yes": true, "list": ["a"], "none": null,
-            "realm": { "tenant": { "id": "t1" } }, "a.b": "whole", "a": { "b": "inner" },
-            "https://example.com/tenant": "t2",
-        });
-        let fields = bearer(&signed(Algorithm::HS256, SECRET, &claims));
-        let token = Token::new(Some(&verifier), &fields);
-        for (name, value) in [
-            ("sub", Some("ann")),
-            ("n", Some("7")),
-            ("realm.tenant.id", Some("t1")),
-            ("a.b", Some("whole")),
-            ("https://example.com/tenant", Some("t2")),
-            ("empty", None),
-            ("yes", None),
-            ("list", None),
-            ("none", None),
-            ("realm.tenant", None),
-            ("realm.tenant.id.x", None),
-            ("nobody", None),
-        ] {
-            assert_eq!(token.claim(name).as_deref(), value, "{name}");
-        }
-        assert_eq!(Token::new(None, &fields).claim("sub"), None);
-        Token::new(None, &fields).listed("list", &mut |entry| panic!("{entry}"));
-        let nothing = HeaderMap::new();
-        let token = Token::new(Some(&verifier), &nothing);
-        assert_eq!((token.why_not(), token.claim("sub")), (None, None));
-        assert_eq!(token.why_not(), Some(NoToken::Absent));
-        assert!(!format!("{verifier:?} {token:?}").contains("secret"));
-    }
-}
+mod tests;

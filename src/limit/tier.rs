@@ -3,7 +3,7 @@
 //! for the other.
 
 use super::Limit;
-use crate::key::{Caller, Group, Part, Standing};
+use crate::key::{Caller, Doubt, Group, Part, Standing};
 use std::sync::Arc;
 
 /// What holds for a group.
@@ -42,14 +42,14 @@ impl Limit {
     /// The position of the tier that holds for `caller`, whose key stands in `keys` from `start` to the end.
     ///
     /// # Errors
-    /// When what a tier's group goes by came several times and differs.
+    /// When an upstream may read what a tier's group goes by otherwise.
     pub fn tier_of<'a>(
         &'a self,
         standing: &mut Standing<'a>,
         caller: &Caller<'_>,
         keys: &mut Vec<u8>,
         start: usize,
-    ) -> Result<Option<usize>, &'a Part> {
+    ) -> Result<Option<usize>, Doubt<'a>> {
         let written = Some((&self.by, start));
         for (position, tier) in self.tiers.iter().enumerate() {
             if standing.is_in(&tier.group, caller, keys, written)? {
@@ -57,5 +57,19 @@ impl Limit {
             }
         }
         Ok(None)
+    }
+
+    /// Does it, or a group of it, ask what a token claims?
+    #[must_use]
+    pub fn asks_token(&self) -> bool {
+        let tiers = self.tiers.iter().map(|tier| &tier.group.by);
+        let exempt = self.exempt.iter().flat_map(|exempt| &exempt.groups);
+        let mut parts = self
+            .by
+            .parts
+            .iter()
+            .chain(tiers)
+            .chain(exempt.map(|group| &group.by));
+        parts.any(|part| matches!(part, Part::Jwt { .. }))
     }
 }

@@ -1,57 +1,33 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
+mod plan;
 mod said;
 mod told;
 
+pub use plan::Plan;
+
+use super::Worker;
 use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::hold::Places;
 use super::line::Lines;
+use super::location::Destination;
+use super::request::Target;
 use super::returns::Returns;
 use super::slots::Slots;
-use crate::key::{Caller, Found, Part, RepeatId, Standing};
+use crate::key::Caller;
+use crate::key::cookie::Cookies;
+use crate::key::token::Token;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{INLINE_LIMITS, Outcome, Ruling, Wait};
-use crate::limit::{Limit, Preflights, Scope};
+use crate::limit::verdict::{Outcome, Ruling, Wait};
+use crate::limit::{Limit, Scope};
 use crate::snapshot::Service;
-use crate::store::{Charge, Check, Decided, DecidedBy, Store};
+use crate::store::{Charge, Decided, DecidedBy, Store};
 use crate::telemetry::metrics;
-use said::{cost, repeat_id};
-use smallvec::SmallVec;
+use http::request::Parts;
 use std::rc::Rc;
-use std::sync::Arc;
-
-/// The limits that apply to one request, each with its key.
-#[derive(Debug, Default)]
-pub struct Plan {
-    keys: Vec<u8>,
-    limits: SmallVec<[Planned; INLINE_LIMITS]>,
-    /// Positions of limits that do not decide, and would refuse the request for want of their key, or of a known one.
-    keyless: Vec<usize>,
-    /// Limits that do not hold since the request is in one of their groups, by position, with that group's name.
-    spared: Vec<(usize, Arc<str>)>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Planned {
-    /// Position among the service's limits.
-    limit: usize,
-    /// Position among the limit's tiers of the one that holds.
-    tier: Option<usize>,
-    start: usize,
-    end: usize,
-    cost: Cost,
-    id: Option<RepeatId>,
-}
-
-impl Planned {
-    /// The limit, with the numbers that hold for the request.
-    fn limit<'a>(&self, service: &'a Service) -> &'a Arc<Limit> {
-        let limit = &service.limits[self.limit];
-        match self.tier {
-            None => limit,
-            Some(tier) => &limit.tiers[tier].limit,
-        }
-    }
-}
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// What the store made of a plan.
 #[derive(Debug)]
@@ -62,193 +38,93 @@ pub struct Admission {
     pub by: DecidedBy,
 }
 
-impl Plan {
-    /// Writes the keys of all limits that apply.
-    ///
-    /// # Errors
-    /// When a limit demands a field that the request lacks, or a value that somebody knows.
-    pub fn of(service: &Service, caller: &Caller<'_>) -> Result<Self, ProxyError> {
-        let mut plan = Self {
-            keys: Vec::with_capacity(64 * service.limits.len()),
-            ..Self::default()
+impl Worker {
+    /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
+    pub(super) async fn admit(
+        &self,
+        target: &Target,
+        parts: &Parts,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Places>, ProxyError> {
+        let local = Rc::clone(&exchange.local);
+        let Some(service) = exchange.service() else {
+            return Ok(None);
         };
-        plan.refill(service, caller, |_| None, |_, _| false)?;
-        Ok(plan)
+        if service.limits.is_empty() {
+            return Ok(None);
+        }
+        let (plan, refusal) = self.plan(service, target, parts, exchange);
+        if plan.is_empty() {
+            match plan.keyless().is_empty() {
+                true => exchange.spared(plan),
+                false => exchange.lacks_keys(plan),
+            }
+            return Ok(None);
+        }
+        let admission = match refusal {
+            Some(refusal) => refusal,
+            None => ask(&self.store, &plan, service).await?,
+        };
+        let asked = Instant::now();
+        let places = admission.places(&plan, service, &self.lines);
+        let slots = admission.slots(&plan, service, &self.store);
+        let returns = admission.returns(&plan, service, &self.store, !places.is_empty());
+        let (by, delay) = (admission.by, admission.delay(&plan, service));
+        exchange.decided(plan, admission);
+        exchange.slots = slots;
+        exchange.returns = returns;
+        let delay = delay?;
+        if delay == 0 && places.is_empty() {
+            return Ok(None);
+        }
+        if delay > 0 {
+            exchange.delayed(delay);
+        }
+        let turn = (asked, Duration::from_micros(delay));
+        let places = Places::new(&self.lines, by, places, turn);
+        let caps = local.snapshot.holds;
+        // Refused after having been charged: dropping the places gives them back.
+        let held = self.holds.enter(exchange.client, caps);
+        Ok(Some(places.with(held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
-    /// Likewise in place, for replays: `given` is what the request took from a limit that lets it say so, `known` says
-    /// whether it has written the key of a limit, as it was counted then.
-    ///
-    /// # Errors
-    /// As [`Plan::of`].
-    pub fn refill(
-        &mut self,
+    /// The limits of a request with their keys. Where its token would have to be verified for some of them, and others are
+    /// known to refuse it, these alone, and their refusal: forging tokens is made no dearer for the gateway than asking.
+    fn plan(
+        &self,
         service: &Service,
-        caller: &Caller<'_>,
-        given: impl Fn(&Limit) -> Option<Cost>,
-        known: impl Fn(&Limit, &mut Vec<u8>) -> bool,
-    ) -> Result<(), ProxyError> {
-        self.keys.clear();
-        self.limits.clear();
-        self.spared.clear();
-        let is_preflight = caller.is_preflight();
-        self.keyless.clear();
-        let mut standing = Standing::default();
-        for (index, limit) in service.limits.iter().enumerate() {
-            if is_preflight && limit.answers.preflights == Preflights::Free {
-                continue;
-            }
-            if let Some(not) = &limit.exempt {
-                if not.covers(caller) {
-                    continue;
-                }
-                match not.group(&mut standing, caller, &mut self.keys) {
-                    Ok(None) => {}
-                    Ok(Some(group)) => {
-                        self.spared.push((index, Arc::clone(&group.name)));
-                        continue;
-                    }
-                    Err(part) => {
-                        self.ambiguous(index, limit, part)?;
-                        continue;
-                    }
-                }
-            }
-            let start = self.keys.len();
-            let found = if known(limit, &mut self.keys) {
-                limit.by.recognise(caller, &mut self.keys, start)
-            } else {
-                limit.by.write(caller, &mut self.keys)
-            };
-            match found {
-                Found::Key => {
-                    let tier = match limit.tiers.is_empty() {
-                        true => Ok(None),
-                        false => limit.tier_of(&mut standing, caller, &mut self.keys, start),
-                    };
-                    let tier = match tier {
-                        Ok(tier) => tier,
-                        Err(part) => {
-                            self.keys.truncate(start);
-                            self.ambiguous(index, limit, part)?;
-                            continue;
-                        }
-                    };
-                    let limit = tier.map_or(limit, |tier| &limit.tiers[tier].limit);
-                    let cost = match (&limit.price, &limit.dedupe) {
-                        (None, None) => limit.cost,
-                        _ => given(limit).unwrap_or_else(|| cost(limit, caller)),
-                    };
-                    self.limits.push(Planned {
-                        limit: index,
-                        tier,
-                        start,
-                        end: self.keys.len(),
-                        cost,
-                        id: repeat_id(limit, cost, caller),
-                    });
-                }
-                Found::Skip => {}
-                Found::Refuse(_) | Found::Unknown(_) if !limit.mode.decides() => {
-                    self.keyless.push(index);
-                }
-                Found::Ambiguous(part) => self.ambiguous(index, limit, part)?,
-                Found::Refuse(part) => return Err(ProxyError::keyless(limit, part)),
-                Found::Unknown(part) => return Err(ProxyError::unknown(limit, part)),
-            }
+        target: &Target,
+        parts: &Parts,
+        exchange: &Exchange,
+    ) -> (Plan, Option<Admission>) {
+        let token = Token::new(exchange.local.snapshot.tokens.as_deref(), &parts.headers);
+        let caller = Caller {
+            address: exchange.client,
+            route: &service.name,
+            method: &parts.method,
+            fields: &parts.headers,
+            location: &Destination {
+                authority: target.host(),
+                path: parts.uri.path(),
+                query: parts.uri.query(),
+                pattern: &service.path,
+            },
+            cookies: &Cookies::of(&parts.headers),
+            identity: &token,
+        };
+        if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
+            return (Plan::of(service, &caller), None);
         }
-        Ok(())
-    }
-
-    /// `part` came several times and differs, by which limit number `index` counts or its groups go.
-    fn ambiguous(&mut self, index: usize, limit: &Limit, part: &Part) -> Result<(), ProxyError> {
-        if limit.mode.decides() {
-            return Err(ProxyError::AmbiguousKey {
-                limit: Arc::clone(&limit.name),
-                part: part.clone(),
-            });
+        let mut plan = Plan::with_room(service);
+        plan.fill(service, &caller, |limit| !limit.asks_token());
+        let refusal = self.store.refusal(&plan.checks(service));
+        if let Some((decided, by)) = refusal {
+            let decided = Some(decided);
+            return (plan, Some(Admission { decided, by }));
         }
-        self.keyless.push(index);
-        Ok(())
-    }
-
-    /// Does no limit apply?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.limits.is_empty()
-    }
-
-    /// Do all limits of the service apply that decide, with their own numbers?
-    #[must_use]
-    pub fn is_whole(&self, service: &Service) -> bool {
-        let decides = |position: usize| service.limits[position].mode.decides();
-        let all = self.limits.len() == service.limits.len()
-            || self.positions().filter(|at| decides(*at)).count()
-                == (0..service.limits.len()).filter(|at| decides(*at)).count();
-        all && self.limits.iter().all(|planned| planned.tier.is_none())
-    }
-
-    /// Positions in the service of limits that do not decide, and would refuse the request for its key.
-    #[must_use]
-    pub fn keyless(&self) -> &[usize] {
-        &self.keyless
-    }
-
-    /// What to ask of the store.
-    #[must_use]
-    pub fn checks<'a>(&'a self, service: &'a Service) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
-        self.limits
-            .iter()
-            .map(|planned| Check {
-                limit: planned.limit(service),
-                key: &self.keys[planned.start..planned.end],
-                cost: planned.cost,
-                id: planned.id,
-            })
-            .collect()
-    }
-
-    /// The limits that apply, in order: those that decide, then the others.
-    #[must_use]
-    pub fn limits<'a>(&self, service: &'a Service) -> SmallVec<[&'a Arc<Limit>; INLINE_LIMITS]> {
-        self.limits
-            .iter()
-            .map(|planned| planned.limit(service))
-            .collect()
-    }
-
-    /// Limit number `index` of the plan, with the numbers that hold for the request.
-    #[must_use]
-    pub fn limit<'a>(&self, index: usize, service: &'a Service) -> Option<&'a Arc<Limit>> {
-        Some(self.limits.get(index)?.limit(service))
-    }
-
-    /// Limits that a group of the request's has changed: their positions in the service, and the group whose numbers
-    /// hold, or whose members the limit does not hold for.
-    pub fn groups<'a>(
-        &'a self,
-        service: &'a Service,
-    ) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
-        let tiers = self.limits.iter().filter_map(|planned| {
-            let group = planned.limit(service).group.as_ref()?;
-            Some((planned.limit, group))
-        });
-        tiers.chain(self.spared.iter().map(|(limit, group)| (*limit, group)))
-    }
-
-    /// Each limit's position in the service.
-    pub fn positions(&self) -> impl Iterator<Item = usize> {
-        self.limits.iter().map(|planned| planned.limit)
-    }
-
-    /// Each limit's position in the service, with its key as text and its cost.
-    pub fn keys(&self) -> impl Iterator<Item = (usize, &str, Cost)> {
-        self.limits.iter().map(|planned| {
-            // Keys are written as ASCII.
-            let key =
-                std::str::from_utf8(&self.keys[planned.start..planned.end]).unwrap_or_default();
-            (planned.limit, key, planned.cost)
-        })
+        plan.fill(service, &caller, Limit::asks_token);
+        plan.sort();
+        (plan, None)
     }
 }
 
@@ -407,10 +283,11 @@ impl Admission {
     /// What the limit that may grant less has granted, if there is such a limit and it was asked for anything.
     #[must_use]
     pub fn granted(&self, plan: &Plan, service: &Service) -> Option<u32> {
-        let mut limits = plan.limits.iter();
         let partial = |limit: &Limit| limit.partial && limit.mode.decides();
-        let index = limits.position(|planned| partial(&service.limits[planned.limit]))?;
-        let granted = self.granted_by(index).unwrap_or(plan.limits[index].cost);
+        let mut asked = plan.keys().enumerate();
+        let asked = asked.find(|(_, (limit, ..))| partial(&service.limits[*limit]));
+        let (index, (_, _, cost)) = asked?;
+        let granted = self.granted_by(index).unwrap_or(cost);
         (granted != Cost::ZERO).then_some(granted.units())
     }
 

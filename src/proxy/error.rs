@@ -3,6 +3,7 @@
 use super::body::is_malformed;
 use super::request::BadRequest;
 use crate::key::Part;
+use crate::key::token::NoToken;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::listen::Finding;
@@ -44,6 +45,18 @@ pub enum ProxyError {
         limit: Arc<str>,
         /// What it counts by.
         part: Part,
+        /// What it answers.
+        status: StatusCode,
+    },
+    /// A limit or a group asks what a token claims, and the request's is not believed.
+    #[error("the limit \"{limit}\" asks for {part}, and the request's token is {}", why.as_str())]
+    BadToken {
+        /// The limit's name.
+        limit: Arc<str>,
+        /// What it, or its group, goes by.
+        part: Part,
+        /// What is wrong with the token.
+        why: NoToken,
         /// What it answers.
         status: StatusCode,
     },
@@ -114,6 +127,7 @@ impl ProxyError {
             // As the file says; 401 and 429 where it says nothing.
             Self::MissingKey { status, .. }
             | Self::UnknownKey { status, .. }
+            | Self::BadToken { status, .. }
             | Self::Limited { status, .. } => *status,
             Self::TooManyHeld | Self::Busy | Self::StoreDown | Self::Draining => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -151,6 +165,26 @@ impl ProxyError {
         }
     }
 
+    /// `limit` asks for `part`, which is claimed by a token that is not believed.
+    #[must_use]
+    pub fn bad_token(limit: &Limit, part: &Part, why: NoToken) -> Self {
+        Self::BadToken {
+            limit: Arc::clone(&limit.name),
+            part: part.clone(),
+            why,
+            status: keyless_status(limit),
+        }
+    }
+
+    /// `limit`, or a group of it, goes by `part`, which came several times and differs.
+    #[must_use]
+    pub fn ambiguous(limit: &Limit, part: &Part) -> Self {
+        Self::AmbiguousKey {
+            limit: Arc::clone(&limit.name),
+            part: part.clone(),
+        }
+    }
+
     /// `limit` refuses for `wait`.
     #[must_use]
     pub fn limited(limit: &Limit, wait: Wait) -> Self {
@@ -169,6 +203,7 @@ impl ProxyError {
             Self::Limited { limit, .. }
             | Self::MissingKey { limit, .. }
             | Self::UnknownKey { limit, .. }
+            | Self::BadToken { limit, .. }
             | Self::AmbiguousKey { limit, .. } => Some(limit),
             _ => None,
         }
@@ -185,6 +220,7 @@ impl ProxyError {
             Self::NoRoute => Reason::NoRoute,
             Self::MissingKey { .. } => Reason::MissingKey,
             Self::UnknownKey { .. } => Reason::UnknownKey,
+            Self::BadToken { .. } => Reason::BadToken,
             Self::Limited { .. } => Reason::LimitRefused,
             Self::TooManyHeld => Reason::TooManyHeld,
             Self::Busy => Reason::Busy,

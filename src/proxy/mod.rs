@@ -34,8 +34,6 @@ pub use body::Body;
 pub use hold::Holds;
 
 use crate::descriptors::{Promise, Share};
-use crate::key::Caller;
-use crate::key::token::Token;
 use crate::listen::connection::{Answer, RefusedHead};
 use crate::listen::pace::Allowed;
 use crate::listen::{Finding, Peer};
@@ -46,7 +44,6 @@ use crate::store::Store;
 use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::pool::Pools;
-use admit::Plan;
 use arc_swap::ArcSwap;
 use body::{RequestBody, Upload};
 use download::{Download, Start};
@@ -54,7 +51,6 @@ use error::ProxyError;
 use exchange::Exchange;
 use forward::{Answer as Answered, Outgoing, Purpose};
 use forwarded::Hops;
-use hold::Places;
 use hop::Switch;
 use http::request::Parts;
 use http::{Request, Response, Uri, Version};
@@ -62,14 +58,13 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use line::Lines;
 use local::Local;
-use location::{Coming, Destination};
+use location::Coming;
 use request::{BadRequest, Target};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Everything one worker needs to answer requests. Stays on its thread.
@@ -214,23 +209,21 @@ impl Worker {
         let admitted = async {
             // First, so that nothing is charged that could not be forwarded.
             let promise = self.promise(exchange)?;
-            Ok((promise, self.admit(&target, &parts, exchange).await?))
+            if let Some(places) = self.admit(&target, &parts, exchange).await? {
+                self.hold(places, peer, exchange).await?;
+            }
+            // Said last: it counts on the limits that can be asked, and waits where they make it.
+            exchange.lacks_nothing()?;
+            Ok(promise)
         };
-        let (promise, held) = match admitted.await {
-            Ok(admitted) => admitted,
+        let promise = match admitted.await {
+            Ok(promise) => promise,
             Err(refused) => {
                 body::discard(incoming, &parts);
                 exchange.leave(parts.headers);
                 return Err(refused);
             }
         };
-        if let Some(places) = held
-            && let Err(cut) = self.hold(places, peer, exchange).await
-        {
-            body::discard(incoming, &parts);
-            exchange.leave(parts.headers);
-            return Err(cut);
-        }
         if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
             let answer = own::answer(own, &parts.method, &parts.uri);
             body::discard(incoming, &parts);
@@ -280,65 +273,6 @@ impl Worker {
         let onward = request::forward_target(&parts.uri, &path)?;
         exchange.matched(route);
         Ok(Uri::from(onward))
-    }
-
-    /// Asks all limits at once. Returns the places in queues that the request has, if it is to be held.
-    async fn admit(
-        &self,
-        target: &Target,
-        parts: &Parts,
-        exchange: &mut Exchange,
-    ) -> Result<Option<Places>, ProxyError> {
-        let local = Rc::clone(&exchange.local);
-        let Some(service) = exchange.service() else {
-            return Ok(None);
-        };
-        if service.limits.is_empty() {
-            return Ok(None);
-        }
-        let caller = Caller {
-            address: exchange.client,
-            route: &service.name,
-            method: &parts.method,
-            fields: &parts.headers,
-            location: &Destination {
-                authority: target.host(),
-                path: parts.uri.path(),
-                query: parts.uri.query(),
-                pattern: &service.path,
-            },
-            identity: &Token::new(local.snapshot.tokens.as_deref(), &parts.headers),
-        };
-        let plan = Plan::of(service, &caller)?;
-        if plan.is_empty() {
-            match plan.keyless().is_empty() {
-                true => exchange.spared(plan),
-                false => exchange.lacks_keys(plan),
-            }
-            return Ok(None);
-        }
-        let admission = admit::ask(&self.store, &plan, service).await?;
-        let asked = Instant::now();
-        let places = admission.places(&plan, service, &self.lines);
-        let slots = admission.slots(&plan, service, &self.store);
-        let returns = admission.returns(&plan, service, &self.store, !places.is_empty());
-        let (by, delay) = (admission.by, admission.delay(&plan, service));
-        exchange.decided(plan, admission);
-        exchange.slots = slots;
-        exchange.returns = returns;
-        let delay = delay?;
-        if delay == 0 && places.is_empty() {
-            return Ok(None);
-        }
-        if delay > 0 {
-            exchange.delayed(delay);
-        }
-        let turn = (asked, Duration::from_micros(delay));
-        let places = Places::new(&self.lines, by, places, turn);
-        let caps = local.snapshot.holds;
-        // Refused after having been charged: dropping the places gives them back.
-        let held = self.holds.enter(exchange.client, caps);
-        Ok(Some(places.with(held.ok_or(ProxyError::TooManyHeld)?)))
     }
 
     /// Sends the request upstream and turns the answer round.

@@ -68,10 +68,8 @@ pub fn to(told: &Told<'_, '_>, looks: &Looks, preferred: Form, spare: HeaderMap)
     if let Some(wait) = told.wait {
         fields::retry_after(fields, wait);
     }
-    if let ProxyError::MissingKey { part, status, .. } | ProxyError::UnknownKey { part, status, .. } =
-        told.error
-        && *status == StatusCode::UNAUTHORIZED
-        && let Ok(value) = HeaderValue::try_from(challenge(part))
+    if told.error.status() == StatusCode::UNAUTHORIZED
+        && let Some(Ok(value)) = challenge(told.error).map(HeaderValue::try_from)
     {
         // RFC 9110, section 15.5.2: a 401 names a way in.
         fields.insert(header::WWW_AUTHENTICATE, value);
@@ -114,7 +112,9 @@ pub fn grpc(told: &Told<'_, '_>, spare: HeaderMap) -> Response<Body> {
 fn grpc_status(error: &ProxyError) -> u16 {
     match error {
         ProxyError::Limited { .. } => return 8,
-        ProxyError::MissingKey { .. } | ProxyError::UnknownKey { .. } => return 16,
+        ProxyError::MissingKey { .. }
+        | ProxyError::UnknownKey { .. }
+        | ProxyError::BadToken { .. } => return 16,
         _ => {}
     }
     match error.status() {
@@ -134,12 +134,18 @@ pub fn empty() -> Response<Body> {
 }
 
 /// Where the request should have said who it comes from. Names are checked to need no escapes.
-fn challenge(part: &Part) -> String {
-    match part {
+fn challenge(error: &ProxyError) -> Option<String> {
+    let part = match error {
+        ProxyError::MissingKey { part, .. } | ProxyError::UnknownKey { part, .. } => part,
+        // RFC 6750, section 3.1.
+        ProxyError::BadToken { .. } => return Some("Bearer error=\"invalid_token\"".to_owned()),
+        _ => return None,
+    };
+    Some(match part {
         Part::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
         Part::Query { name, .. } => format!("ApiKey query=\"{name}\""),
         Part::Header { name, .. } => format!("ApiKey field=\"{name}\""),
         Part::Jwt { .. } => "Bearer".to_owned(),
         _ => "ApiKey".to_owned(),
-    }
+    })
 }

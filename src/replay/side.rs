@@ -3,9 +3,11 @@
 mod aside;
 mod logged;
 mod named;
+mod outcome;
 
 pub(super) use aside::Aside;
 use logged::write_logged;
+use outcome::{outcome, turned_away};
 
 use super::counters::Counters;
 use super::held::Held;
@@ -13,12 +15,11 @@ use super::line::{Fault, Request};
 use super::slots::Slots;
 use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
+use crate::key::cookie::Cookies;
 use crate::key::{Caller, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{self, Ruling, Wait};
 use crate::proxy::admit::Plan;
-use crate::proxy::error::ProxyError;
 use crate::proxy::location::Destination;
 use crate::proxy::request::tidy;
 use crate::route::{Asked, host_key};
@@ -192,6 +193,7 @@ impl Side {
                 head,
                 service,
             },
+            cookies: &Cookies::of(&head.fields),
             identity: request,
         };
         let given = |limit: &Limit| {
@@ -208,23 +210,13 @@ impl Side {
             cost.map(Cost::new)
         };
         let moved = &self.moved;
-        let planned = self.plan.refill(service, &caller, given, |limit, out| {
+        self.plan.refill(service, &caller, given, |limit, out| {
             !moved.contains(&limit.name) && write_logged(request, limit, out)
         });
-        match planned {
-            Ok(()) => {}
-            Err(ProxyError::MissingKey { limit, .. } | ProxyError::UnknownKey { limit, .. }) => {
-                return Ok(Outcome::Refuse {
-                    wait: None,
-                    limit,
-                    window: None,
-                });
-            }
-            // The gateway answers 400, before any limit is asked.
-            Err(_) => return Ok(Outcome::NoRoute),
-        }
+        // What the gateway answers where the limits that it asks do not refuse.
+        let otherwise = self.plan.lack().map(turned_away);
         if self.plan.is_empty() {
-            return Ok(Outcome::Admit);
+            return Ok(otherwise.unwrap_or(Outcome::Admit));
         }
         self.asked = true;
         let checks = self.plan.checks(service);
@@ -232,7 +224,7 @@ impl Side {
         self.counters
             .decide(&checks, (now, wanted), &mut self.decided)?;
         let Some(decided) = &self.decided else {
-            return Ok(Outcome::Admit);
+            return Ok(otherwise.unwrap_or(Outcome::Admit));
         };
         let outcome = outcome(decided, &self.plan, service);
         let wait = match &outcome {
@@ -281,7 +273,10 @@ impl Side {
                 }
             }
         }
-        Ok(outcome)
+        Ok(match outcome {
+            Outcome::Admit | Outcome::Delay { .. } => otherwise.unwrap_or(outcome),
+            outcome => outcome,
+        })
     }
 
     fn find(&mut self, request: &Request<'_>, head: &Head) -> Leads {
@@ -411,40 +406,5 @@ fn host<'a>(request: &'a Request<'_>, head: &'a Head, named: Option<&'a [u8]>) -
         Some(host) => host,
         None if request.host.is_empty() => field().unwrap_or_default(),
         None => &request.host,
-    }
-}
-
-fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
-    let name = |index: usize| {
-        let limit = plan.limit(index, service);
-        let name = limit.map(|limit| Arc::clone(&limit.name));
-        (
-            name.unwrap_or_default(),
-            limit.and_then(|limit| limit.window.clone()),
-        )
-    };
-    match decided.decision.ruling {
-        Ruling::Admit { delay: 0 } => Outcome::Admit,
-        Ruling::Admit { delay } => {
-            let longest = verdict::Outcome::Admit { delay };
-            let verdicts = &decided.decision.verdicts;
-            let by = verdicts.iter().position(|one| one.outcome == longest);
-            Outcome::Delay {
-                wait: delay,
-                limit: by.map(|by| name(by).0).unwrap_or_default(),
-            }
-        }
-        Ruling::Refuse { by, wait } => {
-            let (limit, window) = name(by);
-            let wait = match wait {
-                Wait::Micros(wait) => Some(wait),
-                Wait::Never => None,
-            };
-            Outcome::Refuse {
-                wait,
-                limit,
-                window,
-            }
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod away;
 pub mod batch;
+mod beforehand;
 mod beside;
 mod decided_by;
 pub mod error;

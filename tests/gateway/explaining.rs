@@ -198,7 +198,8 @@ async fn refusals_are_explained_and_are_no_failure() {
     for (arguments, end) in [
         (
             &["GET", "/v1/orders/42"][..],
-            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key\n",
+            "answer  401 by the gateway: the limit \"per-key\" needs header:x-api-key; the other limits count it, and where one \
+             refuses its answer goes first; nothing was counted here\n",
         ),
         (
             &[

@@ -18,7 +18,6 @@ mod forwarding;
 mod framing;
 mod gaps;
 mod heads;
-mod including;
 mod knowing;
 mod late_heads;
 mod leasing;

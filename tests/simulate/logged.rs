@@ -9,7 +9,7 @@ fn said(line: &Value) -> &'static str {
     match line["reason"].as_str().unwrap() {
         "ok" => "admit",
         "limit_delayed" => "delay",
-        "limit_refused" | "missing_key" | "unknown_key" => "refuse",
+        "limit_refused" | "missing_key" | "unknown_key" | "bad_token" => "refuse",
         "no_route" => "no_route",
         other => panic!("{other}: {line}"),
     }
@@ -75,6 +75,71 @@ async fn an_access_log_replays_to_the_same_decisions() {
     }
     let wider = bench.decisions(&["--set", "limits.user.rate=100/h"]).await;
     assert!(super::count(&wider, "refuse") < super::count(&decisions, "refuse"));
+}
+
+/// What was turned away for its key has charged the limits that could be asked, and does so again.
+#[tokio::test]
+async fn guesses_replay_as_they_were_charged() {
+    let upstream = Upstream::echo().await;
+    let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
+    let file = File::default()
+        .server("workers = 1")
+        .upstream("main", &[&upstream])
+        .with(&format!("[jwt]\nkeys = {secret:?}\nalgorithms = \"HS256\""))
+        .with("[groups.known]\nby = \"header:x-api-key\"\nmembers = \"secret-k\"")
+        .limit(
+            "key",
+            "by = \"header:x-api-key\"\nmissing = \"refuse\"\nunknown = \"refuse\"\nrate = \"9/h\"",
+        )
+        .limit(
+            "each",
+            "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"9/h\"",
+        )
+        .limit(
+            "user",
+            "by = \"jwt:sub\"\nmissing = \"skip\"\nrate = \"9/h\"",
+        )
+        .limit("ip", "by = [\"ip\", \"route\"]\nrate = \"4/h\"")
+        .route("keys", "/keys", "main", &["key", "each", "ip"])
+        .route("users", "/users", "main", &["user", "ip"]);
+    let mut gateway = Gateway::start(&file).await;
+    for (key, status) in [
+        ("secret-k", 200),
+        ("secret-1", 401),
+        ("", 401),
+        ("secret-2", 401),
+        ("secret-3", 429),
+        ("secret-k", 429),
+    ] {
+        let fields = [("X-Api-Key", key)];
+        gateway.get_with("/keys", &fields).await.expect(status);
+    }
+    for (token, status) in [
+        ("Bearer secret-t", 401),
+        ("Basic x", 200),
+        ("Bearer secret-t", 401),
+    ] {
+        let fields = [("Authorization", token)];
+        gateway.get_with("/users", &fields).await.expect(status);
+    }
+    gateway.stop().await;
+    let log = gateway.access.text() + "\n";
+    assert!(!log.contains("secret-"), "{log}");
+    let decisions = Bench::of(&file.text()).trace(&log).decisions(&[]).await;
+    assert_eq!(decisions.len(), 9);
+    for (line, decision) in log.lines().zip(&decisions) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(decision["decision"], said(&line), "{line}\n{decision}");
+        if said(&line) == "refuse" {
+            assert_eq!(decision["limit"], line["limit"], "{line}\n{decision}");
+        }
+        let verdicts = decision["verdicts"].as_array().unwrap().iter();
+        let name = |verdict: &Value| verdict["limit"].as_str().unwrap().to_owned();
+        let keys: serde_json::Map<_, _> = verdicts
+            .map(|verdict| (name(verdict), verdict["key"].clone()))
+            .collect();
+        assert_eq!(Value::from(keys), line["keys"], "{line}\n{decision}");
+    }
 }
 
 #[tokio::test]

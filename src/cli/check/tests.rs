@@ -27,7 +27,9 @@ fn a_good_file_is_said_in_numbers() {
         answer.out,
         "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
          per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
-         note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N\n"
+         note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N\n\
+         note: counted byte for byte: x-api-key; a client has as many counters as spellings that its server takes for one\n\
+         note: a request that per-key answers 401 is counted by no other limit, and guesses are free; one by ip would count them\n"
     );
     assert_eq!((answer.err.as_str(), answer.code), ("", 0));
 }
@@ -56,6 +58,24 @@ fn what_the_manual_shows_is_good_and_says_what_many_gateways_admit() {
     assert!(all.contains("within 10min counts once, and 3 repeats go free"));
     assert!(all.contains("at most 200 in flight, for everyone together; each gateway by itself"));
     assert!(all.contains("so N gateways together admit N times as much"));
+}
+
+#[test]
+fn what_keys_leave_open_is_said() {
+    let text = format!(
+        "{GOOD}limits = [\"per-key\", \"per-ip\"]\n[limits.per-ip]\nby = \"ip\"\nrate = \"9/s\"\n"
+    );
+    let guessed = checked(&text, Format::Human, true).out;
+    assert!(!guessed.contains("guesses are free"), "{guessed}");
+    let by = text.replace("header:x-api-key", "header:authorization")
+        + "[groups.gold]\nby = \"header:authorization\"\nmembers = \"Bearer k\"\n";
+    let credentials = checked(&by, Format::Human, false).out;
+    assert!(!credentials.contains("byte for byte"), "{credentials}");
+    let digest =
+        "members of group gold are looked up with their scheme in small letters and one blank";
+    assert!(credentials.contains(digest), "{credentials}");
+    let object = checked(&by, Format::Json, false).out;
+    assert!(object.contains(digest), "{object}");
 }
 
 #[test]

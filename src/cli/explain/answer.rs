@@ -6,7 +6,6 @@ use crate::config::describe;
 use crate::key::Caller;
 use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
 use crate::limit::{Limit, Rule};
-use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::own;
 use crate::snapshot::Service;
@@ -22,6 +21,8 @@ pub(super) enum Answer {
     Upstream(Limits),
     /// Likewise by the route: its status, and what it says.
     Route(u16, String, Limits),
+    /// By the gateway, where no limit refuses that can be asked: its status, and why.
+    Lacking(u16, String, Limits),
 }
 
 /// What limits have to say to it.
@@ -35,16 +36,13 @@ pub(super) enum Limits {
     Room(u64),
 }
 
-/// How the request of `caller`, forwarded as `onward`, ends under `service`.
+/// How the request of `caller`, forwarded as `onward`, ends under `service`; `lack` is what it is turned away for.
 pub(super) fn answer(
     service: &Service,
-    caller: &Caller<'_>,
-    onward: &PathAndQuery,
+    (caller, onward): (&Caller<'_>, &PathAndQuery),
     limits: &[Held],
+    lack: Option<&ProxyError>,
 ) -> Answer {
-    if let Err(error) = Plan::of(service, caller) {
-        return refused(&error);
-    }
     let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted(limits).unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
         && let Some(held) = held.get(by)
@@ -55,6 +53,9 @@ pub(super) fn answer(
         true => Limits::None,
         false => Limits::Unasked,
     };
+    if let Some(lack) = lack {
+        return Answer::Lacking(lack.status().as_u16(), lack.to_string(), limits);
+    }
     if service.upstream.is_some() {
         return Answer::Upstream(limits);
     }
@@ -82,7 +83,9 @@ fn counted(limits: &[Held]) -> impl Iterator<Item = (&Held, Verdict)> {
         | Key::Exempt(_)
         | Key::Absent(_)
         | Key::Unknown(_)
-        | Key::Ambiguous(_) => None,
+        | Key::Ambiguous(_)
+        | Key::Unbelieved(_)
+        | Key::LeftOut(_) => None,
     })
 }
 
@@ -106,7 +109,10 @@ impl Explanation {
             }
         });
         let ruling = Decision::of(clock::wall(), seen.collect()).ruling;
-        let (Answer::Upstream(limits) | Answer::Route(_, _, limits)) = &mut self.answer else {
+        let (Answer::Upstream(limits)
+        | Answer::Route(_, _, limits)
+        | Answer::Lacking(_, _, limits)) = &mut self.answer
+        else {
             way.charge_nothing();
             return;
         };

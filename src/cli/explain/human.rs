@@ -165,13 +165,20 @@ fn limit(held: &Held, title: &str, out: &mut String) {
                 &format!("  {refuses}: {part} came several times and differs"),
             );
         }
-        Key::Absent(part) | Key::Unknown(part) => {
+        Key::LeftOut(part) => {
+            let why = format!("  is not asked: nobody knows the request's {part}");
+            line(out, "", &why);
+        }
+        Key::Absent(part) | Key::Unknown(part) | Key::Unbelieved(part) => {
             let refuses = match limit.mode.decides() {
                 true => "refuses",
                 false => "would refuse, and refuses nobody",
             };
             let why = match &held.key {
                 Key::Unknown(_) => format!("no group knows the request's {part}"),
+                Key::Unbelieved(_) => {
+                    format!("{part} is asked for, and the request's token is not believed")
+                }
                 _ => format!("the request has no {part}"),
             };
             line(out, "", &format!("  {refuses}: {why}"));
@@ -282,6 +289,7 @@ fn ending(answer: &Answer) -> String {
         Answer::Route(status, says, limits) => {
             (format!("{status} by the gateway: {says}"), *limits)
         }
+        Answer::Lacking(status, why, limits) => return lacking(*status, why, *limits),
     };
     match limits {
         Limits::None => format!("{what}; no limit applies"),
@@ -293,6 +301,24 @@ fn ending(answer: &Answer) -> String {
         }
         Limits::Room(delay) => format!(
             "{what}, after it was held for {}; nothing was counted here",
+            describe::rounded_up(delay)
+        ),
+    }
+}
+
+/// How a request ends that lacks what one of its limits demands. The others are asked and charged.
+fn lacking(status: u16, why: &str, limits: Limits) -> String {
+    let what = format!("{status} by the gateway: {why}");
+    match limits {
+        Limits::None => format!("{what}; no other limit counts it"),
+        Limits::Unasked => format!(
+            "{what}; the other limits count it, and where one refuses its answer goes first; nothing was counted here"
+        ),
+        Limits::Room(0) => format!(
+            "{what}; the other limits count it and have room for it now; nothing was counted here"
+        ),
+        Limits::Room(delay) => format!(
+            "{what}, after it was held for {}; the other limits count it; nothing was counted here",
             describe::rounded_up(delay)
         ),
     }

@@ -13,7 +13,9 @@ pub(super) fn object(explanation: &Explanation) -> Value {
     let way = explanation.way.as_ref();
     let (status, by, reason, limits) = match &explanation.answer {
         Answer::Itself(status, why) => (Some(status), "gateway", Some(why), None),
-        Answer::Route(status, says, limits) => (Some(status), "gateway", Some(says), Some(limits)),
+        Answer::Route(status, says, limits) | Answer::Lacking(status, says, limits) => {
+            (Some(status), "gateway", Some(says), Some(limits))
+        }
         Answer::Upstream(limits) => (None, "upstream", None, Some(limits)),
     };
     let held = match limits {
@@ -125,6 +127,15 @@ fn limit(held: &Held) -> Value {
         Key::Unknown(part) => {
             limit["applies"] = true.into();
             limit["unknown"] = part.as_str().into();
+        }
+        Key::Unbelieved(part) => {
+            limit["applies"] = true.into();
+            limit["unbelieved"] = part.as_str().into();
+        }
+        Key::LeftOut(part) => {
+            limit["applies"] = false.into();
+            limit["exempt"] = false.into();
+            limit["left_out"] = part.as_str().into();
         }
         Key::Counted {
             key,

@@ -6,11 +6,13 @@ use super::near::{self, Near};
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
+use crate::key::cookie::Cookies;
 use crate::key::token::{NoToken, Token};
-use crate::key::{Caller, Found, Misquoted, Standing};
+use crate::key::{Caller, Doubt, Found, Misquoted, Standing};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
+use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::location::Destination;
@@ -109,6 +111,10 @@ pub(super) enum Key {
     Unknown(String),
     /// This part came several times and differs.
     Ambiguous(String),
+    /// This part is claimed by a token that is not believed.
+    Unbelieved(String),
+    /// It counts by this part, which another limit refuses since nobody knows it: it is not asked.
+    LeftOut(String),
 }
 
 /// Explains `asked` under the file in `compiled`.
@@ -216,6 +222,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
             query: onward.query(),
             pattern: &service.path,
         },
+        cookies: &Cookies::of(&asked.fields),
         identity: &token,
     };
     let limits = service.limits.iter();
@@ -223,7 +230,9 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     if compiled.asks_redis() {
         lease(&mut way.limits);
     }
-    let answer = answer::answer(service, &caller, &onward, &way.limits);
+    let plan = Plan::of(service, &caller);
+    leave_out(&mut way.limits, &plan);
+    let answer = answer::answer(service, (&caller, &onward), &way.limits, plan.lack());
     way.token = token.why_not();
     Ok((way, answer))
 }
@@ -270,8 +279,8 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
                 held.key = Key::Exempt(Some(Arc::clone(&group.name)));
                 return held;
             }
-            Err(part) => {
-                held.key = Key::Ambiguous(part.to_string());
+            Err(doubt) => {
+                held.key = doubted(doubt);
                 return held;
             }
         }
@@ -280,12 +289,12 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         Found::Skip => held.key = Key::Skipped,
         Found::Refuse(part) => held.key = Key::Absent(part.to_string()),
         Found::Unknown(part) => held.key = Key::Unknown(part.to_string()),
-        Found::Ambiguous(part) => held.key = Key::Ambiguous(part.to_string()),
+        Found::Doubt(doubt) => held.key = doubted(doubt),
         Found::Key => {
             let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
                 Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),
-                Err(part) => {
-                    held.key = Key::Ambiguous(part.to_string());
+                Err(doubt) => {
+                    held.key = doubted(doubt);
                     return held;
                 }
             };
@@ -308,6 +317,26 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         }
     }
     held
+}
+
+/// Limits whose key another refuses, since nobody knows it, are not asked.
+fn leave_out(limits: &mut [Held], plan: &Plan) {
+    let Some(ProxyError::UnknownKey { part, .. }) = plan.lack() else {
+        return;
+    };
+    for (position, held) in limits.iter_mut().enumerate() {
+        let is_counted = matches!(held.key, Key::Counted { .. });
+        if is_counted && !plan.positions().any(|planned| planned == position) {
+            held.key = Key::LeftOut(part.to_string());
+        }
+    }
+}
+
+fn doubted(doubt: Doubt<'_>) -> Key {
+    match doubt {
+        Doubt::Several(part) => Key::Ambiguous(part.to_string()),
+        Doubt::Unbelieved(part) => Key::Unbelieved(part.to_string()),
+    }
 }
 
 /// Says of each limit that counts whether its permits are taken ahead.

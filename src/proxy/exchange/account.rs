@@ -7,6 +7,7 @@ use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
 use crate::listen::pace::Allowed;
 use crate::proxy::body::Broken;
+use crate::proxy::error::ProxyError;
 use crate::proxy::reply::Violated;
 use crate::proxy::told::Cost;
 use crate::snapshot::Service;
@@ -17,6 +18,14 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 impl Exchange {
+    /// Is there nothing for want of which it is turned away, whatever its limits have said?
+    ///
+    /// # Errors
+    /// With the reason, once.
+    pub(in crate::proxy) fn lacks_nothing(&mut self) -> Result<(), ProxyError> {
+        self.plan.take_lack().map_or(Ok(()), Err)
+    }
+
     /// How slow its client may be: gRPC has the idle time alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: Allowed, peer: &Peer) -> Allowed {
         match self.grpc {

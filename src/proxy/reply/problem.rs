@@ -132,6 +132,9 @@ pub(super) fn detail(told: &Told<'_, '_>) -> String {
         (ProxyError::UnknownKey { part, .. }, _) => {
             format!("Nobody knows what the request says in {}.", called(part))
         }
+        (ProxyError::BadToken { why, .. }, _) => {
+            format!("The token of the request is {}.", why.as_str())
+        }
         (ProxyError::AmbiguousKey { part, .. }, _) => format!(
             "The request has {} several times, with different values.",
             called(part)

@@ -21,6 +21,11 @@ impl<'a> Request<'a> {
         self.reason == b"unknown_key" && self.limit == limit.as_bytes()
     }
 
+    /// Does the access log say that its token was not believed?
+    pub(in crate::replay) fn was_doubted(&self) -> bool {
+        self.reason == b"bad_token"
+    }
+
     /// Does the access log say that this group changed one of its limits?
     pub(in crate::replay) fn is_logged_in(&self, group: &str) -> bool {
         let mut found = false;

@@ -1,6 +1,7 @@
 //! What the log knows of a request that its line does not show: keys as they were counted, and groups.
 
 use super::super::line::Request;
+use crate::key::token::NoToken;
 use crate::key::{Identity, Unknown};
 use crate::limit::Limit;
 
@@ -40,8 +41,13 @@ fn write_said(request: &Request<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these.
+/// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these. A token that was
+/// not believed is not verified again.
 impl Identity for Request<'_> {
+    fn doubt(&self) -> Option<NoToken> {
+        self.was_doubted().then_some(NoToken::Unbelieved)
+    }
+
     fn is_told(&self, group: &str) -> bool {
         self.is_logged_in(group)
     }

@@ -95,6 +95,8 @@ pub enum Reason {
     MissingKey,
     /// Nobody knows the key that a limit counts by.
     UnknownKey,
+    /// Its token is not believed, and a limit or a group asks what it claims.
+    BadToken,
     /// No route matches.
     NoRoute,
     /// The upstream has no server to ask.
@@ -127,7 +129,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason there is.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Ok,
         Self::LimitDelayed,
         Self::Upgraded,
@@ -137,6 +139,7 @@ impl Reason {
         Self::Busy,
         Self::MissingKey,
         Self::UnknownKey,
+        Self::BadToken,
         Self::NoRoute,
         Self::NoServer,
         Self::ConnectFailed,
@@ -167,6 +170,7 @@ impl Reason {
             Self::Busy => "busy",
             Self::MissingKey => "missing_key",
             Self::UnknownKey => "unknown_key",
+            Self::BadToken => "bad_token",
             Self::NoRoute => "no_route",
             Self::NoServer => "no_server",
             Self::ConnectFailed => "connect_failed",
@@ -197,6 +201,7 @@ impl Reason {
             Self::Busy => "no connection left for the upstream",
             Self::MissingKey => "lacks what a limit counts by",
             Self::UnknownKey => "nobody knows its key",
+            Self::BadToken => "its token is not believed",
             Self::NoRoute => "no route matches",
             Self::NoServer => "the upstream has no server",
             Self::ConnectFailed => "no connection to the upstream",
@@ -235,6 +240,7 @@ impl Reason {
                 | Self::TooManyHeld
                 | Self::MissingKey
                 | Self::UnknownKey
+                | Self::BadToken
         )
     }
 }

@@ -3,9 +3,11 @@
 mod answers;
 mod bypass;
 mod costs;
+mod credentials;
 mod defaults;
 mod exempt;
 mod groups;
+mod guessing;
 mod in_flight;
 mod keys;
 mod partial;

@@ -9,21 +9,21 @@ pub static JWT: Table = Table {
     name: "jwt",
     named: false,
     noun: "the tokens",
-    about: "Whose JSON Web Tokens are believed, for `by = \"jwt:CLAIM\"`. A token is verified once for a request, when a limit of its route asks for a claim: signature, `exp`, and `nbf` where it has one. A claim of a token that is not believed, and one that is neither a text nor a number, is none: `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.",
+    about: "Whose JSON Web Tokens are believed, for `by = \"jwt:CLAIM\"`. A token is verified once for a request, when a limit of its route asks for a claim: signature, `exp`, and `nbf` where it has one. A token that is there and not believed is answered 401, whatever `missing` says. A claim that is neither a text nor a number is none: `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.",
     keys: &[
         Key {
             name: "keys",
-            shape: Shape::Texts,
+            shape: Shape::KeyFiles,
             default: Words("none, beside those of `jwks`"),
-            about: "Files with public keys in PEM (several in one file are all believed), or each with one shared secret where `algorithms` are HS256, HS384 or HS512. Paths start at this file's folder; the files are watched as this file is.",
-            example: "\"issuer.pem\"",
+            about: "Files with public keys in PEM (several in one file are all believed), or each with one shared secret where `algorithms` are HS256, HS384 or HS512. A table gives its keys an id, which tokens name them by (`kid`); of those without one at most 4 are for one algorithm. Paths start at this file's folder; the files are watched as this file is.",
+            example: "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]",
             live: true,
         },
         Key {
             name: "jwks",
             shape: Shape::Texts,
             default: Words("none, beside `keys`"),
-            about: "Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name, and against those that have none.",
+            about: "Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name, and against those that have none; one that names none, against 4 keys at most.",
             example: "\"jwks.json\"",
             live: true,
         },
@@ -76,6 +76,33 @@ pub static JWT: Table = Table {
             default: Value("\"authorization\""),
             about: "The field with the token: behind `Bearer` in `Authorization`, with or without it in others.",
             example: "\"x-token\"",
+            live: true,
+        },
+    ],
+    later: &[],
+};
+
+/// A file in `keys` of `[jwt]`.
+pub static JWT_KEY: Table = Table {
+    name: "jwt",
+    named: false,
+    noun: "a file with keys",
+    about: "A file with keys of tokens.",
+    keys: &[
+        Key {
+            name: "file",
+            shape: Shape::Text,
+            default: Required,
+            about: "The file.",
+            example: "\"2026.pem\"",
+            live: true,
+        },
+        Key {
+            name: "kid",
+            shape: Shape::Text,
+            default: Words("none"),
+            about: "What tokens call its keys.",
+            example: "\"2026\"",
             live: true,
         },
     ],

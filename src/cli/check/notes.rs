@@ -1,0 +1,118 @@
+//! What `check` says beside what each limit means: what all of them mean together, and what they leave open.
+
+use crate::config::Compiled;
+use crate::key::{Missing, Part, Unknown, credential};
+use crate::limit::{Limit, Scope};
+use crate::snapshot::Service;
+use crate::store::{OnDown, Source};
+
+/// All that there are.
+pub(super) fn all(compiled: &Compiled) -> Vec<String> {
+    let known = [store(compiled), scope(compiled)].into_iter().flatten();
+    let mut notes: Vec<String> = known.map(str::to_owned).collect();
+    notes.extend(of_keys(compiled));
+    notes
+}
+
+/// What is to be known of the keys that limits count by.
+pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
+    let mut notes: Vec<String> = bytes(compiled)
+        .into_iter()
+        .chain(digests(compiled))
+        .collect();
+    notes.extend(guesses(compiled));
+    notes
+}
+
+/// Which fields are counted byte for byte: their own server may read several spellings as one.
+fn bytes(compiled: &Compiled) -> Option<String> {
+    let limits = compiled.outline.limits.iter();
+    let mut names: Vec<&str> = limits
+        .flat_map(|limit| &limit.by.parts)
+        .filter_map(|part| match part {
+            Part::Header { name, .. } if !credential::is_in(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "counted byte for byte: {}; a client has as many counters as spellings that its server takes for one",
+            names.join(", ")
+        )
+    })
+}
+
+/// Members by a credential are known by the digest of its one spelling.
+fn digests(compiled: &Compiled) -> Option<String> {
+    let mut groups = compiled.outline.groups.iter();
+    let group = groups
+        .find(|group| matches!(&group.by, Part::Header { name, .. } if credential::is_in(name)))?;
+    Some(format!(
+        "members of group {} are looked up with their scheme in small letters and one blank: a digest is that of `bearer TOKEN`",
+        group.name
+    ))
+}
+
+/// Limits whose 401s are free, since nothing else of their route counts them.
+fn guesses(compiled: &Compiled) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for service in &compiled.snapshot.services {
+        let Some(limit) = guessed_freely(service) else {
+            continue;
+        };
+        let note = format!(
+            "a request that {} answers 401 is counted by no other limit, and guesses are free; one by ip would count them",
+            limit.name
+        );
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
+/// The first limit of the route that turns requests away for their key, where every other may lack its own.
+fn guessed_freely(service: &Service) -> Option<&Limit> {
+    let deciding = || service.limits.iter().filter(|limit| limit.mode.decides());
+    if deciding().any(|limit| !limit.by.can_be_absent()) {
+        return None;
+    }
+    let unknown = |limit: &Limit| {
+        let known = limit.by.unknown.as_ref();
+        known.is_some_and(|known| known.otherwise == Unknown::Refuse)
+    };
+    let mut limits = deciding();
+    let refusing = limits
+        .find(|limit| limit.by.missing == Missing::Refuse || unknown(limit) || limit.asks_token());
+    refusing.map(|limit| &**limit)
+}
+
+/// What a count of each gateway's own means where there are several.
+pub(super) fn scope(compiled: &Compiled) -> Option<&'static str> {
+    let mut limits = compiled.outline.limits.iter();
+    let own = limits.any(|limit| limit.scope == Scope::Gateway);
+    own.then_some(
+        "limits with scope = \"gateway\" are counted by each gateway alone, so N gateways together admit N times as much",
+    )
+}
+
+/// What a shared count means while it cannot be reached.
+pub(super) fn store(compiled: &Compiled) -> Option<&'static str> {
+    let store = &compiled.boot.store;
+    let mut limits = compiled.outline.limits.iter();
+    let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
+    match (&store.source, store.on_down) {
+        (Source::Redis(_), OnDown::Local) if limited => Some(
+            "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N",
+        ),
+        (Source::Redis(_), OnDown::Open) if limited => {
+            Some("while Redis is away nothing is limited (on_down = \"open\")")
+        }
+        (Source::Redis(_), OnDown::Closed) if limited => {
+            Some("while Redis is away limited requests are answered 503 (on_down = \"closed\")")
+        }
+        _ => None,
+    }
+}

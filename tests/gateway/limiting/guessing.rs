@@ -1,0 +1,175 @@
+//! Guesses at a key, and requests without one: answered 401, and counted by every limit that can be asked.
+
+use crate::gateway::place::{Place, on_both_stores};
+use crate::support::{Answer, File, Gateway, PATIENCE, Upstream, eventually, get, request};
+
+on_both_stores! {
+    guesses_at_a_key_are_limited_by_address
+    every_401_counts_where_it_can
+    a_401_frees_its_slot_and_waits_its_turn
+    a_token_is_not_verified_for_who_is_refused_anyway
+}
+
+const KNOWN: &str = "[groups.known]\nby = \"header:x-api-key\"\nmembers = [\"right\"]";
+const KEY: &str =
+    "by = \"header:x-api-key\"\nmissing = \"refuse\"\nunknown = \"refuse\"\nrate = \"100/h\"";
+
+/// The limits that the log says it was charged by, and its reason.
+async fn charged(gateway: &Gateway, answer: &Answer) -> (Vec<String>, String) {
+    let line = gateway.line_of(answer).await;
+    let keys = line["keys"].as_object().unwrap().keys().cloned().collect();
+    (keys, line["reason"].as_str().unwrap().to_owned())
+}
+
+async fn guesses_at_a_key_are_limited_by_address(place: Place) {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["key", "per-ip", "each"])
+        .server("trust = [\"127.0.0.0/8\"]")
+        .with(KNOWN)
+        .limit("key", KEY)
+        .limit(
+            "each",
+            "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"50/h\"",
+        )
+        .limit("per-ip", "by = \"ip\"\nrate = \"3/h\"");
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    let from = |address: &'static str, key: &str| {
+        request(
+            "GET",
+            "/",
+            &[("X-Forwarded-For", address), ("X-Api-Key", key)],
+        )
+    };
+    for left in [2, 1, 0] {
+        let guess = format!("guess-{left}");
+        let answer = client.ask(from("203.0.113.1", &guess)).await.expect(401);
+        assert_eq!(answer.remaining("per-ip"), left);
+        // No counter is made of what nobody knows.
+        let told = (vec!["per-ip".to_owned()], "unknown_key".to_owned());
+        assert_eq!(charged(&gateway, &answer).await, told);
+    }
+    for key in ["guess-3", "guess-4", "right", ""] {
+        let refused = client.ask(from("203.0.113.1", key)).await.expect(429);
+        assert!(refused.number("retry-after") > 0);
+        let line = gateway.line_of(&refused).await;
+        assert_eq!(
+            (&line["limit"], &line["reason"]),
+            (&"per-ip".into(), &"limit_refused".into())
+        );
+    }
+    let other = client.ask(from("203.0.113.2", "right")).await.expect(200);
+    assert_eq!((other.remaining("key"), other.remaining("each")), (99, 49));
+    assert_eq!(upstream.seen(), 1);
+}
+
+async fn every_401_counts_where_it_can(place: Place) {
+    let upstream = Upstream::echo().await;
+    let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
+    let demanded = |by: &str| format!("by = \"{by}\"\nmissing = \"refuse\"\nrate = \"100/h\"");
+    let mut file = File::default()
+        .upstream("main", &[&upstream])
+        .with(&format!("[jwt]\nkeys = {secret:?}\nalgorithms = \"HS256\""))
+        .limit("header", &demanded("header:x-user"))
+        .limit("cookie", &demanded("cookie:sid"))
+        .limit("query", &demanded("query:k"))
+        .limit("token", &demanded("jwt:sub"));
+    let routes = ["header", "cookie", "query", "token"];
+    for name in routes {
+        let own = format!("own-{name}");
+        file = file
+            .limit(&own, "by = [\"ip\", \"host\", \"method\"]\nrate = \"2/h\"")
+            .route(name, &format!("/{name}"), "main", &[name, &own]);
+    }
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    for name in routes {
+        let own = format!("own-{name}");
+        for left in [1, 0] {
+            let answer = client.ask(get(&format!("/{name}"))).await.expect(401);
+            assert_eq!(answer.remaining(&own), left);
+            let told = (vec![own.clone()], "missing_key".to_owned());
+            assert_eq!(charged(&gateway, &answer).await, told);
+        }
+        let refused = client.ask(get(&format!("/{name}"))).await.expect(429);
+        assert_eq!(gateway.line_of(&refused).await["limit"], own);
+        assert!(!refused.fields.has("www-authenticate"), "{refused:?}");
+    }
+    assert_eq!(upstream.seen(), 0);
+    let metrics = gateway.admin_get("/metrics").await.text();
+    for (code, many) in [("401", 2), ("429", 1)] {
+        let line =
+            format!("route=\"token\",method=\"GET\",code=\"{code}\",source=\"gateway\"}} {many}");
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+}
+
+async fn a_401_frees_its_slot_and_waits_its_turn(place: Place) {
+    let upstream = Upstream::echo().await;
+    let file = File::default()
+        .upstream("main", &[&upstream])
+        .with(KNOWN)
+        .limit("key", KEY)
+        .limit("slots", "by = \"everyone\"\nalgorithm = \"concurrency\"\nmax = 1")
+        .limit(
+            "queue",
+            "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/100ms\"\nqueue = 1\nmax_wait = \"1min\"",
+        )
+        .route("slots", "/slots", "main", &["slots", "key"])
+        .route("queue", "/queue", "main", &["queue", "key"]);
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    for _ in 0..4 {
+        // Redis hears of a slot's end a moment later.
+        eventually(PATIENCE, "the slot is free", async || {
+            client.ask(get("/slots")).await.status == 401
+        })
+        .await;
+    }
+    let guess = || request("GET", "/queue", &[("X-Api-Key", "guess")]);
+    client.ask(guess()).await.expect(401);
+    let second = client.ask(guess()).await.expect(401);
+    let held = second.field("server-timing").to_owned();
+    assert!(held.starts_with("limit;desc=\"queue\";dur="), "{held}");
+    let line = gateway.line_of(&second).await;
+    assert_eq!(
+        (&line["reason"], &line["limit"]),
+        (&"unknown_key".into(), &"key".into())
+    );
+    assert!(line["delay_ms"].as_f64().unwrap() > 0.0, "{line}");
+    assert_eq!(upstream.seen(), 0);
+}
+
+/// A limit in shadow would say in the log what it makes of the token, had anybody looked at that.
+async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
+    let upstream = Upstream::echo().await;
+    let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
+    let user = "by = \"jwt:sub\"\nmissing = \"refuse\"\nrate = \"100/h\"";
+    let file = File::to(&upstream, &["user", "per-ip", "watch"])
+        .with(&format!("[jwt]\nkeys = {secret:?}\nalgorithms = \"HS256\""))
+        .limit("user", user)
+        .limit("watch", &format!("{user}\nmode = \"shadow\""))
+        .limit("per-ip", "by = \"ip\"\nrate = \"2/h\"\nlease = \"off\"");
+    // What one worker of Redis' remembers the others do not.
+    let gateway = place.gateway(file.server("workers = 1")).await;
+    let mut client = gateway.connect().await;
+    let forged = [(
+        "Authorization",
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAA",
+    )];
+    let mut shadows = Vec::new();
+    for status in [401, 401, 429, 429] {
+        let answer = client
+            .ask(request("GET", "/", &forged))
+            .await
+            .expect(status);
+        let line = gateway.line_of(&answer).await;
+        shadows.push(line["shadow"].to_string().contains("watch"));
+    }
+    let by_whom = match place.remembers() {
+        // The first refusal is Redis' own.
+        true => [true, true, true, false],
+        false => [true, true, false, false],
+    };
+    assert_eq!(shadows, by_whom);
+}
