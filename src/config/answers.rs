@@ -3,6 +3,7 @@
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, ErrorText, Given};
 use super::files::Files;
+use super::grant::unread;
 use super::source::{At, Source};
 use crate::snapshot::errors::{ErrorBody, Looks, Page};
 use std::sync::Arc;
@@ -45,8 +46,8 @@ fn one(
         ErrorText::Accept => return ErrorBody::ByAccept,
         ErrorText::File(name) => name,
     };
-    let read = files
-        .read(&source.beside(at.span.start, name), MOST)
+    let read = source
+        .read(at.span.start, name, MOST, files)
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "it is not UTF-8".into()));
     match read.map(|text| Page::read(name, &text)) {
@@ -54,10 +55,10 @@ fn one(
         Ok(None) => ErrorBody::Problem,
         Err(error) => {
             let message = format!("no body in file {name}: {error}");
-            found.push(
-                Diagnostic::error(Code::Unreadable, message)
-                    .at(&at.span, "the body is to be there"),
-            );
+            let unreadable = || {
+                Diagnostic::error(Code::Unreadable, message).at(&at.span, "the body is to be there")
+            };
+            found.push(unread(source, &at.span, name).unwrap_or_else(unreadable));
             ErrorBody::Problem
         }
     }

@@ -72,6 +72,7 @@ codes! {
     NeverBinds "never-binds" "A rate of a list never refuses what the others let through.";
     NoRoutes "no-routes" "Nothing says where to send requests.";
     NotAvailable "not-available" "A setting that this version does not have.";
+    NotGranted "not-granted" "An included file does what its entry of `include` does not let it.";
     OneForAll "one-for-all" "A limit by address counts everybody behind a proxy as one client.";
     OnlyInMain "only-in-main" "An included file says what only the including one may say.";
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";

@@ -229,7 +229,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     document.variables = variables::fill(source, &mut root, found);
     secrets::fetch(source, &mut root, files, found);
     document.empty = root.is_empty();
-    include::read(&mut root, found);
+    include::read(source, &mut root, &document.variables, found);
     document.ignored = ignored::read(&mut root, found);
     let written = root
         .iter()

@@ -1,8 +1,10 @@
 //! What a configuration was read from: each file that it names, as it was found, so that a reload knows what to watch and
 //! when something has changed.
 
+pub mod fence;
 pub mod glob;
 
+use fence::Fence;
 use glob::Matched;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -25,6 +27,8 @@ pub struct Files {
 struct Seen {
     /// More bytes than this are refused.
     most: u64,
+    /// It is read for a file that may not read every other.
+    fence: Option<Fence>,
     found: Result<Print, String>,
 }
 
@@ -51,7 +55,7 @@ impl Files {
     #[must_use]
     pub fn holding(path: &Path, bytes: &[u8]) -> Self {
         let mut files = Self::default();
-        files.note(path, super::MOST_BYTES, Ok(Print::of(bytes)));
+        files.note(path, (super::MOST_BYTES, None), Ok(Print::of(bytes)));
         files
     }
 
@@ -61,17 +65,40 @@ impl Files {
     /// # Errors
     /// Why it cannot be read.
     pub fn read(&mut self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-        let read = read(path, most);
+        self.read_within(None, path, most)
+    }
+
+    /// The same, if the file lies within `fence`.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read_within(
+        &mut self,
+        fence: Option<&Fence>,
+        path: &Path,
+        most: u64,
+    ) -> io::Result<Vec<u8>> {
+        let read = read(fence, path, most);
         let found = match &read {
             Ok(bytes) => Ok(Print::of(bytes)),
             Err(error) => Err(error.to_string()),
         };
-        self.note(path, most, found);
+        // Who may read everything has seen more of it.
+        let whole = |seen: &Seen| seen.fence.is_none();
+        if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
+            self.note(path, (most, fence.cloned()), found);
+        }
         read
     }
 
-    fn note(&mut self, path: &Path, most: u64, found: Result<Print, String>) {
-        self.seen.insert(path.to_owned(), Seen { most, found });
+    fn note(
+        &mut self,
+        path: &Path,
+        (most, fence): (u64, Option<Fence>),
+        found: Result<Print, String>,
+    ) {
+        let seen = Seen { most, fence, found };
+        self.seen.insert(path.to_owned(), seen);
     }
 
     /// What `pattern` leads to; the configuration depends on it from now on.
@@ -91,7 +118,7 @@ impl Files {
         let mut files = Self::default();
         for (path, seen) in &self.seen {
             // What it says is in its print.
-            let _ = files.read(path, seen.most);
+            let _ = files.read_within(seen.fence.as_ref(), path, seen.most);
         }
         for pattern in self.matched.keys() {
             let _ = files.matching(pattern);
@@ -115,12 +142,16 @@ impl Files {
 
 /// The bytes of the file at `path`. What is no regular file is refused before it is opened: opening a pipe may never
 /// return.
-fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+fn read(fence: Option<&Fence>, path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
+    let file = match fence {
+        Some(fence) => fence.open(path)?,
+        None => File::open(path)?,
+    };
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(io::Error::other(format!("larger than {}", size(most))));
     }

@@ -4,6 +4,7 @@
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Document};
 use super::files::Files;
+use super::grant::unread;
 use super::source::{At, Source, Span};
 use super::value::{network, quoted};
 use crate::key::{Digest, Group, Part, cookie, credential};
@@ -86,8 +87,7 @@ fn content<'a>(
     seen: &mut Files,
     found: &mut Vec<Diagnostic>,
 ) -> Option<(&'a At<String>, Vec<u8>)> {
-    let path = source.beside(file.span.start, &file.value);
-    match seen.read(&path, MOST_BYTES) {
+    match source.read(file.span.start, &file.value, MOST_BYTES, seen) {
         Ok(content) => Some((file, content)),
         Err(error) => {
             let name = &written.name.value;
@@ -96,10 +96,11 @@ fn content<'a>(
                 quoted(&file.value),
                 quoted(name)
             );
-            found.push(
+            let unreadable = || {
                 Diagnostic::error(Code::Unreadable, message)
-                    .at(&file.span, "one member on a line is to be there"),
-            );
+                    .at(&file.span, "one member on a line is to be there")
+            };
+            found.push(unread(source, &file.span, &file.value).unwrap_or_else(unreadable));
             None
         }
     }

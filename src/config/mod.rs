@@ -17,6 +17,7 @@ mod document;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzed;
+mod grant;
 mod groups;
 pub mod jwt;
 pub mod leases;

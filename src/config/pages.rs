@@ -141,6 +141,7 @@ mod tests {
         fs::write(folder.path().join("redis-password"), "correct horse\n").unwrap();
         let included = folder.path().join("routes.d/orders.toml");
         fs::create_dir(included.parent().unwrap()).unwrap();
+        fs::write(folder.path().join("routes.d/orders.key"), "key\n").unwrap();
         let pem = include_str!("../../tests/config/jwt/rsa.pem");
         fs::write(folder.path().join("issuer.pem"), pem).unwrap();
         let pair = rcgen::generate_simple_self_signed(vec!["ca".to_owned()]).unwrap();

@@ -1,6 +1,8 @@
 //! Secrets that stand elsewhere: `{ file = "..." }` and `{ env = "..." }` in place of a text.
 
+use super::diagnostic::Diagnostic;
 use super::files::Files;
+use super::grant::{unasked, unread};
 use super::source::{Source, Span};
 use std::fmt;
 use std::io;
@@ -52,18 +54,36 @@ impl Place {
         offset: usize,
         files: &mut Files,
     ) -> io::Result<String> {
+        let is_refused = |name| {
+            source
+                .grant(offset)
+                .is_some_and(|grant| !grant.reads_variable(name))
+        };
         let text = match self {
             Self::File(path) => {
-                let bytes = files.read(&source.beside(offset, path), MOST)?;
+                let bytes = source.read(offset, path, MOST, files)?;
                 let text = String::from_utf8(bytes);
                 let text = text.map_err(|_| io::Error::other("it is not UTF-8"))?;
                 text.trim_end_matches(['\n', '\r']).to_owned()
+            }
+            Self::Env(name) if is_refused(name) => {
+                return Err(io::Error::other("it is not this file's to read"));
             }
             Self::Env(name) => from_environment(name)?,
         };
         match text.is_empty() {
             true => Err(io::Error::other("it is empty")),
             false => Ok(text),
+        }
+    }
+}
+
+impl Place {
+    /// It is written at `span` in an included file, which may not read it.
+    pub(super) fn refused(&self, source: &Source, span: &Span) -> Option<Diagnostic> {
+        match self {
+            Self::File(path) => unread(source, span, path),
+            Self::Env(name) => unasked(source, span, name),
         }
     }
 }

@@ -1,9 +1,14 @@
 //! A text with its name: where in it something stands, and how much of it may be shown.
 
+use super::files::Files;
+use super::files::fence::{Fence, real};
+use super::grant::Grant;
 use super::set::Set;
+use std::collections::BTreeSet;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A stretch of the text, in bytes.
 pub type Span = Range<usize>;
@@ -53,6 +58,8 @@ pub struct Source {
     lines: Vec<usize>,
     /// What it is made of, the file first.
     parts: Vec<Part>,
+    /// The folders of its files, without links.
+    folders: OnceLock<Arc<BTreeSet<PathBuf>>>,
     without_store: bool,
     torn: bool,
 }
@@ -62,6 +69,8 @@ pub struct Source {
 struct Part {
     span: Span,
     from: From,
+    /// What an included file may do; the main file, and who gives options, may do everything.
+    grant: Option<Arc<Grant>>,
 }
 
 #[derive(Debug, Clone)]
@@ -81,10 +90,11 @@ impl Source {
             shown: OnceLock::new(),
             lines: vec![0],
             parts: Vec::new(),
+            folders: OnceLock::new(),
             without_store: false,
             torn: false,
         };
-        source.push(From::File(name.into()), text.as_ref());
+        source.push(From::File(name.into()), text.as_ref(), None);
         source
     }
 
@@ -93,17 +103,17 @@ impl Source {
     pub fn with_sets(name: impl Into<String>, text: impl AsRef<str>, sets: &[Set]) -> Self {
         let mut source = Self::new(name, text);
         for set in sets {
-            source.push(From::Set(set.clone()), set.text());
+            source.push(From::Set(set.clone()), set.text(), None);
         }
         source
     }
 
-    /// Takes another file in.
-    pub(super) fn include(&mut self, name: String, text: &str) {
-        self.push(From::File(name), text);
+    /// Takes another file in, which may do what `grant` says.
+    pub(super) fn include(&mut self, name: String, text: &str, grant: Arc<Grant>) {
+        self.push(From::File(name), text, Some(grant));
     }
 
-    fn push(&mut self, from: From, text: &str) {
+    fn push(&mut self, from: From, text: &str, grant: Option<Arc<Grant>>) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if !self.parts.is_empty() {
             self.text.push('\n');
@@ -112,11 +122,13 @@ impl Source {
         let start = self.text.len();
         self.text.push_str(text);
         self.shown = OnceLock::new();
+        self.folders = OnceLock::new();
         let breaks = text.match_indices('\n');
         self.lines.extend(breaks.map(|(at, _)| start + at + 1));
         self.parts.push(Part {
             span: start..self.text.len(),
             from,
+            grant,
         });
     }
 
@@ -185,12 +197,59 @@ impl Source {
     /// A path that is written at a byte: a relative one begins in the folder of its file.
     #[must_use]
     pub fn beside(&self, offset: usize, path: &str) -> PathBuf {
-        let name = match &self.part(offset).from {
+        self.folder(self.part(offset)).join(path)
+    }
+
+    fn folder<'p>(&'p self, part: &'p Part) -> &'p Path {
+        let name = match &part.from {
             From::File(name) => name,
             From::Set(_) => self.name(),
         };
-        let folder = Path::new(name).parent();
-        folder.unwrap_or(Path::new("")).join(path)
+        Path::new(name).parent().unwrap_or(Path::new(""))
+    }
+
+    /// The bytes of the file that is named at a byte, at most `most`, if the file that names it may read it.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read(
+        &self,
+        offset: usize,
+        path: &str,
+        most: u64,
+        files: &mut Files,
+    ) -> io::Result<Vec<u8>> {
+        let fence = self.fence(offset);
+        files.read_within(fence.as_ref(), &self.beside(offset, path), most)
+    }
+
+    /// What the file that a byte stands in may do, if it may not do everything.
+    pub(super) fn grant(&self, offset: usize) -> Option<&Grant> {
+        self.part(offset).grant.as_deref()
+    }
+
+    /// What the included files may do, each entry once.
+    pub(super) fn grants(&self) -> impl Iterator<Item = &Grant> {
+        let mut seen = BTreeSet::new();
+        let all = self.parts.iter().filter_map(|part| part.grant.as_deref());
+        all.filter(move |grant| seen.insert(grant.span.start))
+    }
+
+    /// Which files the one may read that a byte stands in, if it may not read all.
+    pub(super) fn fence(&self, offset: usize) -> Option<Fence> {
+        let part = self.part(offset);
+        let grant = part.grant.as_ref()?;
+        let taken = self.folders.get_or_init(|| {
+            let folders: BTreeSet<&Path> =
+                self.parts.iter().map(|part| self.folder(part)).collect();
+            Arc::new(folders.into_iter().map(real).collect())
+        });
+        Some(Fence::around(
+            real(self.folder(part)),
+            &real(self.folder(&self.parts[0])),
+            Arc::clone(taken),
+            grant.secrets.clone(),
+        ))
     }
 
     /// Do two bytes stand in one file, or in one option?
@@ -321,8 +380,9 @@ mod tests {
     #[test]
     fn included_files_have_lines_of_their_own() {
         let mut source = Source::new("etc/x", "a\nb");
-        source.include("etc/d/y".into(), "\u{feff}\nc\n");
-        source.include("z".into(), "password = 1");
+        let nothing = Arc::new(Grant::default());
+        source.include("etc/d/y".into(), "\u{feff}\nc\n", Arc::clone(&nothing));
+        source.include("z".into(), "password = 1", nothing);
         let at = |offset: usize| {
             let position = source.position(offset);
             let (line, window) = source.lines_around(&(offset..offset));

@@ -1,5 +1,6 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
+mod granted;
 mod groups;
 mod lints;
 mod names;
@@ -64,6 +65,7 @@ pub(super) fn check(
     }
     names::check(document, source, found);
     groups::check(document, source, found);
+    granted::check(document, source, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);

@@ -8,10 +8,10 @@ mod tables;
 pub use reference::reference;
 pub use schema::schema;
 pub use tables::{
-    ADMIN, DEFAULTS, GROUPS, IGNORE_WARNINGS, INCLUDE, JWT, JWT_KEY, LIMIT_CANDIDATE, LIMIT_COST,
-    LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE, LIMIT_TIER, LIMITS, LOG, RESPONSE,
-    ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER, STORE, STORE_SENTINEL, STORE_TLS,
-    TABLES, UPSTREAMS,
+    ADMIN, DEFAULTS, GROUPS, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, JWT, JWT_KEY,
+    LIMIT_CANDIDATE, LIMIT_COST, LIMIT_COST_LATER, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE,
+    LIMIT_TIER, LIMITS, LOG, RESPONSE, ROUTE_FIELDS, ROUTE_REDIRECT, ROUTE_RESPOND, ROUTES, SERVER,
+    STORE, STORE_SENTINEL, STORE_TLS, TABLES, UPSTREAMS,
 };
 
 /// A table of the file.
@@ -113,6 +113,8 @@ pub enum Shape {
     Redirect,
     /// What is answered.
     Respond,
+    /// Files to take in, and what they may do.
+    Include,
     /// A table with keys of its own.
     Inner(&'static Table),
 }
@@ -196,6 +198,9 @@ impl Shape {
             Self::Inner(table) => {
                 let names: Vec<&str> = table.keys.iter().map(|key| key.name).collect();
                 format!("a table of {}", super::suggest::all_of(&names))
+            }
+            Self::Include => {
+                "a text, a table of `files` and what they may do, or a list of these".into()
             }
             Self::Secret => "a text, `{ file = \"...\" }` or `{ env = \"...\" }`".into(),
         }

@@ -6,6 +6,7 @@ pub mod path;
 mod table;
 mod template;
 mod trie;
+mod within;
 
 pub use condition::{Asked, Condition};
 pub use host::host_key;

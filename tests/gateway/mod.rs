@@ -18,6 +18,7 @@ mod forwarding;
 mod framing;
 mod gaps;
 mod heads;
+mod including;
 mod knowing;
 mod late_heads;
 mod leasing;

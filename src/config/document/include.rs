@@ -1,13 +1,19 @@
 //! `include`: other files that limits, upstreams and routes are written in. Their texts stand behind the file's own in the
 //! source, their tables go into its tree.
 
+mod entry;
+
 use super::super::diagnostic::{Code, Diagnostic};
+use super::super::files::fence::real;
 use super::super::files::{Files, glob};
+use super::super::grant::Grant;
 use super::super::source::{At, Source, Span};
 use super::super::vocabulary::{self, IGNORE_WARNINGS, INCLUDE, TABLES};
 use super::super::{MOST_BYTES, suggest};
-use super::{Document, fields, strange, syntax, variables};
+use super::{Document, Variables, strange, syntax, variables};
+use entry::Listed;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -28,17 +34,21 @@ pub(in crate::config) fn gather(
         return;
     }
     let mut gathering = Gathering {
-        seen: vec![real(Path::new(source.name()))],
+        seen: vec![(real(Path::new(source.name())), None)],
         bytes: 0,
         source,
         files,
         found,
     };
-    for entry in entries(gathering.source) {
+    let listed = entries(gathering.source);
+    let all = listed
+        .iter()
+        .flat_map(|listed| listed.files.iter().map(|file| (file, &listed.grant)));
+    for (file, grant) in all {
         let before = gathering.found.len();
-        match glob::is_pattern(&entry.value) {
-            true => gathering.pattern(&entry),
-            false => gathering.file(&entry),
+        match glob::is_pattern(&file.value) {
+            true => gathering.pattern(file, grant),
+            false => gathering.file(file, grant),
         }
         let new = &gathering.found[before..];
         if new.iter().any(|one| one.code == Code::Unreadable) {
@@ -47,26 +57,18 @@ pub(in crate::config) fn gather(
     }
 }
 
-/// The paths as they are written, as far as they can be read; what is wrong is told when the tree is read as a whole.
-fn entries(source: &Source) -> Vec<At<String>> {
+/// The entries as they are written, as far as they can be read; what is wrong is told when the tree is read as a whole.
+fn entries(source: &Source) -> Vec<Listed> {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let mut only = DeTable::new();
     if let Some((key, value)) = root.into_inner().remove_entry(INCLUDE.name) {
         only.insert(key, value);
     }
-    let variables = variables::fill(source, &mut only, &mut Vec::new());
-    let Some(value) = only.get(INCLUDE.name) else {
-        return Vec::new();
-    };
-    let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
-        DeValue::String(text) if !variables.has_failed(&item.span()) => {
-            Some(At::new(text.to_string(), item.span()))
-        }
-        _ => None,
-    };
-    match value.get_ref() {
-        DeValue::Array(items) => items.iter().filter_map(text).collect(),
-        _ => text(value).into_iter().collect(),
+    let untold = &mut Vec::new();
+    let variables = variables::fill(source, &mut only, untold);
+    match only.get(INCLUDE.name) {
+        Some(value) => entry::all(source, value, &variables, untold),
+        None => Vec::new(),
     }
 }
 
@@ -74,13 +76,13 @@ struct Gathering<'g> {
     source: &'g mut Source,
     files: &'g mut Files,
     found: &'g mut Vec<Diagnostic>,
-    /// Where the files are that have been taken in, the including one first.
-    seen: Vec<PathBuf>,
+    /// Where the files are that have been taken in, the including one first, and what they may do.
+    seen: Vec<(PathBuf, Option<Arc<Grant>>)>,
     bytes: usize,
 }
 
 impl Gathering<'_> {
-    fn pattern(&mut self, entry: &At<String>) {
+    fn pattern(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
         if let Err(why) = glob::check(&entry.value) {
             return self.wrong(entry, Code::BadPattern, "this is no pattern of files", why);
         }
@@ -88,7 +90,7 @@ impl Gathering<'_> {
         match self.files.matching(&path) {
             Ok(matched) => {
                 let mut matched = matched;
-                let main = &self.seen[0];
+                let main = &self.seen[0].0;
                 matched.retain(|path| real(path) != *main);
                 if matched.is_empty() {
                     let nothing = Diagnostic::warning(
@@ -100,7 +102,7 @@ impl Gathering<'_> {
                     self.found.push(nothing);
                 }
                 for path in matched {
-                    self.take(&path, entry, true);
+                    self.take(&path, entry, (grant, true));
                 }
             }
             Err(error) => {
@@ -110,7 +112,7 @@ impl Gathering<'_> {
         }
     }
 
-    fn file(&mut self, entry: &At<String>) {
+    fn file(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
         let path = self.source.beside(entry.span.start, &entry.value);
         if path.is_dir() {
             // It may become a file.
@@ -124,24 +126,30 @@ impl Gathering<'_> {
                     ));
             return self.found.push(folder);
         }
-        self.take(&path, entry, false);
+        self.take(&path, entry, (grant, false));
     }
 
     /// Takes one file in. Two patterns may find the same one; a path that is written twice is a slip.
-    fn take(&mut self, path: &Path, entry: &At<String>, by_pattern: bool) {
+    fn take(&mut self, path: &Path, entry: &At<String>, (grant, by_pattern): (&Arc<Grant>, bool)) {
         let name = path.display().to_string();
         let place = real(path);
-        if self.seen.contains(&place) {
-            if !by_pattern {
-                let message = match self.seen[0] == place {
-                    true => "the file includes itself".to_owned(),
-                    false => format!("`{name}` is included twice"),
+        if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == place) {
+            let differs = first.as_ref().filter(|first| {
+                !Arc::ptr_eq(first, grant) && !(first.is_plain() && grant.is_plain())
+            });
+            if let Some(first) = differs {
+                let twice = two_entries(&name, (&grant.span, &first.span));
+                self.found.push(twice);
+            } else if !by_pattern {
+                let message = match first {
+                    None => "the file includes itself".to_owned(),
+                    Some(_) => format!("`{name}` is included twice"),
                 };
                 self.wrong(entry, Code::Duplicate, &message, "");
             }
             return;
         }
-        self.seen.push(place);
+        self.seen.push((place, Some(Arc::clone(grant))));
         if self.seen.len() > MOST_FILES + 1 {
             if self.seen.len() == MOST_FILES + 2 {
                 let message = format!("more than {MOST_FILES} files are included");
@@ -166,7 +174,7 @@ impl Gathering<'_> {
             }
             Ok(text) => {
                 self.bytes += text.len();
-                self.source.include(name, &text);
+                self.source.include(name, &text, Arc::clone(grant));
             }
             Err(why) => {
                 let message = format!("cannot include `{name}`: {why}");
@@ -181,9 +189,18 @@ impl Gathering<'_> {
     }
 }
 
-/// Where a path leads, through all links.
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+/// What a file may do is not left to the order of entries.
+fn two_entries(name: &str, (second, first): (&Span, &Span)) -> Diagnostic {
+    Diagnostic::error(
+        Code::Conflict,
+        format!(
+            "two entries of `{}` take `{name}` in, and let it do different things",
+            INCLUDE.name
+        ),
+    )
+    .at(second, "by this one")
+    .and(first, "and by this one")
+    .help("write them so that one alone finds it: a team's files stand in a folder of their own")
 }
 
 /// Puts what the included files say into the tree of the file, and returns what is in none of the known tables.
@@ -287,40 +304,15 @@ fn only_in_main(source: &Source, name: &str, span: &Span) -> Diagnostic {
     ))
 }
 
-/// `include` itself: what is not a text is told, and it leaves the tree.
-pub(super) fn read(root: &mut DeTable<'_>, found: &mut Vec<Diagnostic>) {
-    let Some(value) = root.remove(INCLUDE.name) else {
-        return;
-    };
-    let whole = value.span();
-    let mut wrong = |value: &DeValue<'_>, span: &Span| {
-        found.push(
-            Diagnostic::error(
-                Code::WrongType,
-                format!(
-                    "`{}` takes {}, not {}",
-                    INCLUDE.name,
-                    INCLUDE.shape.describe(),
-                    fields::describe(value)
-                ),
-            )
-            .at(span, "")
-            .help(format!(
-                "for example `{} = {}`",
-                INCLUDE.name, INCLUDE.example
-            )),
-        );
-    };
-    match value.get_ref() {
-        DeValue::String(_) => {}
-        DeValue::Array(items) => {
-            for item in items.iter() {
-                if !matches!(item.get_ref(), DeValue::String(_)) {
-                    wrong(item.get_ref(), &item.span());
-                }
-            }
-        }
-        other => wrong(other, &whole),
+/// `include` itself: what is wrong with it is told, and it leaves the tree.
+pub(super) fn read(
+    source: &Source,
+    root: &mut DeTable<'_>,
+    variables: &Variables,
+    found: &mut Vec<Diagnostic>,
+) {
+    if let Some(value) = root.remove(INCLUDE.name) {
+        entry::all(source, &value, variables, found);
     }
 }
 

@@ -81,8 +81,12 @@ fn line(
     };
     let fetched = match Place::of(table) {
         Ok(place) => place.read(source, span.start, files).map_err(|error| {
-            Diagnostic::error(Code::Unreadable, format!("no `{name}` in {place}: {error}"))
-                .at(&span, "its value is to be there")
+            let unreadable = || {
+                Diagnostic::error(Code::Unreadable, format!("no `{name}` in {place}: {error}"))
+                    .at(&span, "its value is to be there")
+            };
+            let refused = place.refused(source, &span);
+            refused.unwrap_or_else(unreadable)
         }),
         Err(slip) => Err(told(slip, name, &span)),
     };

@@ -2,10 +2,12 @@
 //! what came of it is told beside every mistake in the result.
 
 use super::super::diagnostic::{Code, Diagnostic};
+use super::super::grant::unasked;
 use super::super::source::{Source, Span};
 use super::super::value::quoted;
 use crate::key::is_secret;
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::env::VarError;
 use std::ops::Range;
@@ -86,7 +88,22 @@ impl Variables {
         }
         match value {
             DeValue::String(text) if text.contains('$') => {
-                match expand(environment, text) {
+                // What an included file may not read nobody asks for, not even whether it is set.
+                let refused = RefCell::new(Vec::new());
+                let guarded = |name: &str| match unasked(source, span, name) {
+                    None => environment(name),
+                    Some(told) => {
+                        refused.borrow_mut().push(told);
+                        Err(VarError::NotPresent)
+                    }
+                };
+                let expanded = expand(&guarded, text);
+                let refused = refused.into_inner();
+                if !refused.is_empty() {
+                    found.extend(refused);
+                    return self.failed.push(span.clone());
+                }
+                match expanded {
                     Ok((filled, used)) => {
                         *text = Cow::Owned(filled);
                         self.keep(source, span, used);
@@ -144,7 +161,11 @@ impl Variables {
     /// gave. What looks like a secret is shown nowhere.
     pub(in crate::config) fn tell(&self, source: &Source, found: &mut Vec<Diagnostic>) {
         let own = |diagnostic: &Diagnostic| {
-            matches!(diagnostic.code, Code::UnsetVariable | Code::BadVariable)
+            let code = diagnostic.code;
+            matches!(
+                code,
+                Code::UnsetVariable | Code::BadVariable | Code::NotGranted
+            )
         };
         found.retain(|one| {
             let echo = !own(one) && self.failed.iter().any(|span| is_about(one, span));

@@ -138,6 +138,26 @@ impl Walk {
     }
 }
 
+/// Do `steps` lead to the path that consists of `names`?
+#[must_use]
+pub fn leads(steps: &[String], names: &[&str]) -> bool {
+    let Some((step, rest)) = steps.split_first() else {
+        return names.is_empty();
+    };
+    let one = || {
+        let (name, below) = names.split_first()?;
+        let takes = match is_pattern(step) {
+            true => matches(step, name),
+            false => step == name,
+        };
+        takes.then_some(below)
+    };
+    match step == "**" {
+        true => leads(rest, names) || one().is_some_and(|below| leads(steps, below)),
+        false => one().is_some_and(|below| leads(rest, below)),
+    }
+}
+
 /// Is `name` one that the step of a pattern describes?
 #[must_use]
 pub fn matches(step: &str, name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::Code;
 use super::super::suggest::one_of;
-use super::{Default, IGNORE_WARNINGS, INCLUDE, Key, Shape, TABLES, Table};
+use super::{Default, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, Key, Shape, TABLES, Table};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -49,6 +49,22 @@ Names that begin with a dot are found only by patterns that do.
 
 ";
 
+const GRANTED: &str = "
+An included file is a team's, not the operator's. It reads no variable, as `${NAME}` or `{ env = .. }`, and no file outside its own
+folder, and its routes drop no limit of `[defaults]`, unless its entry lets it; the error says what to write. A file's own folder
+is the one that it stands in and what is below that, without folders in which other files of the configuration stand; the folder of the main
+file, and each above it, is nobody's own. Files that share a folder share what lies there: a team with secrets has a folder to itself. Where
+a path leads counts, through all links. A file that two entries take in, of which one is a table, is an error.
+
+```toml
+include = [
+    \"routes.d/*.toml\",
+    { files = \"team-a/*.toml\", hosts = [\"a.example.com\"], paths = [\"/a/{*rest}\"], secrets = [\"secrets.d/team-a-*\"], variables = [\"TEAM_A_*\"], drops = [\"per-ip\"] },
+]
+```
+
+";
+
 const IGNORED: &str = "
 ## Warnings that are meant
 
@@ -66,6 +82,11 @@ pub fn reference() -> String {
     out.push_str(INCLUDED);
     out.push_str(COLUMNS);
     row(&INCLUDE, &mut out);
+    out.push_str(GRANTED);
+    out.push_str(COLUMNS);
+    for key in INCLUDE_ENTRY.keys {
+        row(key, &mut out);
+    }
     out.push_str(IGNORED);
     out.push_str(COLUMNS);
     row(&IGNORE_WARNINGS, &mut out);
@@ -128,6 +149,7 @@ fn takes(shape: Shape) -> String {
             let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
             format!("list of {}", words.join(", "))
         }
+        Shape::Include => "text, table or list".into(),
         Shape::Conditions | Shape::Lines => "table of names".into(),
         Shape::Redirect => "`{ to = .., status = .. }`".into(),
         Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),

@@ -1,6 +1,6 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
-use super::{Default, IGNORE_WARNINGS, INCLUDE, Key, Shape, TABLES, Table};
+use super::{Default, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, Key, Shape, TABLES, Table};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
@@ -227,6 +227,10 @@ fn shape(shape: Shape) -> Value {
                 "content_type": { "type": "string" },
             },
         }),
+        Shape::Include => {
+            let entry = json!({ "oneOf": [{ "type": "string" }, section(&INCLUDE_ENTRY, [])] });
+            json!({ "oneOf": [{ "type": "string" }, section(&INCLUDE_ENTRY, []), { "type": "array", "items": entry }] })
+        }
         Shape::Inner(table) => section(table, []),
         Shape::Secret => json!({
             "oneOf": [

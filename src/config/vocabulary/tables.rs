@@ -34,11 +34,70 @@ pub static IGNORE_WARNINGS: Key = Key {
 /// The one key that stands in no table.
 pub static INCLUDE: Key = Key {
     name: "include",
-    shape: Shape::Texts,
+    shape: Shape::Include,
     default: Words("none"),
-    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names.",
+    about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names. A text lets them do nothing but that; a table says what else they may do, and what they may not.",
     example: "[\"routes.d/*.toml\"]",
     live: true,
+};
+
+/// An entry of `include` that says what its files may do.
+pub static INCLUDE_ENTRY: Table = Table {
+    name: "include",
+    named: false,
+    noun: "an entry of `include`",
+    about: "Files, and what they may do.",
+    keys: &[
+        Key {
+            name: "files",
+            shape: Shape::Texts,
+            default: Required,
+            about: "The files, as a text in `include` names them.",
+            example: "\"team-a/*.toml\"",
+            live: true,
+        },
+        Key {
+            name: "hosts",
+            shape: Shape::Texts,
+            default: Words("any host"),
+            about: "Hosts that their routes may be for, written as in a route: each route says its `host`, which is one of these or below one.",
+            example: "[\"a.example.com\"]",
+            live: true,
+        },
+        Key {
+            name: "paths",
+            shape: Shape::Texts,
+            default: Words("any path"),
+            about: "Paths that their routes may be for, written as in a route: each route's `path` takes no request that none of these would take.",
+            example: "[\"/a/{*rest}\"]",
+            live: true,
+        },
+        Key {
+            name: "secrets",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Files that they may read beyond their own folder, as `{ file = \"...\" }`, a group's `file`, or the `body` of a limit: paths from the folder of this file on, with patterns. What counts is where a path leads through all links; a link counts by its own name where it stays in the folder that the pattern begins with.",
+            example: "[\"secrets.d/team-a-*\"]",
+            live: true,
+        },
+        Key {
+            name: "variables",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Variables that they may read, as `${NAME}` or `{ env = \"NAME\" }`: names, with patterns.",
+            example: "[\"TEAM_A_*\"]",
+            live: true,
+        },
+        Key {
+            name: "drops",
+            shape: Shape::Texts,
+            default: Words("none"),
+            about: "Limits of `[defaults]` that their routes may drop with `\"!NAME\"`: names, with patterns.",
+            example: "[\"per-ip\"]",
+            live: true,
+        },
+    ],
+    later: &[],
 };
 
 const WHOLE: u64 = u32::MAX as u64;

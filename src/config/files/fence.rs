@@ -1,0 +1,283 @@
+//! Which files an included file may read: those of its own folder, and those that patterns allow it. Judged by where a path
+//! leads through all links, and again when the file is open.
+
+use super::glob;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// What lies within reach of one file of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    /// Its own folder; none where the main file stands in it, or below it.
+    own: Option<PathBuf>,
+    /// The folders of all files of the configuration: what lies below one of them is nobody else's.
+    taken: Arc<BTreeSet<PathBuf>>,
+    /// What else it may read.
+    allowed: Vec<Allowed>,
+}
+
+/// A pattern of paths: the folder in front of its first step that can be several, and the steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    root: PathBuf,
+    steps: Vec<String>,
+}
+
+impl Fence {
+    /// Around a file in `folder`, where the files of the configuration stand in `taken` and the main one in `main`; all are
+    /// paths without links.
+    #[must_use]
+    pub fn around(
+        folder: PathBuf,
+        main: &Path,
+        taken: Arc<BTreeSet<PathBuf>>,
+        allowed: Vec<Allowed>,
+    ) -> Self {
+        Self {
+            own: (!main.starts_with(&folder)).then_some(folder),
+            taken,
+            allowed,
+        }
+    }
+
+    /// Does `path` lead to a file within reach?
+    #[must_use]
+    pub fn holds(&self, path: &Path) -> bool {
+        self.place(path).is_some()
+    }
+
+    /// Opens the file at `path`, if it is within reach: also if a link is swapped meanwhile.
+    pub(super) fn open(&self, path: &Path) -> io::Result<File> {
+        let outside = || io::Error::other("it is not this file's to read");
+        let place = self.place(path).ok_or_else(outside)?;
+        let file = File::open(&place)?;
+        let now = fs::metadata(self.place(path).ok_or_else(outside)?)?;
+        let opened = file.metadata()?;
+        match (opened.dev(), opened.ino()) == (now.dev(), now.ino()) {
+            true => Ok(file),
+            false => Err(io::Error::other("it has changed while it was read")),
+        }
+    }
+
+    /// Where `path` leads, if that is within reach.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        let place = real(path);
+        let nearest = place
+            .ancestors()
+            .skip(1)
+            .find(|at| self.taken.contains(*at));
+        let is_own = self.own.is_some() && nearest == self.own.as_deref();
+        let is_allowed = || {
+            let mut allowed = self.allowed.iter();
+            allowed.any(|one| one.leads_to(path, &place))
+        };
+        (is_own || is_allowed()).then_some(place)
+    }
+}
+
+impl Allowed {
+    /// What `pattern` leads to.
+    ///
+    /// # Errors
+    /// When it is no pattern, in words.
+    pub fn read(pattern: &Path) -> Result<Self, &'static str> {
+        glob::check(&pattern.to_string_lossy())?;
+        let mut root = PathBuf::new();
+        let mut steps: Vec<String> = Vec::new();
+        let mut components = pattern.components().peekable();
+        while let Some(component) = components.next() {
+            let step = component.as_os_str().to_string_lossy();
+            match component {
+                Component::Normal(_)
+                    if components.peek().is_none()
+                        || !steps.is_empty()
+                        || glob::is_pattern(&step) =>
+                {
+                    steps.push(step.into_owned());
+                }
+                _ if !steps.is_empty() => return Err("no `..` stands behind a `*`"),
+                other => root.push(other),
+            }
+        }
+        match steps.is_empty() {
+            true => Err("it names no file"),
+            false => Ok(Self {
+                root: real(&root),
+                steps,
+            }),
+        }
+    }
+
+    /// Is `place`, where `path` leads, one of its files? A link counts by its own name as well, as long as it stays in the
+    /// folder that the pattern names: so are secrets kept that an orchestrator swaps.
+    fn leads_to(&self, path: &Path, place: &Path) -> bool {
+        let by_name = || {
+            let named = named(path);
+            named.is_some_and(|named| self.describes(&named)) && place.starts_with(&self.root)
+        };
+        self.describes(place) || by_name()
+    }
+
+    fn describes(&self, place: &Path) -> bool {
+        let Ok(rest) = place.strip_prefix(&self.root) else {
+            return false;
+        };
+        let names: Option<Vec<&str>> = rest.iter().map(|name| name.to_str()).collect();
+        names.is_some_and(|names| glob::leads(&self.steps, &names))
+    }
+}
+
+/// The path without links but for its last step.
+fn named(path: &Path) -> Option<PathBuf> {
+    Some(real(path.parent()?).join(path.file_name()?))
+}
+
+/// A path as a person would allow it: by its own name where that leads nowhere else.
+#[must_use]
+pub fn to_allow(path: &Path) -> PathBuf {
+    let place = real(path);
+    let named = named(path).filter(|named| {
+        let folder = named.parent();
+        folder.is_some_and(|folder| place.starts_with(folder))
+    });
+    named.unwrap_or(place)
+}
+
+/// Where a path leads, through all links; of one that leads nowhere yet, as far as there is something.
+#[must_use]
+pub fn real(path: &Path) -> PathBuf {
+    let here = match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path,
+    };
+    if let Ok(place) = here.canonicalize() {
+        return place;
+    }
+    match (here.parent(), here.components().next_back()) {
+        (Some(above), Some(Component::ParentDir)) => {
+            let above = real(above);
+            above.parent().map(Path::to_owned).unwrap_or(above)
+        }
+        (Some(above), Some(last)) => real(above).join(last),
+        _ => here.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Folders: the operator's with a secret, a team's in it, another team's in that, and secrets as an orchestrator keeps
+    /// them.
+    fn house() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["etc/a/deep", "etc/a/b", "run/..1", "run/a-more"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in [
+            "etc/redis",
+            "etc/a/own",
+            "etc/a/deep/own",
+            "etc/a/b/theirs",
+            "run/..1/a-key",
+            "run/..1/redis",
+        ] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        for (to, name) in [
+            ("..1", "run/..data"),
+            ("..data/a-key", "run/a-key"),
+            ("..data/redis", "run/redis"),
+            ("../redis", "etc/a/link"),
+            ("own", "etc/a/near"),
+            ("..", "etc/a/up"),
+            ("../../run/redis", "etc/a/a-key"),
+            ("../../nowhere", "etc/a/dangling"),
+        ] {
+            symlink(to, root.join(name)).unwrap();
+        }
+        (folder, root)
+    }
+
+    fn fence(root: &Path, own: &str, allowed: &[&str]) -> Fence {
+        let taken = ["etc", "etc/a", "etc/a/b"].map(|name| root.join(name));
+        let allowed = allowed
+            .iter()
+            .map(|text| Allowed::read(&root.join(text)).unwrap());
+        Fence::around(
+            root.join(own),
+            &root.join("etc"),
+            Arc::new(taken.into()),
+            allowed.collect(),
+        )
+    }
+
+    #[test]
+    fn what_lies_in_its_own_folder_is_a_teams_and_nothing_else() {
+        let (_folder, root) = house();
+        let team = fence(&root, "etc/a", &[]);
+        for (name, expected) in [
+            ("etc/a/own", true),
+            ("etc/a/deep/own", true),
+            ("etc/a/near", true),
+            ("etc/a/b/../own", true),
+            ("etc/a/not-there", true),
+            ("etc/a/link", false),
+            ("etc/a/up/redis", false),
+            ("etc/a/../redis", false),
+            ("etc/a/deep/../../redis", false),
+            ("etc/a/dangling/../../redis", false),
+            ("etc/a/b/theirs", false),
+            ("etc/redis", false),
+            ("run/a-key", false),
+            ("/proc/self/environ", false),
+        ] {
+            assert_eq!(team.holds(&root.join(name)), expected, "{name}");
+            if !expected {
+                assert!(team.open(&root.join(name)).is_err(), "{name}");
+            }
+        }
+        assert!(team.open(&root.join("etc/a/near")).is_ok());
+    }
+
+    #[test]
+    fn the_operators_folder_is_no_teams() {
+        let (_folder, root) = house();
+        let beside = fence(&root, "etc", &[]);
+        for name in ["etc/redis", "etc/a/own"] {
+            assert!(!beside.holds(&root.join(name)), "{name}");
+        }
+        let above = fence(&root, "", &[]);
+        assert!(!above.holds(&root.join("run/redis")));
+    }
+
+    #[test]
+    fn patterns_allow_what_they_describe_and_no_way_around() {
+        let (_folder, root) = house();
+        let team = fence(&root, "etc/a", &["run/a-*"]);
+        for (name, expected) in [
+            ("run/a-key", true),
+            ("run/a-more/../a-key", true),
+            ("run/redis", false),
+            ("run/..data/redis", false),
+            ("run/..data/a-key", false),
+            ("run/a-more/../redis", false),
+            // By its name it would be one; it leads out of the folder.
+            ("etc/a/a-key", false),
+        ] {
+            assert_eq!(team.holds(&root.join(name)), expected, "{name}");
+        }
+        let in_reach_of_the_team = fence(&root, "etc/a", &["etc/a/a-*"]);
+        assert!(!in_reach_of_the_team.holds(&root.join("etc/a/a-key")));
+        assert!(fence(&root, "etc", &["etc/redis"]).holds(&root.join("etc/redis")));
+        for wrong in ["run/*/../redis", "run/a**", "/"] {
+            assert!(Allowed::read(Path::new(wrong)).is_err(), "{wrong}");
+        }
+    }
+}
