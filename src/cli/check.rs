@@ -10,10 +10,11 @@ mod tests;
 use crate::config::diff::diff;
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Report, describe, leases};
-use crate::limit::{Limit, Mode};
+use crate::limit::{Limit, LimitId, Mode};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use spread::Spread;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -211,6 +212,7 @@ fn meaning(compiled: &Compiled) -> String {
         count(outline.upstreams.len(), "upstream"),
         count(limits.len(), "limit"),
     );
+    let asked = asked(compiled);
     let width = outline.limits.iter().map(|limit| limit.name.len()).max();
     for limit in &outline.limits {
         // Writing into a string cannot fail.
@@ -221,7 +223,7 @@ fn meaning(compiled: &Compiled) -> String {
             describe::limit(limit, compiled.asks_redis()),
             width = width.unwrap_or(0)
         );
-        if let Some(leased) = leased(compiled, limit) {
+        if let Some(leased) = leased(compiled, &asked, limit) {
             let _ = writeln!(
                 text,
                 "  {:width$}  {leased}",
@@ -246,13 +248,22 @@ fn meaning(compiled: &Compiled) -> String {
     text
 }
 
+/// The limits that requests are held to.
+type Asked = HashSet<LimitId>;
+
+fn asked(compiled: &Compiled) -> Asked {
+    let services = compiled.snapshot.services.iter();
+    let limits = services.flat_map(|service| &service.limits);
+    limits.map(|limit| limit.id).collect()
+}
+
 /// Whether permits are taken ahead, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`. Nothing
 /// of a limit that no route asks for.
-fn leased(compiled: &Compiled, limit: &Limit) -> Option<String> {
+fn leased(compiled: &Compiled, asked: &Asked, limit: &Limit) -> Option<String> {
     let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
-    let mut services = compiled.snapshot.services.iter();
-    let has = services.any(|service| service.limits.iter().any(|one| one.id == limit.id));
-    has.then(|| format!("leased while it is busy: {terms}"))
+    asked
+        .contains(&limit.id)
+        .then(|| format!("leased while it is busy: {terms}"))
 }
 
 fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
@@ -264,6 +275,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         "ignored": report.ignored(),
     });
     if let Some(compiled) = compiled {
+        let asked = asked(compiled);
         let limits = compiled.outline.limits.iter().map(|limit| {
             let tiers = limit.tiers.iter().map(
                 |tier| json!({ "group": &*tier.group.name, "means": describe::tier(&tier.limit) }),
@@ -272,7 +284,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
                 "name": &*limit.name,
                 "mode": limit.mode.as_str(),
                 "means": describe::limit(limit, compiled.asks_redis()),
-                "leased": leased(compiled, limit),
+                "leased": leased(compiled, &asked, limit),
                 "tiers": tiers.collect::<Vec<_>>(),
             })
         });

@@ -17,7 +17,7 @@ use crate::store::Source;
 use crate::upstream;
 use http::HeaderValue;
 use ipnet::IpNet;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,11 +195,12 @@ fn chosen<'a>(
     limits: &HashMap<&str, Vec<&Arc<Limit>>>,
 ) -> Vec<Arc<Limit>> {
     let mut chosen: Vec<Arc<Limit>> = Vec::new();
+    let mut seen = HashSet::new();
     for name in names {
         let named = limits
             .get(name.value.as_str())
             .expect("validate resolves every limit name");
-        if !chosen.iter().any(|other| *other.name == *name.value) {
+        if seen.insert(name.value.as_str()) {
             chosen.extend(named.iter().map(|limit| Arc::clone(limit)));
         }
     }
@@ -244,13 +245,9 @@ fn own(route: &document::Route) -> Option<Own> {
 
 /// Each once, in their order.
 fn names<'a>(named: impl Iterator<Item = &'a At<String>>) -> Vec<Arc<str>> {
-    let mut names: Vec<Arc<str>> = Vec::new();
-    for at in named {
-        if !names.iter().any(|name| **name == *at.value) {
-            names.push(at.value.as_str().into());
-        }
-    }
-    names
+    let mut seen = HashSet::new();
+    let once = named.filter(|at| seen.insert(at.value.as_str()));
+    once.map(|at| at.value.as_str().into()).collect()
 }
 
 fn outline(

@@ -39,7 +39,7 @@ use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{self, TABLES};
 use fields::Fields;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -115,6 +115,8 @@ pub(super) struct Document {
     pub(super) groups: Vec<Group>,
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
+    /// Where each upstream is among them, by its name.
+    positions: HashMap<String, usize>,
     pub(super) routes: Vec<Route>,
     /// Stretches of the file that could not be read, so what seems absent may be there.
     pub(super) torn: Vec<Span>,
@@ -164,15 +166,12 @@ impl Document {
         route: &'a Route,
     ) -> impl Iterator<Item = &'a At<String>> {
         let own = route.limits.entries();
-        let drops = |name: &str| {
-            own.iter()
-                .any(|at| at.value.strip_prefix('!') == Some(name))
-        };
+        let dropped = own.iter().filter_map(|at| at.value.strip_prefix('!'));
+        let dropped: HashSet<&str> = dropped.collect();
+        let drops = move |name: &str| dropped.contains(name);
         let to = route.upstream.get();
-        let upstream = self
-            .upstreams
-            .iter()
-            .find(|upstream| Some(&upstream.name.value) == to);
+        let upstream = to.and_then(|name| self.positions.get(name));
+        let upstream = upstream.and_then(|at| self.upstreams.get(*at));
         let theirs = upstream.map_or(&[][..], |upstream| upstream.limits.entries());
         let kept = own.iter().filter(|at| !at.value.starts_with('!'));
         let defaults = self.defaults.limits.entries().iter();
@@ -252,6 +251,10 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
                 section(source, &mut document, vocabulary, &span, value, found);
             }
         }
+    }
+    for (at, upstream) in document.upstreams.iter().enumerate() {
+        let name = upstream.name.value.clone();
+        document.positions.entry(name).or_insert(at);
     }
     document
 }

@@ -28,13 +28,14 @@ const TOLD: usize = 5;
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) all: Vec<Arc<Group>>,
+    positions: HashMap<Arc<str>, usize>,
 }
 
 impl Groups {
     /// The group of this name, with its position.
     pub(super) fn find(&self, name: &str) -> Option<(usize, &Arc<Group>)> {
-        let mut all = self.all.iter().enumerate();
-        all.find(|(_, group)| *group.name == *name)
+        let at = *self.positions.get(name)?;
+        Some((at, self.all.get(at)?))
     }
 }
 
@@ -73,6 +74,8 @@ pub(super) fn read(
         }
         warn_of_say_so(written, by, document, &files, found);
         if is_new {
+            let at = groups.all.len();
+            groups.positions.insert(Arc::clone(&group.name), at);
             groups.all.push(Arc::new(group));
         }
     }

@@ -49,13 +49,14 @@ pub(super) fn compile(
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Arc<limit::Limit>> {
     let name: Arc<str> = written.name.value.as_str().into();
+    let before = found.len();
     let limits = alone(written, &name, groups, found);
     let mut limits = tiers::add(limits, written, groups, found);
     if let Some(other) = written.with_candidate() {
         // What is wrong with both is told once.
         let mut more = Vec::new();
         let beside = alone(&other, &name, groups, &mut more);
-        more.retain(|one| !found.contains(one));
+        more.retain(|one| !found[before..].contains(one));
         found.extend(more);
         let beside = beside.into_iter();
         limits.extend(beside.map(|limit| limit.in_mode(Mode::Candidate)));

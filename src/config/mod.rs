@@ -30,6 +30,7 @@ mod resolved;
 mod secret;
 mod set;
 pub mod source;
+mod spans;
 mod store;
 pub mod suggest;
 mod validate;
@@ -38,6 +39,8 @@ pub mod vocabulary;
 
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod growth;
 #[cfg(test)]
 mod robust;
 

@@ -12,7 +12,7 @@ use crate::limit::{Limit, Mode, Rule};
 use crate::store;
 use ::toml::de::{DeTable, DeValue};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -34,8 +34,12 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
     let mut source = Source::new(name, text);
     document::gather(&mut source, &mut files, &mut Vec::new());
     let root = document::tree(&source);
+    let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
+    for limit in &compiled.outline.limits {
+        limits.entry(&limit.name).or_default().push(limit);
+    }
     let mut writer = Writer {
-        compiled: &compiled,
+        limits,
         source: &source,
         lines: Vec::new(),
         secrets: Vec::new(),
@@ -57,7 +61,7 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
     for table in TABLES {
         writer.table(table, &root);
     }
-    let lines = needed(writer.lines);
+    let lines = needed(std::mem::take(&mut writer.lines));
     Ok((text_of(&lines), compiled))
 }
 
@@ -102,7 +106,8 @@ fn needed(mut lines: Vec<Line>) -> Vec<Line> {
 }
 
 struct Writer<'w> {
-    compiled: &'w Compiled,
+    /// All of each name.
+    limits: HashMap<&'w str, Vec<&'w Limit>>,
     source: &'w Source,
     lines: Vec<Line>,
     /// Secrets seen so far: two that differ stay different.
@@ -177,10 +182,9 @@ impl Writer<'_> {
         if vocabulary.name != "limits" {
             return None;
         }
-        let mut of_it = self.compiled.outline.limits.iter();
-        let limit: &Limit = of_it.find(|limit| &*limit.name == name)?;
+        let (limit, same) = self.limits.get(name)?.split_first()?;
         // What is written holds for tiers and candidates too, whose own numbers it does not follow from.
-        let mut same = of_it.filter(|other| other.name == limit.name);
+        let mut same = same.iter();
         if !limit.tiers.is_empty() || same.any(|other| other.mode == Mode::Candidate) {
             return None;
         }

@@ -5,6 +5,7 @@ use crate::key::Missing;
 use crate::limit::{Limit, Scope};
 use crate::store::{Place, Source};
 use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -52,11 +53,15 @@ impl<'a> Spread<'a> {
         if !is_cluster && shared.iter().all(|limit| limit.with.is_none()) {
             return None;
         }
+        let mut by_name: HashMap<&str, &Limit> = HashMap::new();
+        for limit in &shared {
+            by_name.entry(&limit.name).or_insert(limit);
+        }
         let slots = |names: &[Arc<str>]| {
             let mut slots: Vec<Slot<'a>> = Vec::new();
             for limit in names
                 .iter()
-                .filter_map(|name| shared.iter().find(|limit| limit.name == *name))
+                .filter_map(|name| by_name.get(&**name).copied())
             {
                 let by = chosen(limit);
                 match slots.iter_mut().find(|slot| slot.by.may_be(&by)) {
@@ -78,18 +83,20 @@ impl<'a> Spread<'a> {
         });
         let unrouted = std::iter::once((None, slots(&outline.defaults)));
         let mut hot: Vec<Hot<'a>> = Vec::new();
+        let mut at_tag: HashMap<Option<&str>, usize> = HashMap::new();
+        let mut seen = HashSet::new();
         for limit in &shared {
             let tag = limit.with.as_deref();
             if tag.is_none() && !limit.by.parts.is_empty() {
                 continue;
             }
-            match hot.iter_mut().find(|hot| hot.tag == tag) {
-                Some(hot) if hot.limits.contains(&&*limit.name) => {}
-                Some(hot) => hot.limits.push(&limit.name),
-                None => hot.push(Hot {
-                    tag,
-                    limits: vec![&limit.name],
-                }),
+            let at = *at_tag.entry(tag).or_insert_with(|| {
+                let limits = Vec::new();
+                hot.push(Hot { tag, limits });
+                hot.len() - 1
+            });
+            if seen.insert((tag, &*limit.name)) {
+                hot[at].limits.push(&limit.name);
             }
         }
         Some(Self {

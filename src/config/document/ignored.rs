@@ -2,10 +2,12 @@
 
 use super::super::diagnostic::{Code, Diagnostic, Severity};
 use super::super::source::{At, Span};
+use super::super::spans::Spans;
 use super::super::suggest::nearest;
 use super::super::value::quoted;
 use super::super::vocabulary::{IGNORE_WARNINGS, TABLES};
 use super::fields;
+use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -129,19 +131,20 @@ fn unknown(text: &str, span: &Span) -> Diagnostic {
 /// Marks what is ignored among `found`, and tells what is not there to be ignored, where `may_tell`: what is wrong may hide
 /// a warning.
 pub(in crate::config) fn apply(all: &[Ignored], found: &mut Vec<Diagnostic>, may_tell: bool) {
+    if all.is_empty() {
+        return;
+    }
     let mut idle = Vec::new();
+    let warnings = by_code(found);
     for ignored in all {
         for code in &ignored.codes {
-            let mut is_met = false;
-            let warnings = found.iter_mut().filter(|one| {
-                one.code == code.value && one.severity != Severity::Error && ignored.covers(one)
-            });
-            for warning in warnings {
-                warning.severity = Severity::Ignored;
-                is_met = true;
-            }
-            if !is_met {
+            let met = warnings.get(&code.value).map(|told| ignored.meets(told));
+            let met = met.unwrap_or_default();
+            if met.is_empty() {
                 idle.push(ignored.idle(code));
+            }
+            for at in met {
+                found[at].severity = Severity::Ignored;
             }
         }
     }
@@ -151,18 +154,36 @@ pub(in crate::config) fn apply(all: &[Ignored], found: &mut Vec<Diagnostic>, may
     }
 }
 
+/// The warnings of each code by all their places, as positions in `found`; those about the file as a whole have none.
+fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
+    let mut places: HashMap<Code, Vec<(Span, usize)>> = HashMap::new();
+    let warnings = found.iter().enumerate();
+    for (at, one) in warnings.filter(|(_, one)| one.severity != Severity::Error) {
+        let labels = one.primary.iter().chain(&one.others);
+        let spans = labels.map(|label| &label.span).chain(&one.concerns);
+        let of_code = places.entry(one.code).or_default();
+        let before = of_code.len();
+        of_code.extend(spans.map(|span| (span.clone(), at)));
+        if of_code.len() == before {
+            of_code.push((usize::MAX - 1..usize::MAX - 1, at));
+        }
+    }
+    let all = places.into_iter();
+    all.map(|(code, places)| (code, Spans::new(places)))
+        .collect()
+}
+
 impl Ignored {
-    /// Is any place of the warning in this table?
-    fn covers(&self, warning: &Diagnostic) -> bool {
+    /// The warnings of which any place is in this table.
+    fn meets(&self, told: &Spans<usize>) -> Vec<usize> {
         let Some(places) = &self.places else {
-            return true;
+            return told.all().map(|(_, at)| *at).collect();
         };
-        let labels = warning.primary.iter().chain(&warning.others);
-        let mut spans = labels.map(|label| &label.span).chain(&warning.concerns);
-        spans.any(|span| {
-            let meets = |place: &Span| place.contains(&span.start) || span.contains(&place.start);
-            places.iter().any(meets)
-        })
+        let met = places.iter().flat_map(|place| {
+            let near = told.near(place);
+            near.filter(|(span, _)| place.contains(&span.start) || span.contains(&place.start))
+        });
+        met.map(|(_, at)| *at).collect()
     }
 
     fn idle(&self, code: &At<Code>) -> Diagnostic {

@@ -4,6 +4,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::grant::unasked;
 use super::super::source::{Source, Span};
+use super::super::spans::Spans;
 use super::super::value::quoted;
 use crate::key::is_secret;
 use std::borrow::Cow;
@@ -167,20 +168,21 @@ impl Variables {
                 Code::UnsetVariable | Code::BadVariable | Code::NotGranted
             )
         };
+        let failed = Spans::new(self.failed.iter().map(|span| (span.clone(), ())));
+        let filled = self.filled.iter().enumerate();
+        let filled = Spans::new(filled.map(|(at, filled)| (filled.span.clone(), at)));
         found.retain(|one| {
-            let echo = !own(one) && self.failed.iter().any(|span| is_about(one, span));
+            let echo = !own(one) && !about(&failed, one).is_empty();
             let from_outside = one.code == Code::SecretInFile
-                && self.filled.iter().any(|filled| {
-                    is_about(one, &filled.span) && filled.is_all_of_the_secret(source)
-                });
+                && about(&filled, one)
+                    .iter()
+                    .any(|at| self.filled[*at].is_all_of_the_secret(source));
             !echo && !from_outside
         });
         let secrets = self.secrets();
         for one in found {
-            for filled in &self.filled {
-                if is_about(one, &filled.span) {
-                    filled.tell(one);
-                }
+            for at in about(&filled, one) {
+                self.filled[at].tell(one);
             }
             hide(&secrets, one);
         }
@@ -204,11 +206,18 @@ fn hide(secrets: &HashSet<&str>, diagnostic: &mut Diagnostic) {
     }
 }
 
-/// Does the mistake stand there, or have to do with what does?
-fn is_about(diagnostic: &Diagnostic, span: &Span) -> bool {
+/// Of which texts does the mistake stand there, or have to do with what does?
+fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
     let labels = diagnostic.primary.iter().chain(&diagnostic.others);
-    let mut spans = labels.map(|label| &label.span);
-    spans.any(|at| at.start < span.end && span.start < at.end)
+    let met = labels.flat_map(|label| {
+        let at = &label.span;
+        let near = texts.near(at);
+        near.filter(|(span, _)| at.start < span.end && span.start < at.end)
+    });
+    let mut met: Vec<T> = met.map(|(_, text)| *text).collect();
+    met.sort();
+    met.dedup();
+    met
 }
 
 impl Filled {

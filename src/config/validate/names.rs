@@ -401,20 +401,21 @@ pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
 
 /// Clients tell limits apart by their names.
 pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
-    for (index, limit) in document.limits.iter().enumerate() {
+    // By what clients see: who has no other name, and the first of those who have.
+    let mut plain: HashMap<&str, &Span> = HashMap::new();
+    for limit in &document.limits {
+        if limit.told.public_name.at().is_none() {
+            plain.entry(&limit.name.value).or_insert(&limit.name.span);
+        }
+    }
+    let mut earlier: HashMap<&str, &Span> = HashMap::new();
+    for limit in &document.limits {
         let Some(public) = limit.told.public_name.at() else {
             continue;
         };
-        let others = document.limits.iter().enumerate();
-        let taken = others
-            .filter(|(at, _)| *at != index)
-            .find_map(|(at, other)| match other.told.public_name.at() {
-                // Told of the later of the two.
-                Some(theirs) => {
-                    (theirs.value == public.value && at < index).then_some(&theirs.span)
-                }
-                None => (other.name.value == public.value).then_some(&other.name.span),
-            });
+        let name = public.value.as_str();
+        let taken = plain.get(name).or_else(|| earlier.get(name)).copied();
+        earlier.entry(name).or_insert(&public.span);
         if let Some(taken) = taken {
             let message = format!(
                 "clients could not tell two limits called {} apart",

@@ -6,6 +6,7 @@ use super::super::value::quoted;
 use crate::key::Part;
 use crate::route::{PathPattern, Segment};
 use http::Method;
+use std::collections::HashMap;
 
 /// Notes all of it.
 pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
@@ -18,23 +19,34 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
 
 /// A limit that exempts all methods or all paths of each route that names it.
 fn exempt(document: &Document, found: &mut Vec<Diagnostic>) {
+    let exempting = document.limits.iter();
+    let exempting = exempting.filter(|limit| limit.exempt.at().is_some());
+    let mut users: HashMap<&str, Vec<&Route>> = exempting
+        .map(|limit| (limit.name.value.as_str(), Vec::new()))
+        .collect();
+    if users.is_empty() {
+        return;
+    }
+    for route in &document.routes {
+        for name in document.limits_of(route) {
+            if let Some(users) = users.get_mut(name.value.as_str()) {
+                users.push(route);
+            }
+        }
+    }
+    // One of the defaults holds where no route matches, too.
+    for at in document.defaults.limits.entries() {
+        users.remove(at.value.as_str());
+    }
     for limit in &document.limits {
         let Some(at) = limit.exempt.at() else {
             continue;
         };
         let name = limit.name.value.as_str();
-        // One of the defaults holds where no route matches, too.
-        let defaults = document.defaults.limits.entries();
-        if defaults.iter().any(|at| at.value == name) {
+        let Some(users) = users.get(name).filter(|users| !users.is_empty()) else {
             continue;
-        }
-        let routes = document.routes.iter();
-        let mut users = routes.filter(|route| {
-            let mut named = document.limits_of(route);
-            named.any(|at| at.value == name)
-        });
-        let Some(first) = users.next() else { continue };
-        if is_covered(first, &at.value) && users.all(|route| is_covered(route, &at.value)) {
+        };
+        if users.iter().all(|route| is_covered(route, &at.value)) {
             let message = format!("limit {} holds for nobody", quoted(name));
             found.push(
                 Diagnostic::warning(Code::ExemptsEveryone, message)

@@ -4,13 +4,17 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Counted, Document, Limit as Written};
 use super::super::source::Span;
 use crate::limit::{Leasing, Limit, Scope};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Notes all of it. `compiled` are the document's limits.
 pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec<Diagnostic>) {
+    let mut by_name: HashMap<&str, &Limit> = HashMap::new();
+    for limit in compiled {
+        by_name.entry(&limit.name).or_insert(limit);
+    }
     for written in &document.limits {
-        let own = |limit: &&Arc<Limit>| *limit.name == *written.name.value;
-        let Some(limit) = compiled.iter().find(own) else {
+        let Some(limit) = by_name.get(written.name.value.as_str()).copied() else {
             continue;
         };
         unleased(document, written, limit, found);

@@ -1,0 +1,66 @@
+//! Stretches of the text by where they start: which of them meet another is found without looking at every one, so that a
+//! file of many tables is read in a time that grows as it does.
+
+use super::source::Span;
+#[cfg(test)]
+use std::cell::Cell;
+
+#[cfg(test)]
+thread_local! {
+    /// How many stretches have been looked at.
+    pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Stretches, each with what it stands for.
+#[derive(Debug)]
+pub(super) struct Spans<T> {
+    sorted: Vec<(Span, T)>,
+    longest: usize,
+}
+
+impl<T> Spans<T> {
+    pub(super) fn new(all: impl IntoIterator<Item = (Span, T)>) -> Self {
+        let mut sorted: Vec<(Span, T)> = all.into_iter().collect();
+        sorted.sort_by_key(|(span, _)| span.start);
+        let longest = sorted.iter().map(|(span, _)| span.len()).max();
+        Self {
+            sorted,
+            longest: longest.unwrap_or(0),
+        }
+    }
+
+    /// Every one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &(Span, T)> {
+        self.sorted.iter()
+    }
+
+    /// All that may have a byte with `span` in common, or begin where it does.
+    pub(super) fn near(&self, span: &Span) -> impl Iterator<Item = &(Span, T)> {
+        let from = span.start.saturating_sub(self.longest);
+        let first = self.sorted.partition_point(|(own, _)| own.start < from);
+        let end = span.end.max(span.start + 1);
+        let near = self.sorted[first..].iter();
+        near.take_while(move |(own, _)| {
+            #[cfg(test)]
+            LOOKED_AT.set(LOOKED_AT.get() + 1);
+            own.start < end
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_meets_is_near_and_what_is_far_is_not_looked_at() {
+        let spans = Spans::new((0..1000).map(|at| (at * 10..at * 10 + 5, at)));
+        let near = |span: Span| spans.near(&span).map(|(_, at)| *at).collect::<Vec<usize>>();
+        assert_eq!(near(4..4), [0]);
+        assert_eq!(near(12..33), [1, 2, 3]);
+        assert!(near(20_000..20_001).is_empty());
+        LOOKED_AT.set(0);
+        near(5_000..5_001);
+        assert!(LOOKED_AT.get() <= 3, "{}", LOOKED_AT.get());
+    }
+}
