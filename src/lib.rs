@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod app;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod config;
 pub mod descriptors;

@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub errors: Looks,
     /// By how much of itself the time to come back may be spread, in percent.
     pub jitter: u8,
+    /// May a field ask the upstream for another method than the request's? Not where a route or a limit looks at that.
+    pub other_methods: bool,
     /// Bounds on held requests.
     pub holds: HoldCaps,
 }
@@ -119,14 +121,14 @@ pub struct HoldCaps {
     /// In all.
     pub total: usize,
     /// From one peer address.
-    pub per_peer: usize,
+    pub per_client: usize,
 }
 
 impl Default for HoldCaps {
     fn default() -> Self {
         Self {
             total: 10_000,
-            per_peer: 1_000,
+            per_client: 1_000,
         }
     }
 }

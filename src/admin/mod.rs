@@ -2,6 +2,7 @@
 
 mod answer;
 mod health;
+mod host;
 mod peek;
 mod serve;
 #[cfg(test)]

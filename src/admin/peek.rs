@@ -7,7 +7,7 @@ use crate::store::Store;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::{Value, json};
@@ -109,7 +109,11 @@ where
     }
     // A page of another site cannot send this without asking first.
     let kind = request.headers().get(CONTENT_TYPE);
-    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let media = |kind: &HeaderValue| {
+        let media = kind.as_bytes().split(|byte| *byte == b';').next();
+        media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(b"application/json"))
+    };
+    let is_json = kind.is_some_and(media);
     if !is_json {
         return problem(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,

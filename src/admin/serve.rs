@@ -1,6 +1,7 @@
 //! Accepts and serves admin connections: few, none for long, and never so many silent ones that nobody else is heard.
 
 use super::answer::{Answer, answer};
+use super::host::Names;
 use super::{AdminState, peek};
 use crate::telemetry::log::Throttle;
 use hyper::body::Incoming;
@@ -9,6 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,16 +131,13 @@ async fn connection(
     asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
+    // Where nobody can say which address was asked for, loopback's names are left.
+    let address = stream.local_addr().map(|at| at.ip());
+    let names = Arc::new(Names::at(address.unwrap_or(Ipv4Addr::LOCALHOST.into())));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        let state = state.clone();
-        async move {
-            let answer = match request.uri().path() {
-                peek::PATH => peek::answer(state.questions.as_ref(), request).await,
-                _ => answer(state, request).await,
-            };
-            Ok::<Answer, Infallible>(answer)
-        }
+        let (state, names) = (state.clone(), Arc::clone(&names));
+        async move { Ok::<Answer, Infallible>(respond(&names, state, request).await) }
     });
     let mut serving = pin!(
         http1::Builder::new()
@@ -154,4 +153,17 @@ async fn connection(
     }
     serving.as_mut().graceful_shutdown();
     let _ = tokio::time::timeout(patience.last_answer, serving).await;
+}
+
+async fn respond(names: &Names, state: AdminState, request: hyper::Request<Incoming>) -> Answer {
+    let path = request.uri().path();
+    // Scrapers and probes come by all sorts of names, and what these say names nobody.
+    let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
+    if !is_open && let Some(refused) = names.refuse(&request) {
+        return refused;
+    }
+    match path {
+        peek::PATH => peek::answer(state.questions.as_ref(), request).await,
+        _ => answer(state, request).await,
+    }
 }

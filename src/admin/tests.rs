@@ -55,7 +55,9 @@ impl Admin {
     /// Sends a request line with `fields` and returns the whole answer.
     async fn ask(&self, line: &str, fields: &str) -> String {
         let mut stream = self.connect().await;
-        let request = format!("{line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{fields}\r\n");
+        let host = self.address;
+        let request =
+            format!("{line} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{fields}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();

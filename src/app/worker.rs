@@ -2,8 +2,8 @@
 
 use super::Shared;
 use crate::admin::{Question, answering};
+use crate::client::Client;
 use crate::descriptors::Share;
-use crate::listen::client::Client;
 use crate::listen::drain::LocalDrain;
 use crate::listen::house::{Accepted, House};
 use crate::listen::socket::Stream;

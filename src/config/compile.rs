@@ -78,10 +78,10 @@ pub(super) fn compile(
             .max_held
             .get()
             .map_or(caps.total, |most| *most as usize),
-        per_peer: server
+        per_client: server
             .max_held_per_client
             .get()
-            .map_or(caps.per_peer, |most| *most as usize),
+            .map_or(caps.per_client, |most| *most as usize),
     };
     let networks: Vec<IpNet> = server.trust.entries().iter().map(|at| at.value).collect();
     let trust_field = server.trust_field.get().copied();
@@ -141,6 +141,8 @@ pub(super) fn compile(
         boot,
         snapshot: Snapshot {
             generation: 0,
+            other_methods: !(table.asks_for_methods()
+                || limits.iter().any(|limit| limit.by.counts_by_method())),
             table,
             services,
             unrouted,

@@ -129,10 +129,10 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     if old.holds.total != new.holds.total {
         live("server.max_held", to(&old.holds.total, &new.holds.total));
     }
-    if old.holds.per_peer != new.holds.per_peer {
+    if old.holds.per_client != new.holds.per_client {
         live(
             "server.max_held_per_client",
-            to(&old.holds.per_peer, &new.holds.per_peer),
+            to(&old.holds.per_client, &new.holds.per_client),
         );
     }
     if let Some(what) = tokens::changed(old.jwt.as_ref(), new.jwt.as_ref()) {

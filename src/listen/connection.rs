@@ -1,12 +1,14 @@
 //! Drives one connection: tells HTTP/1.1 from HTTP/2, each with its deadlines, and ends it gracefully.
 
 use super::calls::{Calls, Open};
+use super::control::{Demands, calm_down};
 use super::drain::LocalDrain;
 use super::late::LateHead;
 use super::register::{Guest, Waiting};
 use super::socket::{Beside, Stream};
 use super::streams::{self, OnWorker, Streams, Waits};
 use super::{Peer, Settings};
+use crate::telemetry::log::Throttle;
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
@@ -313,6 +315,8 @@ enum Ended {
     InPeace,
     /// Another is to have its room.
     ForAnother,
+    /// It has demanded too many answers to PING and SETTINGS; its latest stream.
+    Flood(u32),
     /// A head is late. Behind half of one nothing can come that anything under way may wait for.
     Late,
 }
@@ -349,19 +353,30 @@ async fn serve_http2<A: Answer>(
             idle: settings.idle,
         };
         let mut late = LateHead::default();
+        let mut demands = Demands::new(Instant::now());
+        let mut flooded = || {
+            let (demanded, stream) = beside.demanded()?;
+            demands
+                .are_too_many(demanded, Instant::now)
+                .then_some(stream)
+        };
         let ended = tokio::select! {
             biased;
             // Before hyper looks for another request.
             () = poll_fn(|cx| peer.guest.poll_asked(cx)) => Ended::ForAnother,
             _ = streams.drive(connection.as_mut(), &peer.guest, &beside) => Ended::ByItself,
             // After the connection has read what there was.
+            stream = poll_fn(|_| flooded().map_or(Poll::Pending, Poll::Ready)) => Ended::Flood(stream),
             () = poll_fn(|cx| late.poll(cx, beside.in_head(), settings.head())) => Ended::Late,
             () = poll_fn(|cx| draining.poll_begun(cx)) => Ended::InPeace,
             // hyper's keep-alive finds dead peers; a live one that asks for nothing, or takes nothing, is ours to end.
             () = streams.over(waits, &beside) => Ended::InPeace,
         };
         peer.guest.stays();
-        if ended != Ended::ByItself {
+        if let Ended::Flood(stream) = ended {
+            note_flood(&peer);
+            beside.say_last(&calm_down(stream));
+        } else if ended != Ended::ByItself {
             connection.as_mut().graceful_shutdown();
         }
         if ended == Ended::Late {
@@ -387,4 +402,15 @@ async fn serve_http2<A: Answer>(
         }
     }
     streams.settle();
+}
+
+#[cold]
+fn note_flood(peer: &Peer) {
+    static FLOOD: Throttle = Throttle::every(Duration::from_secs(10));
+    if let Some(more) = FLOOD.pass() {
+        tracing::warn!(
+            "{} demanded answer upon answer to PING and SETTINGS over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
+            peer.address.ip()
+        );
+    }
 }

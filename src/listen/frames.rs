@@ -6,6 +6,10 @@ use super::connection::PREFACE;
 /// Bytes in front of each frame (RFC 9113, section 4.1).
 const FRONT: usize = 9;
 const HEADERS: u8 = 0x1;
+const SETTINGS: u8 = 0x4;
+const PING: u8 = 0x6;
+/// Of PING and SETTINGS: it is an answer itself.
+const ACK: u8 = 0x1;
 const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
 
@@ -21,6 +25,12 @@ pub(super) struct Frames {
     in_head: bool,
     /// It ends with the present frame.
     ends: bool,
+    /// The latest stream that the client has begun.
+    stream: u32,
+    /// Answers that it has asked for by PING and SETTINGS.
+    demanded: u64,
+    /// Bytes that have been written to it.
+    written: u64,
 }
 
 impl Frames {
@@ -32,7 +42,25 @@ impl Frames {
             have: 0,
             in_head: false,
             ends: false,
+            stream: 0,
+            demanded: 0,
+            written: 0,
         }
+    }
+
+    /// So many bytes have been written.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+
+    /// How many answers to PING and SETTINGS there had to be, and how many bytes have been written with all else.
+    pub(super) fn demanded(&self) -> (u64, u64) {
+        (self.demanded, self.written)
+    }
+
+    /// The latest stream that the client has begun.
+    pub(super) fn stream(&self) -> u32 {
+        self.stream
     }
 
     /// Is a head on its way, and not whole?
@@ -63,8 +91,13 @@ impl Frames {
 
     fn begin(&mut self) {
         self.have = 0;
-        let [a, b, c, kind, flags, ..] = self.front;
+        let [a, b, c, kind, flags, stream @ ..] = self.front;
         self.left = u32::from_be_bytes([0, a, b, c]);
+        match kind {
+            HEADERS => self.stream = self.stream.max(u32::from_be_bytes(stream) & !(1 << 31)),
+            PING | SETTINGS if flags & ACK == 0 => self.demanded += 1,
+            _ => {}
+        }
         if matches!(kind, HEADERS | CONTINUATION) {
             self.in_head = true;
             self.ends = flags & END_HEADERS != 0;

@@ -3,8 +3,8 @@
 //! The control thread lets in, and knows of each worker's register only who would give way first. A new connection for which
 //! room is to be made is dealt to the worker of the one that gives way: that one goes and the new one stays, and no count changes.
 
-use super::client::Client;
 use super::register::{Board, Rank, Register};
+use crate::client::Client;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{GaveWay, Metrics, TurnedAway};
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 //! They stand in rings, so that a request that begins or ends moves its connection by a few writes to the worker's own
 //! memory. What others see of a register is the time of the first in each ring.
 
-use super::client::Client;
+use crate::client::Client;
 use crate::telemetry::metrics::GaveWay;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

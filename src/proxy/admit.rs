@@ -15,6 +15,7 @@ use super::location::Destination;
 use super::request::Target;
 use super::returns::Returns;
 use super::slots::Slots;
+use crate::client::Client;
 use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
@@ -84,7 +85,7 @@ impl Worker {
         let places = Places::new(&self.lines, by, places, turn);
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the places gives them back.
-        let held = self.holds.enter(exchange.client, caps);
+        let held = self.holds.enter(Client::of(exchange.client), caps);
         Ok(Some(places.with(held.ok_or(ProxyError::TooManyHeld)?)))
     }
 

@@ -4,6 +4,7 @@ use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::line::{AllLines, Lines, Standing, TooLong, Turn};
+use crate::client::Client;
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
@@ -11,7 +12,6 @@ use crate::snapshot::HoldCaps;
 use crate::store::{Charge, DecidedBy};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ const FORWARDING: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub struct Holds {
     total: AtomicUsize,
-    peers: Mutex<HashMap<IpAddr, usize>>,
+    clients: Mutex<HashMap<Client, usize>>,
     /// The lines that they stand in.
     pub(super) lines: Arc<AllLines>,
 }
@@ -36,7 +36,7 @@ pub struct Holds {
 #[derive(Debug)]
 pub struct Held {
     holds: Arc<Holds>,
-    peer: IpAddr,
+    client: Client,
 }
 
 /// Why a hold ended before its time.
@@ -94,21 +94,21 @@ impl From<Cut> for ProxyError {
 impl Holds {
     /// A place among the held, unless the caps are reached.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, peer: IpAddr, caps: HoldCaps) -> Option<Held> {
+    pub fn enter(self: &Arc<Self>, client: Client, caps: HoldCaps) -> Option<Held> {
         if self.total.fetch_add(1, Ordering::Relaxed) >= caps.total {
             self.total.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = peers.entry(peer).or_insert(0);
-        if *held >= caps.per_peer {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = clients.entry(client).or_insert(0);
+        if *held >= caps.per_client {
             self.total.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         *held += 1;
         Some(Held {
             holds: Arc::clone(self),
-            peer,
+            client,
         })
     }
 
@@ -122,15 +122,15 @@ impl Holds {
 impl Drop for Held {
     fn drop(&mut self) {
         self.holds.total.fetch_sub(1, Ordering::Relaxed);
-        let mut peers = self
+        let mut clients = self
             .holds
-            .peers
+            .clients
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = peers.get_mut(&self.peer) {
+        if let Some(held) = clients.get_mut(&self.client) {
             *held -= 1;
             if *held == 0 {
-                peers.remove(&self.peer);
+                clients.remove(&self.client);
             }
         }
     }

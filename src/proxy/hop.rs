@@ -3,6 +3,7 @@
 //! Order matters: strip first, add what is ours afterwards, or a client names our own field in `Connection` and we
 //! remove it ourselves.
 
+use super::request::BadRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use smallvec::SmallVec;
 
@@ -35,6 +36,9 @@ const CONNECTION: usize = 0;
 const TE: usize = 3;
 const TRANSFER_ENCODING: usize = 4;
 
+/// Most names in the `Connection` of a request.
+const MOST_NAMED: usize = 100;
+
 /// Which of [`HOP_BY_HOP`] end here, a bit for each.
 const IN_REQUESTS: u16 = (1 << HOP_BY_HOP.len()) - 1;
 const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
@@ -53,13 +57,23 @@ pub fn strip_request(fields: &mut HeaderMap) {
 
 /// Removes the fields that a request's `Connection` names: they end here, so that nobody is counted, let through or sent
 /// another way by what the upstream never sees.
-pub fn drop_named(fields: &mut HeaderMap) {
+///
+/// # Errors
+/// More than [`MOST_NAMED`]: each is looked for, and no honest client names so many.
+pub fn drop_named(fields: &mut HeaderMap) -> Result<(), BadRequest> {
     let mut lines = fields
         .iter()
         .filter(|(name, _)| **name == header::CONNECTION);
     if lines.any(|(_, value)| !says_nothing(value)) {
+        if tokens(fields, &header::CONNECTION)
+            .nth(MOST_NAMED)
+            .is_some()
+        {
+            return Err(BadRequest::ManyConnectionNames);
+        }
         strip_named(fields);
     }
+    Ok(())
 }
 
 /// Removes what a response must not carry on.

@@ -3,6 +3,7 @@
 pub mod admit;
 pub mod body;
 mod download;
+pub mod dropped;
 mod ending;
 pub mod error;
 pub mod exchange;
@@ -47,6 +48,7 @@ use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
 use body::{RequestBody, Upload};
 use download::{Download, Start};
+use dropped::Believed;
 use error::ProxyError;
 use exchange::Exchange;
 use forward::{Answer as Answered, Outgoing, Purpose};
@@ -240,8 +242,9 @@ impl Worker {
             return Err(BadRequest::from(found).into());
         }
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
-        request::tidy(&mut parts.headers);
-        hop::drop_named(&mut parts.headers);
+        let believed = Believed::of(&exchange.local.snapshot, exchange.peer);
+        dropped::tidy(&mut parts.headers, &believed);
+        hop::drop_named(&mut parts.headers)?;
         exchange.host = target.authority().cloned();
         Ok(target)
     }

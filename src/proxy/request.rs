@@ -8,7 +8,6 @@ use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version, header};
-use smallvec::SmallVec;
 use std::fmt;
 use std::net::Ipv6Addr;
 
@@ -66,6 +65,8 @@ pub enum BadRequest {
     HeadTooLarge,
     /// A field of an HTTP/1.1 connection in HTTP/2 (RFC 9113 section 8.2.2).
     ConnectionField,
+    /// More names in `Connection` than are looked for.
+    ManyConnectionNames,
     /// The path.
     Path(BadPath),
 }
@@ -103,6 +104,7 @@ impl BadRequest {
             Self::Fragment => "the target has a fragment",
             Self::HeadTooLarge => "the request's fields are too large",
             Self::ConnectionField => "HTTP/2 has no connection fields",
+            Self::ManyConnectionNames => "Connection names more than 100 fields",
             Self::Path(bad) => bad.reason(),
         }
     }
@@ -217,65 +219,6 @@ pub fn forward_target(uri: &Uri, path: &NormalPath<'_>) -> Result<PathAndQuery, 
     };
     PathAndQuery::from_maybe_shared(Bytes::from(text))
         .map_err(|_| BadRequest::Path(BadPath::Character))
-}
-
-/// Brings the fields into the one shape that everything behind us reads alike. To be called before anything reads them.
-///
-/// - Fields with `_` in their names go: CGI-like backends cannot tell them from the same name with `-` (RFC 9110
-///   section 17.10), so `X_Forwarded_For` would speak as `X-Forwarded-For`. So do names with `"`, which HTTP/2 lets in
-///   and HTTP/1.1 does not know (RFC 9110 section 5.6.2).
-/// - Several `Content-Length` lines, equal as [`Target::read`] has seen, become one.
-/// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
-pub fn tidy(fields: &mut HeaderMap) {
-    let (mut lengths, mut cookies) = (0, 0);
-    let mut odd = SmallVec::<[HeaderName; 4]>::new();
-    for name in fields.iter().map(|(name, _)| name) {
-        match *name {
-            header::CONTENT_LENGTH => lengths += 1,
-            header::COOKIE => cookies += 1,
-            // What most requests have is not read letter by letter.
-            header::HOST
-            | header::USER_AGENT
-            | header::ACCEPT
-            | header::ACCEPT_ENCODING
-            | header::ACCEPT_LANGUAGE
-            | header::AUTHORIZATION
-            | header::CONNECTION
-            | header::CONTENT_TYPE
-            | header::ORIGIN
-            | header::REFERER => {}
-            _ if name
-                .as_str()
-                .bytes()
-                .any(|byte| matches!(byte, b'_' | b'"')) =>
-            {
-                odd.push(name.clone());
-            }
-            _ => {}
-        }
-    }
-    for name in odd {
-        fields.remove(name);
-    }
-    if lengths > 1
-        && let Some(first) = fields.get(header::CONTENT_LENGTH).cloned()
-    {
-        fields.insert(header::CONTENT_LENGTH, first);
-    }
-    if cookies > 1 {
-        join_cookies(fields);
-    }
-}
-
-fn join_cookies(fields: &mut HeaderMap) {
-    let joined = {
-        let crumbs = fields.get_all(header::COOKIE).iter();
-        let crumbs: SmallVec<[&[u8]; 8]> = crumbs.map(HeaderValue::as_bytes).collect();
-        crumbs.join(&b"; "[..])
-    };
-    if let Ok(cookie) = HeaderValue::from_maybe_shared(Bytes::from(joined)) {
-        fields.insert(header::COOKIE, cookie);
-    }
 }
 
 /// The length of a URI as it was sent, or nearly.

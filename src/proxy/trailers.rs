@@ -4,7 +4,7 @@
 //! no routing, no credentials, no identity, no controls. They are never merged into the head. `grpc-status`, checksums
 //! and the like pass.
 
-use super::{forwarded, hop};
+use super::{dropped, forwarded, hop};
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
@@ -40,6 +40,9 @@ pub fn may_relay(name: &HeaderName) -> bool {
         return false;
     }
     let name = name.as_str();
+    if dropped::tells_address(name) || dropped::asks_for_method(name) {
+        return false;
+    }
     let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
     let is_of_family = || FAMILIES.iter().any(|family| name.starts_with(family));
     !is_odd && !is_of_family() && !is_of_the_head(name)

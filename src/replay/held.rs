@@ -1,5 +1,6 @@
 //! Requests that are held at this moment of the trace: the gateway bounds them in all and for each client.
 
+use crate::client::Client;
 use crate::clock::Timestamp;
 use crate::snapshot::HoldCaps;
 use std::cmp::Reverse;
@@ -9,8 +10,8 @@ use std::net::IpAddr;
 /// Who is held, and until when.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    until: BinaryHeap<Reverse<(Timestamp, IpAddr)>>,
-    clients: HashMap<IpAddr, usize>,
+    until: BinaryHeap<Reverse<(Timestamp, Client)>>,
+    clients: HashMap<Client, usize>,
 }
 
 impl Held {
@@ -21,9 +22,10 @@ impl Held {
         (now, until): (Timestamp, Timestamp),
         caps: HoldCaps,
     ) -> bool {
+        let client = Client::of(client);
         self.leave(now);
         let here = self.clients.get(&client).copied().unwrap_or(0);
-        if self.until.len() >= caps.total || here >= caps.per_peer {
+        if self.until.len() >= caps.total || here >= caps.per_client {
             return false;
         }
         self.until.push(Reverse((until, client)));
@@ -57,7 +59,7 @@ mod tests {
         let mut held = Held::default();
         let caps = HoldCaps {
             total: 3,
-            per_peer: 2,
+            per_client: 2,
         };
         let [one, other]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
         let mut enter = |client, now, until| {

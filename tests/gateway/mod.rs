@@ -37,5 +37,6 @@ mod scopes;
 mod sharing;
 mod shipped;
 mod spoilt;
+mod strangers;
 mod targets;
 mod undone;

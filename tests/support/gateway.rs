@@ -143,7 +143,9 @@ impl Gateway {
 
     /// A GET on the admin listener.
     pub(crate) async fn admin_get(&self, target: &str) -> Answer {
-        Wire::to(self.admin().await).await.ask(get(target)).await
+        let admin = self.admin().await;
+        let asked = request("GET", target, &[("Host", &admin.to_string())]);
+        Wire::to(admin).await.ask(asked).await
     }
 
     /// The metrics as text.

@@ -6,17 +6,21 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
+    ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
     ("shutdown", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["client"]),
     ("route", &[]),
     (
         "upstream",
         &["clock", "descriptors", "shutdown", "telemetry"],
     ),
-    ("listen", &["clock", "descriptors", "shutdown", "telemetry"]),
+    (
+        "listen",
+        &["client", "clock", "descriptors", "shutdown", "telemetry"],
+    ),
     ("key", &["route"]),
     ("limit", &["clock", "key"]),
     ("store", &["clock", "shutdown", "telemetry", "key", "limit"]),
@@ -24,6 +28,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     (
         "proxy",
         &[
+            "client",
             "clock",
             "descriptors",
             "shutdown",
@@ -60,7 +65,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     (
         "replay",
         &[
-            "clock", "route", "key", "limit", "store", "snapshot", "proxy",
+            "client", "clock", "route", "key", "limit", "store", "snapshot", "proxy",
         ],
     ),
     ("app", &["*"]),

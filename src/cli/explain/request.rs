@@ -13,6 +13,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
 use crate::proxy::admit::Plan;
+use crate::proxy::dropped::{self, Believed};
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::location::Destination;
@@ -166,7 +167,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     let bad = |bad: BadRequest| refused(&ProxyError::from(bad));
     let target = Target::read(&asked.method, &asked.uri, Version::HTTP_11, &asked.fields);
     let target = target.map_err(bad)?;
-    request::tidy(&mut asked.fields);
+    dropped::tidy(&mut asked.fields, &Believed::of(snapshot, asked.peer));
     if target.is_asterisk() || forwarded::count_hop(&asked.method, &mut asked.fields) == Hops::Spent
     {
         return Err(Answer::Itself(204, "it is for the gateway itself".into()));

@@ -224,7 +224,7 @@ pub static SERVER: Table = Table {
                 most: WHOLE,
             },
             default: Value("1000"),
-            about: "Requests held back at once for one client's address; beyond it the answer is 503.",
+            about: "Requests held back at once for one client's address, of IPv6 for all of a /64; beyond it the answer is 503.",
             example: "100",
             live: true,
         },

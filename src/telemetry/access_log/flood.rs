@@ -3,8 +3,8 @@
 //! In each second the first refusals of a client are a line each. One further line, written when the second ends,
 //! stands for the rest and says how many more there were. So lines plus their `repeated` are the requests.
 
+use crate::client::Client;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Refused requests of one client that are a line each, in a second of one worker.
@@ -19,13 +19,13 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Flood {
     began: Option<Instant>,
-    clients: HashMap<Option<IpAddr>, Client, foldhash::fast::RandomState>,
+    clients: HashMap<Option<Client>, Refusals, foldhash::fast::RandomState>,
     /// Clients with a closing line to come.
     pending: usize,
 }
 
 #[derive(Debug, Default)]
-struct Client {
+struct Refusals {
     lines: u32,
     closing: Option<Closing>,
 }
@@ -52,7 +52,7 @@ pub(super) enum Pass {
 
 impl Flood {
     /// A request of `client` was refused in the current second.
-    pub(super) fn refused(&mut self, client: Option<IpAddr>, now: Instant) -> Pass {
+    pub(super) fn refused(&mut self, client: Option<Client>, now: Instant) -> Pass {
         self.began.get_or_insert(now);
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
             return Pass::Write;
@@ -70,7 +70,7 @@ impl Flood {
     }
 
     /// Keeps the line that will close this second for `client`.
-    pub(super) fn keep(&mut self, client: Option<IpAddr>, line: Vec<u8>) {
+    pub(super) fn keep(&mut self, client: Option<Client>, line: Vec<u8>) {
         if let Some(entry) = self.clients.get_mut(&client) {
             entry.closing = Some(Closing { line, repeated: 0 });
             self.pending += 1;
@@ -98,7 +98,7 @@ impl Flood {
         for closing in self
             .clients
             .drain()
-            .filter_map(|(_, client)| client.closing)
+            .filter_map(|(_, refusals)| refusals.closing)
         {
             write(closing);
         }
@@ -108,9 +108,10 @@ impl Flood {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
-    fn client(last: u8) -> Option<IpAddr> {
-        Some(IpAddr::from([203, 0, 113, last]))
+    fn client(last: u8) -> Option<Client> {
+        Some(Client::of(IpAddr::from([203, 0, 113, last])))
     }
 
     #[test]
@@ -136,9 +137,19 @@ mod tests {
     fn a_crowd_is_no_flood_and_takes_bounded_memory() {
         let (mut flood, now) = (Flood::default(), Instant::now());
         for i in 0..100_000_u32 {
-            let client = Some(IpAddr::from(i.to_be_bytes()));
+            let client = Some(Client::of(IpAddr::from(i.to_be_bytes())));
             assert_eq!(flood.refused(client, now), Pass::Write);
         }
         assert_eq!(flood.clients.len(), CLIENTS);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let (mut flood, now) = (Flood::default(), Instant::now());
+        let refused = (0..=LINES_A_SECOND).map(|n| {
+            let address = format!("2001:db8::{n:x}").parse().unwrap();
+            flood.refused(Some(Client::of(address)), now)
+        });
+        assert_eq!(refused.last(), Some(Pass::Keep));
     }
 }

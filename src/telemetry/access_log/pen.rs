@@ -5,6 +5,7 @@ use super::record::AccessRecord;
 use super::stamp::Stamp;
 use super::thread::{Chunk, Way};
 use super::{Form, escape, json, plain};
+use crate::client::Client;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
@@ -55,12 +56,13 @@ impl Pen {
         }
         let now = now();
         self.turn(now);
-        match self.flood.refused(record.client, now) {
+        let client = record.client.map(Client::of);
+        match self.flood.refused(client, now) {
             Pass::Write => self.write(record),
             Pass::Keep => {
                 let mut line = Vec::new();
                 format(self.form, &mut self.stamp, &mut line, record);
-                self.flood.keep(record.client, line);
+                self.flood.keep(client, line);
             }
             Pass::Counted => {}
         }

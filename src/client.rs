@@ -1,9 +1,10 @@
-//! Whose a connection is, for sharing the house out: an address, or the network that one subscriber gets in IPv6.
+//! Whose a connection or a request is, wherever a client is bounded: an address, or the network that one subscriber gets in
+//! IPv6 (RFC 6177 section 2), from which it may take as many addresses as it likes.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 /// One client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(IpAddr);
 
 impl Client {

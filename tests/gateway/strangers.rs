@@ -1,0 +1,260 @@
+//! Attacks with what anybody may send: addresses and methods in fields, many addresses of one network, long lists, floods of
+//! control frames, names that lead to the admin listener.
+
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, request};
+use tokio::task::JoinSet;
+
+/// What frameworks take for the client's address, or for a setting.
+const ADDRESSES: [&str; 7] = [
+    "True-Client-IP",
+    "CF-Connecting-IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+    "X-Real-IP",
+    "Forwarded-For",
+    "Proxy",
+];
+const METHODS: [&str; 3] = [
+    "X-HTTP-Method-Override",
+    "X-HTTP-Method",
+    "X-Method-Override",
+];
+
+#[tokio::test]
+async fn a_stranger_tells_no_address_and_a_trusted_peer_does() {
+    let upstream = Upstream::echo().await;
+    let fields = ADDRESSES.map(|name| (name, "192.0.2.66"));
+    for (trust, passes) in [("", false), ("trust = [\"127.0.0.1\"]", true)] {
+        let file = File::to(&upstream, &["forged"])
+            .limit(
+                "forged",
+                "by = \"header:cf-connecting-ip\"\nmissing = \"ip\"\nrate = \"4/h\"",
+            )
+            .server(trust);
+        let gateway = Gateway::start(&file).await;
+        let seen = gateway.get_with("/", &fields).await.expect(200).echoed();
+        for name in ADDRESSES {
+            // What proxies say of the client is ours to say.
+            let expected = match name {
+                "X-Real-IP" => Some("127.0.0.1"),
+                _ => passes.then_some("192.0.2.66"),
+            };
+            assert_eq!(seen.fields.get(name), expected, "{name} {trust}");
+        }
+        // Nobody is somebody else each time.
+        for n in 0..3 {
+            let address = format!("192.0.2.{n}");
+            let fields = [("CF-Connecting-IP", address.as_str())];
+            gateway.get_with("/", &fields).await.expect(200);
+        }
+        let last = gateway
+            .get_with("/", &[("CF-Connecting-IP", "192.0.2.99")])
+            .await;
+        assert_eq!(last.status, if passes { 200 } else { 429 }, "{trust}");
+    }
+}
+
+#[tokio::test]
+async fn no_field_turns_a_request_into_another_where_the_method_is_looked_at() {
+    let upstream = Upstream::echo().await;
+    let plain = File::to(&upstream, &[]);
+    let routes = plain.clone().with(
+        "[routes.writes]\npath = \"/{*rest}\"\nmethods = [\"DELETE\"]\nupstream = \"main\"\n",
+    );
+    let limits = File::to(&upstream, &["by-method"])
+        .limit("by-method", "by = [\"ip\", \"method\"]\nrate = \"100/h\"");
+    for (file, passes) in [(plain, true), (routes, false), (limits, false)] {
+        let gateway = Gateway::start(&file).await;
+        let fields = METHODS.map(|name| (name, "DELETE"));
+        let seen = gateway.get_with("/", &fields).await.expect(200).echoed();
+        for name in METHODS {
+            assert_eq!(seen.fields.has(name), passes, "{name}\n{}", file.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_network_of_ipv6_holds_no_more_than_one_client() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["smooth"])
+        .limit(
+            "smooth",
+            "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/30s\"\nqueue = 50\nmax_wait = \"1h\"",
+        )
+        .server("trust = [\"127.0.0.1\"]\nmax_held_per_client = 3");
+    let gateway = Gateway::start(&file).await;
+    let from = |address: String| request("GET", "/", &[("X-Forwarded-For", &address)]);
+    gateway.get("/").await.expect(200);
+    let mut held = Vec::new();
+    for n in 1..=3 {
+        let mut client = gateway.connect().await;
+        client.send(from(format!("2001:db8::{n}"))).await;
+        gateway.holds(n).await;
+        held.push(client);
+    }
+    for n in 4..=29 {
+        let mut client = gateway.connect().await;
+        let answer = client.ask(from(format!("2001:db8::{n}:1"))).await;
+        let answer = answer.expect(503);
+        assert_eq!(gateway.line_of(&answer).await["reason"], "too_many_held");
+    }
+    // There is room for others.
+    let mut neighbour = gateway.connect().await;
+    neighbour.send(from("2001:db8:0:1::1".into())).await;
+    gateway.holds(4).await;
+}
+
+#[tokio::test]
+async fn a_list_of_names_in_connection_has_an_end() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let list = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("x-{n}")).collect();
+        names.join(", ")
+    };
+    let hundred = [("Connection", list(100))];
+    let fields = hundred
+        .each_ref()
+        .map(|(name, value)| (*name, value.as_str()));
+    gateway.get_with("/", &fields).await.expect(200);
+    for (first, second) in [(list(101), String::new()), (list(60), list(60))] {
+        let fields = [("Connection", first.as_str()), ("Connection", &second)];
+        let refused = gateway.get_with("/", &fields).await.expect(400);
+        assert!(refused.text().contains("100 fields"), "{}", refused.text());
+        assert_eq!(gateway.line_of(&refused).await["reason"], "bad_request");
+    }
+    assert_eq!(upstream.seen(), 1);
+}
+
+/// The front of a frame and its payload, on the connection itself.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    let mut frame = vec![0, 0, length, kind, flags, 0, 0, 0, 0];
+    frame.extend(payload);
+    frame
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 0xb];
+
+/// The next frame: its kind, its flags and what is in it.
+async fn read_frame(wire: &mut Wire) -> Result<(u8, u8, Vec<u8>), End> {
+    let front = wire.exactly(9).await?;
+    let length = usize::from(front[1]) << 8 | usize::from(front[2]);
+    let payload = wire.exactly(length).await?;
+    Ok((front[3], front[4], payload.to_vec()))
+}
+
+#[tokio::test]
+async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    for demand in [frame(PING, 0, &[7; 8]), frame(SETTINGS, 0, &[])] {
+        let mut client = gateway.connect().await;
+        client
+            .send([PREFACE, &frame(SETTINGS, 0, &[])].concat())
+            .await;
+        // Answers are given as long as nobody overdoes it.
+        client.send(frame(PING, 0, &[1; 8])).await;
+        loop {
+            let (kind, flags, payload) = read_frame(&mut client).await.unwrap();
+            if (kind, flags) == (PING, 1) {
+                assert_eq!(payload, [1; 8]);
+                break;
+            }
+        }
+        let mut sent = 0;
+        while sent < 100_000 && client.try_send(demand.repeat(100)).await.is_ok() {
+            sent += 100;
+            tokio::task::yield_now().await;
+        }
+        let last = loop {
+            match read_frame(&mut client).await {
+                Ok((GOAWAY, _, payload)) => break payload,
+                Ok(_) => {}
+                Err(end) => panic!("{end:?} before the last word, after {sent}"),
+            }
+        };
+        assert_eq!(last[4..8], ENHANCE_YOUR_CALM);
+        assert_ne!(client.ended(PATIENCE).await, End::Open);
+    }
+    let calm = |line: &str| line.contains("ENHANCE_YOUR_CALM");
+    gateway.said.line(0, "a line of it", calm).await;
+    // Nobody else is worse off.
+    gateway.h2().await.get("/").await.expect(200);
+}
+
+#[tokio::test]
+async fn the_admin_listener_answers_to_its_own_names() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["calls"]).limit("calls", "by = \"everyone\"\nrate = \"3/h\"");
+    let gateway = Gateway::start(&file).await;
+    let admin = gateway.admin().await;
+    let ask = async |method: &str, path: &str, fields: &[(&str, &str)]| {
+        Wire::to(admin)
+            .await
+            .ask(request(method, path, fields))
+            .await
+    };
+    let evil = format!("rebound.example.com:{}", admin.port());
+    for path in ["/v1/store", "/v1/peek", "/elsewhere"] {
+        let answer = ask("GET", path, &[("Host", &evil)]).await.expect(421);
+        assert!(answer.text().contains("localhost"), "{}", answer.text());
+    }
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        ask("GET", path, &[("Host", &evil)]).await.expect(200);
+    }
+    for host in [admin.to_string(), "localhost".into(), "[::1]".into()] {
+        ask("GET", "/v1/store", &[("Host", &host)])
+            .await
+            .expect(200);
+    }
+    let peek = |fields: &[(&str, &str)]| {
+        let body = r#"{"counters":[]}"#;
+        let length = body.len().to_string();
+        let mut all = vec![("Host", "localhost"), ("Content-Length", &length)];
+        all.extend(fields);
+        format!("{}{body}", request("POST", "/v1/peek", &all))
+    };
+    let json = ("Content-Type", "application/json; charset=utf-8");
+    for (fields, status) in [
+        (&[json][..], 200),
+        (&[], 415),
+        (&[("Content-Type", "text/plain")], 415),
+        (&[("Content-Type", "application/jsonx")], 415),
+        (&[json, ("Origin", "https://evil.example.com")], 403),
+        (&[json, ("Origin", "null")], 403),
+        (&[json, ("Origin", "http://localhost:9090")], 200),
+    ] {
+        let mut client = Wire::to(admin).await;
+        let answer = client.ask(peek(fields)).await;
+        assert_eq!(answer.status, status, "{fields:?} {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_flooded_by_no_network() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["few"])
+        .limit("few", "by = \"everyone\"\nrate = \"1/h\"")
+        .server("trust = [\"127.0.0.1\"]");
+    let gateway = Gateway::start(&file).await;
+    let mut clients = JoinSet::new();
+    for client in 0..4 {
+        let mut wire = gateway.connect().await;
+        clients.spawn(async move {
+            for n in 0..250 {
+                let address = format!("2001:db8::{client}:{n:x}");
+                let asked = request("GET", "/", &[("X-Forwarded-For", &address)]);
+                wire.ask(asked).await;
+            }
+        });
+    }
+    clients.join_all().await;
+    let repeated = |line: &str| line.contains("\"repeated\"");
+    let line = gateway.access.line(0, "a line for many", repeated).await;
+    assert!(line.contains("\"client\":\"2001:db8::"), "{line}");
+}
