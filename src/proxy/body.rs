@@ -333,7 +333,8 @@ impl http_body::Body for Body {
 
 impl Carried for Body {
     fn has_pace(&self) -> bool {
-        !self.exchange.as_ref().is_some_and(|exchange| exchange.grpc)
+        let exchange = self.exchange.as_ref();
+        !exchange.is_some_and(|exchange| exchange.is_silent_by_nature())
     }
 
     fn taken(&mut self) {

@@ -43,6 +43,8 @@ pub struct Exchange {
     user_agent: Option<HeaderValue>,
     /// Speaks gRPC: refusals are told in its way, and either side may be silent by its nature.
     pub grpc: bool,
+    /// As every call of gRPC is asked for: over HTTP/2, with POST.
+    calls: bool,
     /// How else they are told.
     form: Form,
     /// Its id.
@@ -132,6 +134,7 @@ impl Exchange {
                 .then(|| request.headers().get(header::USER_AGENT).cloned())
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
+            calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
             form: match local.snapshot.errors.ask_accept() {
                 true => Form::preferred(request.headers()),
                 false => Form::default(),

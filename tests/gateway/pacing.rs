@@ -72,18 +72,24 @@ async fn drip(client: &mut Wire, beat: Duration, within: Duration) {
     }
 }
 
+/// What every call of gRPC says, and anybody else can.
+const GRPC: (&str, &str) = ("Content-Type", "application/grpc");
+
 #[tokio::test]
 async fn an_upload_that_drips_is_ended() {
-    let upstream = Upstream::silent().await;
-    let gateway = paced(&upstream).await;
-    let mut client = gateway.connect().await;
-    let post = request("POST", "/", &[("Content-Length", "1000000")]);
-    client.send(post).await;
-    drip(&mut client, BEAT, PATIENCE).await;
-    upstream.closes(1).await;
-    let line = gateway.line_where("path", "/").await;
-    assert_eq!(line["reason"], "client_timeout", "{line}");
-    assert_eq!(line["status"], 408, "{line}");
+    // Errors of gRPC are told behind a 200.
+    for (fields, status) in [(&[][..], 408), (&[GRPC], 200)] {
+        let upstream = Upstream::silent().await;
+        let gateway = paced(&upstream).await;
+        let mut client = gateway.connect().await;
+        let fields = [fields, &[("Content-Length", "1000000")]].concat();
+        client.send(request("POST", "/", &fields)).await;
+        drip(&mut client, BEAT, PATIENCE).await;
+        upstream.closes(1).await;
+        let line = gateway.line_where("path", "/").await;
+        assert_eq!(line["reason"], "client_timeout", "{line}");
+        assert_eq!(line["status"], status, "{line}");
+    }
 }
 
 #[tokio::test]
@@ -125,25 +131,27 @@ async fn an_http2_upload_that_drips_is_ended_beside_another_stream() {
 
 #[tokio::test]
 async fn who_takes_an_answer_in_sips_is_ended() {
-    let upstream = endless().await;
-    let gateway = paced(&upstream).await;
-    let mut client = gateway.connect().await;
-    client.shrink_receive_buffer(4096);
-    client.send(get("/")).await;
-    let sipping = async {
-        let mut beat = interval(BEAT);
-        // What the system has taken for it may last for long.
-        while client.read_some().await.is_ok() {
-            beat.tick().await;
+    for fields in [&[][..], &[GRPC]] {
+        let upstream = endless().await;
+        let gateway = paced(&upstream).await;
+        let mut client = gateway.connect().await;
+        client.shrink_receive_buffer(4096);
+        client.send(request("GET", "/", fields)).await;
+        let sipping = async {
+            let mut beat = interval(BEAT);
+            // What the system has taken for it may last for long.
+            while client.read_some().await.is_ok() {
+                beat.tick().await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = upstream.closes(1) => {}
+            () = sipping => {}
         }
-        std::future::pending().await
-    };
-    tokio::select! {
-        () = upstream.closes(1) => {}
-        () = sipping => {}
+        let line = gateway.line_where("path", "/").await;
+        assert_eq!(line["reason"], "client_stalled", "{line}");
     }
-    let line = gateway.line_where("path", "/").await;
-    assert_eq!(line["reason"], "client_stalled", "{line}");
 }
 
 #[tokio::test]
@@ -204,18 +212,23 @@ async fn a_server_that_reads_slowly_is_not_the_clients_fault() {
 
 #[tokio::test]
 async fn grpc_may_drip() {
-    const LENGTH: usize = 30;
     let upstream = Upstream::echo().await;
     let gateway = paced(&upstream).await;
-    let mut client = gateway.connect().await;
-    let (length, grpc) = (LENGTH.to_string(), "application/grpc+proto");
-    let fields = [("Content-Length", length.as_str()), ("Content-Type", grpc)];
-    client.send(request("POST", "/", &fields)).await;
-    for _ in 0..LENGTH {
-        sleep(BEAT).await;
-        client.send("x").await;
-    }
-    client.answer().await.expect(200);
+    let client = gateway.h2().await;
+    let (feed, body) = Feed::open();
+    let call = Request::post("http://gateway.test/")
+        .header("content-type", "application/grpc+proto")
+        .body(body)
+        .unwrap();
+    let dripping = async move {
+        for _ in 0..30 {
+            sleep(BEAT).await;
+            let piece = Frame::data(Bytes::from_static(b"x"));
+            feed.send(piece).await.unwrap();
+        }
+    };
+    let (answer, ()) = tokio::join!(client.ask(call), dripping);
+    answer.expect(200);
 }
 
 #[tokio::test]

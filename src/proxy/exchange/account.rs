@@ -28,13 +28,18 @@ impl Exchange {
 
     /// How slow its client may be: gRPC has the idle time alone, in both directions.
     pub(in crate::proxy) fn pace(&self, allowed: Allowed, peer: &Peer) -> Allowed {
-        match self.grpc {
+        match self.is_silent_by_nature() {
             true => {
                 peer.watch.idle_alone();
                 allowed.idle_alone()
             }
             false => allowed,
         }
+    }
+
+    /// May its client be silent by its nature? A field alone, which anybody can write, says nothing of that.
+    pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
+        self.grpc && self.calls
     }
 
     /// Does an answer of the gateway's own end the connection, as far as is known with its head? HTTP/2 has streams for it.
