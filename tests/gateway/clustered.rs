@@ -371,6 +371,23 @@ async fn a_redis_in_the_place_of_a_clusters_node_is_used_and_each_change_is_said
     ask().await;
     assert!(alone.script_calls().await > before);
     alone.kill().await;
+    // It cannot be reached for a while, and then for another reason, which is told as well, and once.
+    eventually(patience, "it is away", async || {
+        ask().await;
+        changes().len() == 3
+    })
+    .await;
     node.come().await;
+    let meant = || {
+        let lines = gateway.said.lines().into_iter();
+        let meant = lines.filter(|line| line.contains("redis+cluster://"));
+        meant.count()
+    };
+    eventually(patience, "it is said what is there now", async || {
+        ask().await;
+        meant() == 2
+    })
+    .await;
     comes_to(3, "is away").await;
+    assert_eq!(meant(), 2, "{}", gateway.said.text());
 }

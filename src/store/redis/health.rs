@@ -40,7 +40,18 @@ static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
 
 /// To how many workers of this process a Redis is away, by its name: each finds out by itself, but one line in the log
 /// says it for all.
-static AWAY: Mutex<BTreeMap<Arc<str>, usize>> = Mutex::new(BTreeMap::new());
+static AWAY: Mutex<BTreeMap<Arc<str>, Away>> = Mutex::new(BTreeMap::new());
+
+/// How many refusals with words of their own are told of one outage.
+const MOST_TOLD: usize = 4;
+
+/// One Redis that is away.
+#[derive(Debug, Default)]
+struct Away {
+    workers: usize,
+    /// In which words it has refused, as far as they have been told.
+    told: Vec<String>,
+}
 
 /// What one worker adds to that. Dropping it takes it away.
 #[derive(Debug)]
@@ -64,9 +75,22 @@ impl Outage {
             return false;
         }
         let mut away = AWAY.lock().unwrap_or_else(PoisonError::into_inner);
-        let workers = away.entry(Arc::clone(&self.name)).or_default();
-        *workers += 1;
-        *workers == 1
+        let entry = away.entry(Arc::clone(&self.name)).or_default();
+        entry.workers += 1;
+        entry.workers == 1
+    }
+
+    /// It has answered by refusing, in these words. Is it the first time in this outage?
+    fn has_words(&self, words: &str) -> bool {
+        let mut away = AWAY.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Away { told, .. }) = away.get_mut(&self.name) else {
+            return false;
+        };
+        let is_new = told.len() < MOST_TOLD && !told.iter().any(|known| known == words);
+        if is_new {
+            told.push(words.to_owned());
+        }
+        is_new
     }
 
     /// It is not away, for what this worker knows. Was it, and is this the last to say so?
@@ -75,9 +99,9 @@ impl Outage {
             return false;
         }
         let mut away = AWAY.lock().unwrap_or_else(PoisonError::into_inner);
-        let workers = away.entry(Arc::clone(&self.name)).or_default();
-        *workers = workers.saturating_sub(1);
-        let last = *workers == 0;
+        let entry = away.entry(Arc::clone(&self.name)).or_default();
+        entry.workers = entry.workers.saturating_sub(1);
+        let last = entry.workers == 0;
         if last {
             away.remove(&self.name);
         }
@@ -165,6 +189,9 @@ impl Shared {
             ),
             (false, _) => tracing::debug!("{name} is away for one more worker: {why}"),
         }
+        if let StoreError::Refused(words) = why {
+            self.health.outage.has_words(words);
+        }
         self.changed();
         let decisions = self.decisions.take();
         self.stats.down.add(decisions.len() as u64);
@@ -173,6 +200,20 @@ impl Shared {
         }
         self.set_aside();
         self.health.fallen.notify_one();
+    }
+
+    /// It is tried again, and fails again. What could not be reached may be there by now and refuse, for a reason that only it
+    /// can tell.
+    fn fails_again(&self, why: &StoreError) {
+        let meant = self.connections.of_cluster(why);
+        let why = meant.as_ref().unwrap_or(why);
+        let name = &self.health.outage.name;
+        match why {
+            StoreError::Refused(words) if self.health.outage.has_words(words) => {
+                tracing::warn!("{name} is still away: {why}");
+            }
+            _ => tracing::debug!("{name} does not serve yet: {why}"),
+        }
     }
 
     fn rise(&self) {
@@ -319,8 +360,10 @@ pub(super) async fn watch(shared: Rc<Shared>) {
             match back {
                 Ok(()) => shared.rise(),
                 Err(error) => {
-                    tracing::debug!("{} does not serve yet: {error}", shared.health.outage.name);
-                    shared.fall(era, &error);
+                    match shared.health.is_down() {
+                        true => shared.fails_again(&error),
+                        false => shared.fall(era, &error),
+                    }
                     sleep(Duration::from_millis(fastrand::u64(PAUSE))).await;
                 }
             }
