@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a failover may take here: to be noticed, to be voted on, to be done.
-pub(super) const FAILOVER: Duration = Duration::from_secs(20);
+pub(super) const FAILOVER: Duration = Duration::from_secs(60);
 
 pub(super) struct Watched {
     pub(super) master: Server,
