@@ -102,7 +102,12 @@ async fn an_upload_that_drips_behind_its_answer_is_ended() {
     drip(&mut client, BEAT, PATIENCE).await;
     upstream.closes(1).await;
     let line = gateway.line_where("path", "/").await;
-    assert_eq!(line["reason"], "client_timeout", "{line}");
+    // Both sides have been waited for by then, and either may be looked at first.
+    let either = ["client_timeout", "upstream_timeout"];
+    assert!(
+        either.iter().any(|reason| line["reason"] == *reason),
+        "{line}"
+    );
 }
 
 #[tokio::test]
