@@ -119,6 +119,10 @@ fn templates() -> impl Iterator<Item = Vec<Part>> {
         Part::Ip(Mask::DEFAULT),
         header(false),
         header(true),
+        Part::Header {
+            name: http::header::AUTHORIZATION,
+            secret: true,
+        },
         Part::Cookie("c".into()),
         query(false),
         query(true),

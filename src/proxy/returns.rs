@@ -84,6 +84,10 @@ impl Returns {
             | ProxyError::Draining
             | ProxyError::TooManyHeld
             | ProxyError::Limited { .. } => self.given_up(),
+            // Whatever status the file has for it: no server was asked, and guesses count.
+            ProxyError::MissingKey { .. }
+            | ProxyError::UnknownKey { .. }
+            | ProxyError::BadToken { .. } => {}
             _ if matches!(
                 error.status(),
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT

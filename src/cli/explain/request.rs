@@ -280,6 +280,8 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
                 held.key = Key::Exempt(Some(Arc::clone(&group.name)));
                 return held;
             }
+            // It counts as who is in no group, though the request is turned away.
+            Err(_) if limit.mode.decides() => {}
             Err(doubt) => {
                 held.key = doubted(doubt);
                 return held;
@@ -294,6 +296,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         Found::Key => {
             let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
                 Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),
+                Err(_) if limit.mode.decides() => None,
                 Err(doubt) => {
                     held.key = doubted(doubt);
                     return held;

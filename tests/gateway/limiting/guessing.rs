@@ -7,6 +7,7 @@ on_both_stores! {
     guesses_at_a_key_are_limited_by_address
     every_401_counts_where_it_can
     a_401_frees_its_slot_and_waits_its_turn
+    nothing_of_a_401_is_given_back
     a_token_is_not_verified_for_who_is_refused_anyway
 }
 
@@ -138,6 +139,27 @@ async fn a_401_frees_its_slot_and_waits_its_turn(place: Place) {
     );
     assert!(line["delay_ms"].as_f64().unwrap() > 0.0, "{line}");
     assert_eq!(upstream.seen(), 0);
+}
+
+async fn nothing_of_a_401_is_given_back(place: Place) {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["per-ip", "key"])
+        .with(KNOWN)
+        .limit("key", &format!("{KEY}\nmissing_status = 502"))
+        .limit(
+            "per-ip",
+            "by = \"ip\"\nrate = \"3/h\"\nrefund = [\"5xx\", \"cancel\"]",
+        );
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    for status in [502, 502, 502, 429] {
+        let guess = [("X-Api-Key", "guess")];
+        client.ask(request("GET", "/", &guess)).await.expect(status);
+    }
+    client
+        .ask(request("GET", "/", &[("X-Api-Key", "right")]))
+        .await
+        .expect(429);
 }
 
 /// A limit in shadow would say in the log what it makes of the token, had anybody looked at that.

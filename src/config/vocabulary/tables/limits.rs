@@ -31,7 +31,7 @@ pub static LIMITS: Table = Table {
             default: Words(
                 "must be chosen where `by` names a header, a cookie, a query parameter or a claim",
             ),
-            about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter.",
+            about: "What a request without the key meets: 401, counted by address, not limited, or all of them on one counter. A request that is answered 401 counts on its other limits.",
             example: "\"refuse\"",
             live: true,
         },
@@ -210,7 +210,7 @@ pub static LIMITS: Table = Table {
             name: "unknown",
             shape: Shape::Choice(&["ip", "refuse"]),
             default: Words("every key has a counter of its own"),
-            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters; with `refuse` they are answered 401, as a missing key is. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
+            about: "What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no counters; with `refuse` they are answered 401, as a missing key is, and no other limit counts by them. Known is a value that is a member of any group by the same part of the request, and there must be such a group.",
             example: "\"refuse\"",
             live: true,
         },

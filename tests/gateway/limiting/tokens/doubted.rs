@@ -69,6 +69,15 @@ async fn a_token_that_a_group_asks_for_is_believed_or_refused() {
         assert_eq!(answer.remaining("ip"), left);
     }
     assert_eq!(gateway.get("/").await.expect(200).remaining("ip"), 1);
+    let field = format!("authorization: {free}==");
+    let said = tollgate(gateway.folder(), &["explain", "GET", "/", "-H", &field]).await;
+    for told in [
+        "token   claims nothing: it is not spelled as `Bearer`, a blank and a token alone",
+        "counts 1, by ip on the key 127.0.0.1",
+        "answer  401 by the gateway: the limit \"ip\" asks for jwt:plan",
+    ] {
+        assert!(said.stdout.contains(told), "{told}\n{said:?}");
+    }
 }
 
 /// `" ann"` is not `ann`: issuers may let anybody be called so.
