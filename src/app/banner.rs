@@ -5,6 +5,7 @@ use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::{Own, Service, Snapshot};
 use crate::store::Source;
+use crate::telemetry::printable;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -42,7 +43,7 @@ pub(super) fn print(
         );
     }
     // Nobody may be there to read it.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(printable(&text).as_bytes());
 }
 
 fn counting(boot: &Boot) -> String {

@@ -11,6 +11,7 @@ use crate::config::diff::diff;
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Report, describe, leases};
 use crate::limit::{Limit, LimitId, Mode};
+use crate::telemetry::{printable, printable_json};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use spread::Spread;
@@ -61,7 +62,11 @@ pub fn check(file: &Path, what: &What, format: Format, deny_warnings: bool) -> u
     let answer = answer(file, what, format, deny_warnings, Colour::of_stderr());
     // Either may be closed, and nobody reads then.
     let _ = std::io::stderr().write_all(answer.err.as_bytes());
-    let _ = std::io::stdout().write_all(answer.out.as_bytes());
+    let out = match format {
+        Format::Json | Format::Sarif => printable_json(&answer.out),
+        Format::Human | Format::Github => printable(&answer.out),
+    };
+    let _ = std::io::stdout().write_all(out.as_bytes());
     answer.code
 }
 
@@ -152,7 +157,7 @@ impl Answer {
             What::Connect => connect::ask(compiled, Format::Human, &mut beside),
             What::Meaning | What::Print => {}
         }
-        self.err.push_str(&beside.out);
+        self.err.push_str(&printable(&beside.out));
         self.err.push_str(&beside.err);
         self.code = beside.code;
     }

@@ -7,10 +7,10 @@ mod near;
 mod program;
 mod request;
 
-use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell};
+use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
 use crate::config::pages::Page;
-use crate::config::render::Colour;
 use crate::config::{self, Code};
+use crate::telemetry::{printable, printable_json};
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use request::Asked;
@@ -96,7 +96,7 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
     let compiled = match config::load_for_replay(&file, &[]) {
         Ok(compiled) => compiled,
         Err(report) => {
-            tell(report.human(Colour::of_stderr()).trim_end());
+            told(&report);
             return BAD;
         }
     };
@@ -117,8 +117,8 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
         }
     }
     show(&match args.json {
-        true => format!("{}\n", program::object(&explanation)),
-        false => human::text(&explanation),
+        true => printable_json(&format!("{}\n", program::object(&explanation))).into_owned(),
+        false => printable(&human::text(&explanation)).into_owned(),
     });
     GOOD
 }

@@ -5,6 +5,9 @@ mod explain;
 mod run;
 mod simulate;
 
+use crate::config::Report;
+use crate::config::render::Colour;
+use crate::telemetry::printable;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
 use std::ffi::OsString;
@@ -111,8 +114,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(command) => command,
         Err(error) => {
             // Help goes to standard output, complaints to standard error; either may be closed.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { USAGE } else { GOOD });
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::from(GOOD);
+            }
+            // It repeats what was written.
+            tell(error.render().to_string().trim_end());
+            return ExitCode::from(USAGE);
         }
     };
     ExitCode::from(match command {
@@ -236,5 +244,12 @@ fn no_file() {
 /// A line on standard error, which may be closed.
 fn tell(text: &str) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
+}
+
+/// A report on standard error, in colours where they can be seen; what it shows of files is printable.
+fn told(report: &Report) {
+    use std::io::Write as _;
+    let text = report.human(Colour::of_stderr());
+    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
 }

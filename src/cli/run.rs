@@ -1,7 +1,6 @@
 //! `tollgate run`: reads the file, or makes one of the flags, and runs the gateway.
 
-use super::{BAD, GOOD, RunArgs, USAGE, find_file, no_file, tell};
-use crate::config::render::Colour;
+use super::{BAD, GOOD, RunArgs, USAGE, find_file, no_file, tell, told};
 use crate::config::{self, Compiled};
 use crate::{app, telemetry};
 use std::path::PathBuf;
@@ -43,12 +42,12 @@ fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), u8> {
     match loaded {
         Ok(compiled) => {
             if !compiled.warnings.is_empty() {
-                tell(compiled.report().human(Colour::of_stderr()).trim_end());
+                told(&compiled.report());
             }
             Ok((compiled, file))
         }
         Err(report) => {
-            tell(report.human(Colour::of_stderr()).trim_end());
+            told(&report);
             // Without a file the mistake is in the flags.
             Err(if file.is_some() { BAD } else { USAGE })
         }

@@ -1,11 +1,11 @@
 //! `tollgate simulate`: what the limits of a file would have done to logged traffic, and what a change of them would.
 
-use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell};
-use crate::config::render::Colour;
+use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
 use crate::replay::{Failure, Fault, Lines, Mapping, Replay, Report};
 use crate::store::{RedisTarget, Source};
+use crate::telemetry::{printable, printable_json};
 use clap::Args;
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -136,6 +136,10 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
         report::human(&report, &args.sets, took, marks())
     };
     // It may be closed, and nobody reads then.
+    let text = match args.json {
+        true => printable_json(&text),
+        false => printable(&text),
+    };
     let _ = io::stdout().write_all(text.as_bytes());
     if report.requests == 0 {
         tell(&format!("error: {}", nothing(&report, args)));
@@ -209,7 +213,7 @@ fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), u8> {
     };
     let read = |sets: &[Set], code: u8| {
         config::load_for_replay(&path, sets).map_err(|report| {
-            tell(report.human(Colour::of_stderr()).trim_end());
+            told(&report);
             code
         })
     };
@@ -221,7 +225,7 @@ fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), u8> {
     };
     let shown = changed.as_ref().unwrap_or(&file);
     if !shown.warnings.is_empty() {
-        tell(shown.report().human(Colour::of_stderr()).trim_end());
+        told(&shown.report());
     }
     Ok((file, changed))
 }
@@ -235,7 +239,7 @@ fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, u8> {
         Ok(Source::Memory) => Ok(None),
         Ok(Source::Redis(target)) => Ok(Some(target)),
         Err(report) => {
-            tell(report.human(Colour::of_stderr()).trim_end());
+            told(&report);
             Err(USAGE)
         }
     }

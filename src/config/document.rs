@@ -259,12 +259,13 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     document
 }
 
-/// The tree of a source that is good: all its files in one, and its variables filled in.
+/// The tree of a source that is good: all its files in one, and its variables filled in, those with stars that gave secrets.
 pub(super) fn tree(source: &Source) -> DeTable<'_> {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let (mut root, found) = (root.into_inner(), &mut Vec::new());
     include::merge(source, &mut root, &mut Document::default(), found);
-    variables::fill(source, &mut root, found);
+    let variables = variables::fill(source, &mut root, found);
+    variables.star(&mut root);
     root
 }
 

@@ -5,6 +5,7 @@ mod sarif;
 
 use super::diagnostic::{Diagnostic, Label, Report, Severity};
 use super::source::{Source, Span};
+use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -70,7 +71,7 @@ impl Report {
         if let Some(more) = more.checked_sub(MOST_SHOWN + 1) {
             let _ = writeln!(out, "... and {} more\n", more + 1);
         }
-        out.push_str(&self.summary());
+        out.push_str(&printable(&self.summary()));
         out.push('\n');
         out
     }
@@ -97,7 +98,7 @@ fn line(source: &Source, diagnostic: &Diagnostic) -> String {
         None => source.name().to_owned(),
     };
     let message = printable(&diagnostic.message);
-    format!("{severity}[{code}] {place}: {message}\n")
+    format!("{severity}[{code}] {}: {message}\n", printable(&place))
 }
 
 fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> String {
@@ -107,7 +108,7 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
         Severity::Ignored => Level::NOTE.with_name(Severity::Ignored.as_str()),
     };
     let mut group = level
-        .primary_title(printable(&diagnostic.message))
+        .primary_title(printable(&diagnostic.message).into_owned())
         .id(diagnostic.code.as_str())
         .elements(std::iter::empty::<annotate_snippets::Message<'_>>());
     if let Some(primary) = &diagnostic.primary {
@@ -127,12 +128,12 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
             if label.text.is_empty() {
                 annotation
             } else {
-                annotation.label(printable(&label.text))
+                annotation.label(printable(&label.text).into_owned())
             }
         };
         let mut shown = Snippet::source(&source.shown()[window.clone()])
             .line_start(line)
-            .path(source.place(primary.span.start))
+            .path(printable(&source.place(primary.span.start)).into_owned())
             .annotation(mark(AnnotationKind::Primary, primary));
         for other in others {
             shown = shown.annotation(mark(AnnotationKind::Context, other));
@@ -142,13 +143,15 @@ fn snippet(renderer: &Renderer, source: &Source, diagnostic: &Diagnostic) -> Str
             group = group.element(elsewhere(source, other));
         }
     } else {
-        group = group.element(Origin::path(source.name())).element(Padding);
+        group = group
+            .element(Origin::path(printable(source.name()).into_owned()))
+            .element(Padding);
     }
     if let Some(help) = &diagnostic.help {
-        group = group.element(Level::HELP.message(printable(help)));
+        group = group.element(Level::HELP.message(printable(help).into_owned()));
     }
     if let Some(note) = &diagnostic.note {
-        group = group.element(Level::NOTE.message(printable(note)));
+        group = group.element(Level::NOTE.message(printable(note).into_owned()));
     }
     let text = renderer.render(&[group]);
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
@@ -170,11 +173,11 @@ fn elsewhere<'a>(
     let annotation = match (shown.is_empty(), label.text.is_empty()) {
         (true, _) => AnnotationKind::Context.span(0..0),
         (false, true) => annotation,
-        (false, false) => annotation.label(printable(&label.text)),
+        (false, false) => annotation.label(printable(&label.text).into_owned()),
     };
     Snippet::source(shown)
         .line_start(line)
-        .path(source.place(label.span.start))
+        .path(printable(&source.place(label.span.start)).into_owned())
         .annotation(annotation)
 }
 
@@ -203,19 +206,6 @@ fn within(source: &Source, span: &Span, window: &Span) -> Span {
     start - window.start..start + line - window.start
 }
 
-/// A name from the file may hold anything; a terminal shall not obey it.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
 /// A mistake where no line can be shown: what is wrong, what the caret says, what would be right.
 fn sentences(diagnostic: &Diagnostic) -> String {
     let mut out = diagnostic.message.clone();
@@ -229,7 +219,7 @@ fn sentences(diagnostic: &Diagnostic) -> String {
             let _ = write!(out, "\n{mark}: {text}");
         }
     }
-    printable(&out)
+    printable(&out).into_owned()
 }
 
 fn object(source: &Source, diagnostic: &Diagnostic) -> Value {

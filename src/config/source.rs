@@ -4,6 +4,7 @@ use super::files::Files;
 use super::files::fence::{Fence, real};
 use super::grant::Grant;
 use super::set::Set;
+use crate::telemetry::printable_in_place;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -299,7 +300,7 @@ impl Source {
             let part = |part: &Part| {
                 let text = &self.text[part.span.clone()];
                 // A return at the end of a line is no mark that anybody wants to see.
-                super::redact::starred(text).replace("\r\n", " \n")
+                printable_in_place(super::redact::starred(text).replace("\r\n", " \n"))
             };
             let parts: Vec<String> = self.parts.iter().map(part).collect();
             parts.join("\n")

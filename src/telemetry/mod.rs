@@ -3,6 +3,9 @@
 pub mod access_log;
 pub mod log;
 pub mod metrics;
+mod printable;
+
+pub use printable::{printable, printable_in_place, printable_json};
 
 /// How much is said, and in which form. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -365,3 +365,61 @@ async fn forges_are_told_in_their_words() {
     );
     assert_eq!(check(&["--json", "--format", "sarif"]).await.code, Some(2));
 }
+
+/// Colours, titles and turned text come from arguments and files alike.
+#[tokio::test]
+async fn a_terminal_obeys_nothing_that_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let rest = "[upstreams.u]\nservers = \"127.0.0.1:1\"\n[routes.r]\nupstream = \"u\"\n";
+    write("gateway.toml", rest);
+    write(
+        "named.toml",
+        &format!(
+            "[limits.l]\nby = \"header:x-\u{202e}a\"\nrate = \"1/\u{9b}31m\"\n{rest}limits = \"\\u001b[31ml\"\n"
+        ),
+    );
+    write(
+        "raw.toml",
+        &format!("# \u{1b}[31m \r \u{7f}\u{9b}\n[limits.\u{1b}[2J]\n{rest}"),
+    );
+    write("\u{1b}[31mfile.toml", "routes = 1\n");
+    write(
+        "body.toml",
+        "[routes.r]\nrespond = { body = \"\\u009b31m\\u202e\" }\npath = \"/{\u{202e}a}\"\n",
+    );
+    let escape = "\u{1b}[31m";
+    let target = format!("/{escape}");
+    let field = format!("x: {escape}");
+    let file = format!("{escape}file.toml");
+    for arguments in [
+        &["explain", "GET", &target][..],
+        &["explain", "GET", "/\u{9b}31m"],
+        &["explain", "GET", "/\u{202e}a", "--json"],
+        &["explain", "GET", "/", "-H", &field],
+        &["explain", "GET", "/", "--host", &target],
+        &["explain", &target],
+        &["explain", &target, "/"],
+        &["check", &file],
+        &["check", &target],
+        &["check", "named.toml"],
+        &["check", "named.toml", "--json"],
+        &["check", "named.toml", "--format", "github"],
+        &["check", "named.toml", "--format", "sarif"],
+        &["check", "raw.toml"],
+        &["check", "raw.toml", "--json"],
+        &["check", "body.toml", "--print"],
+        &["check", "body.toml", "--diff", &file],
+        &["simulate", &target],
+        &["run", "--to", &target],
+        &["run", "--config", &file],
+        &[escape],
+        &["check", "--\u{1b}[31m"],
+    ] {
+        let done = tollgate(folder.path(), arguments).await;
+        let all = format!("{}{}", done.stdout, done.stderr);
+        let obeyed = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
+        assert!(!all.is_empty(), "{arguments:?}");
+        assert!(!all.contains(obeyed), "{arguments:?}: {all:?}");
+    }
+}

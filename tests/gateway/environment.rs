@@ -110,3 +110,42 @@ async fn a_reload_fills_in_again() {
     )
     .await;
 }
+
+/// Wherever a secret of the environment stands, and whatever its name, once one of its places says that it is one.
+#[tokio::test]
+async fn a_printed_file_has_no_secret_of_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("gateway.toml"),
+        "[store]\nurl = \"redis://cache\"\npassword = { env = \"PLAIN\" }\n\
+         [groups.staff]\nby = \"jwt:role\"\nmembers = [\"${STAFF_TOKEN}\", \"b\"]\n\
+         [jwt]\nkeys = \"${KEYS_SECRET}/k\"\nalgorithms = \"HS256\"\n\
+         [limits.l]\nby = \"ip\"\nrate = \"7/s\"\nexempt = { groups = \"staff\" }\n\
+         [routes.a]\npath = \"/a\"\nlimits = \"l\"\nrespond = { body = \"key ${API_TOKEN} of ${WHO}\" }\n\
+         [routes.b]\npath = \"/b\"\nrespond = { body = \"${PLAIN}${DSN}\" }\n\
+         [routes.c]\npath = \"/c\"\nredirect = { to = \"https://c.test/${API_TOKEN}\" }\n\
+         [routes.d]\npath = \"/d\"\nheaders = { x-a = \"${API_TOKEN}\" }\nrespond = { body = \"$${API_TOKEN} ${NOT:-API}\" }\n",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("k"), "0123456789abcdef0123456789abcdef").unwrap();
+    let set = [
+        ("API_TOKEN", "hunter2"),
+        ("PLAIN", "hunter3"),
+        ("DSN", "db://u:hunter4@h"),
+        ("STAFF_TOKEN", "hunter5"),
+        ("KEYS_SECRET", "."),
+        ("WHO", "me"),
+    ];
+    let done = run(folder.path(), &["check", "--print"], &set).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(!done.stdout.contains("hunter"), "{}", done.stdout);
+    for said in [
+        "of me\"",
+        "body = \"key ***",
+        "$${API_TOKEN} API",
+        "to = \"https://c.test/***",
+        "/k\"",
+    ] {
+        assert!(done.stdout.contains(said), "{said}: {}", done.stdout);
+    }
+}

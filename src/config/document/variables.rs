@@ -1,6 +1,8 @@
 //! `${VAR}` in the texts of the file: filled in from the environment once the file has been parsed, never in keys, and
 //! what came of it is told beside every mistake in the result.
 
+mod starred;
+
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::grant::unasked;
 use super::super::source::{Source, Span};
@@ -26,7 +28,11 @@ pub(in crate::config) struct Variables {
 #[derive(Debug)]
 struct Filled {
     span: Span,
+    /// As it is written.
+    template: String,
     used: Vec<Used>,
+    /// It stands where a secret does.
+    in_secret_place: bool,
     /// It may not be shown.
     secret: bool,
 }
@@ -106,8 +112,8 @@ impl Variables {
                 }
                 match expanded {
                     Ok((filled, used)) => {
-                        *text = Cow::Owned(filled);
-                        self.keep(source, span, used);
+                        let template = std::mem::replace(text, Cow::Owned(filled));
+                        self.keep(source, span, &template, used);
                     }
                     Err(slips) => {
                         let whole = text.as_ref();
@@ -137,7 +143,7 @@ impl Variables {
         self.failed.contains(span)
     }
 
-    fn keep(&mut self, source: &Source, span: &Span, used: Vec<Used>) {
+    fn keep(&mut self, source: &Source, span: &Span, template: &str, used: Vec<Used>) {
         if used.is_empty() {
             return;
         }
@@ -145,6 +151,8 @@ impl Variables {
         self.filled.push(Filled {
             secret: starred || used.iter().any(Used::is_secret),
             span: span.clone(),
+            template: template.to_owned(),
+            in_secret_place: starred,
             used,
         });
     }

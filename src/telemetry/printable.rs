@@ -1,0 +1,85 @@
+//! Text for a terminal: what came from a file, an argument or a request may hold anything, and a terminal obeys it.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// `text` with all that a terminal would obey written as escapes, as `\u{1b}`; line breaks and tabs stay.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    replaced(text, |c, out| {
+        let _ = write!(out, "{}", c.escape_unicode());
+    })
+}
+
+/// The same for JSON, in which line breaks stand between objects alone and an escape means the same character.
+#[must_use]
+pub fn printable_json(text: &str) -> Cow<'_, str> {
+    replaced(text, |c, out| {
+        let mut units = [0; 2];
+        for unit in c.encode_utf16(&mut units) {
+            // Writing into a string cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// The same with marks of as many bytes, where places in the text are counted; who shows it takes care of what has one.
+#[must_use]
+pub fn printable_in_place(text: String) -> String {
+    if !text.contains(is_obeyed) {
+        return text;
+    }
+    let mark = |c: char| match c.len_utf8() {
+        2 if is_obeyed(c) => '\u{bf}',
+        3 if is_obeyed(c) => char::REPLACEMENT_CHARACTER,
+        _ => c,
+    };
+    text.chars().map(mark).collect()
+}
+
+fn replaced(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_obeyed(c) {
+            true => escape(c, &mut out),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Controls, of which a terminal makes colours, titles and moves; and marks that turn the direction of text, so that it
+/// reads as something else than it is.
+fn is_obeyed(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let breaks = matches!(c, '\u{2028}' | '\u{2029}');
+    turns || breaks || (c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_nothing_else() {
+        for (text, shown) in [
+            ("GET /é\t日\n", "GET /é\t日\n"),
+            ("/\u{1b}[31m", "/\\u{1b}[31m"),
+            ("\u{9b}2J\u{7f}\r", "\\u{9b}2J\\u{7f}\\u{d}"),
+            ("a\u{202e}b\u{2066}", "a\\u{202e}b\\u{2066}"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+        let text = "\u{1b}\u{9b}\u{2028}é\u{202e}";
+        let in_place = printable_in_place(text.to_owned());
+        assert_eq!(in_place, "\u{1b}\u{bf}\u{fffd}é\u{fffd}");
+        assert_eq!(in_place.len(), text.len());
+        assert_eq!(
+            printable_json("{\"a\":\"\u{9b}\u{7f}\"}\n"),
+            "{\"a\":\"\\u009b\\u007f\"}\n"
+        );
+    }
+}
