@@ -195,3 +195,43 @@ async fn a_token_is_not_verified_for_who_is_refused_anyway(place: Place) {
     };
     assert_eq!(shadows, by_whom);
 }
+
+/// A limit that this gateway counts alone is known before Redis is asked, and what the others would say is not.
+#[tokio::test]
+async fn who_is_over_a_limit_of_this_gateway_is_not_verified_either() {
+    let upstream = Upstream::echo().await;
+    let secret = format!("{}/tests/config/jwt/hs.secret", env!("CARGO_MANIFEST_DIR"));
+    let user = "by = \"jwt:sub\"\nmissing = \"refuse\"\nrate = \"100/h\"";
+    let file = File::to(&upstream, &["user", "here", "all", "watch"])
+        .with(&format!("[jwt]\nkeys = {secret:?}\nalgorithms = \"HS256\""))
+        .limit("user", user)
+        .limit("watch", &format!("{user}\nmode = \"shadow\""))
+        .limit("here", "by = \"ip\"\nrate = \"2/h\"\nscope = \"gateway\"")
+        .limit("all", "by = \"everyone\"\nrate = \"50/h\"\nlease = \"off\"");
+    let place = Place::redis().await;
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    let forged = [(
+        "Authorization",
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAA",
+    )];
+    for (status, left, is_watched) in [(401, 1, true), (401, 0, true), (429, 0, false)] {
+        let answer = client
+            .ask(request("GET", "/", &forged))
+            .await
+            .expect(status);
+        assert_eq!(answer.remaining("here"), left);
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            line["shadow"].to_string().contains("watch"),
+            is_watched,
+            "{line}"
+        );
+        // Nobody asked Redis of the last.
+        assert_eq!(
+            answer.field("ratelimit").contains("\"all\""),
+            is_watched,
+            "{answer:?}"
+        );
+    }
+}
