@@ -1,7 +1,9 @@
 //! Guesses at a key, and requests without one: answered 401, and counted by every limit that can be asked.
 
 use crate::gateway::place::{Place, on_both_stores};
-use crate::support::{Answer, File, Gateway, PATIENCE, Upstream, eventually, get, request};
+use crate::support::{
+    Answer, File, Gateway, PATIENCE, Upstream, eventually, get, request, tollgate,
+};
 
 on_both_stores! {
     guesses_at_a_key_are_limited_by_address
@@ -234,4 +236,53 @@ async fn who_is_over_a_limit_of_this_gateway_is_not_verified_either() {
             "{answer:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn explain_says_what_counts_a_guess() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["key", "per-ip", "each"])
+        .with(KNOWN)
+        .limit("key", KEY)
+        .limit(
+            "each",
+            "by = \"header:x-api-key\"\nmissing = \"refuse\"\nrate = \"50/h\"",
+        )
+        .limit("per-ip", "by = \"ip\"\nrate = \"2/h\"");
+    let gateway = Gateway::start(&file).await;
+    let live = format!("--live={}", gateway.admin().await);
+    let explained = async |more: &[&str]| {
+        let guess = ["explain", "GET", "/", "-H", "x-api-key: guess"];
+        let done = tollgate(gateway.folder(), &[&guess, more].concat()).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    let lacks =
+        "401 by the gateway: the limit \"key\" takes no header:x-api-key that no group knows";
+    let all = explained(&[]).await;
+    for told in [
+        "refuses: no group knows the request's header:x-api-key",
+        "is not asked: nobody knows the request's header:x-api-key",
+        "counts 1, by ip on the key 127.0.0.1",
+        &format!(
+            "answer  {lacks}; the other limits count it, and where one refuses its answer goes first"
+        ),
+    ] {
+        assert!(all.contains(told), "{told}\n{all}");
+    }
+    let now = explained(&[&live]).await;
+    let room = format!("answer  {lacks}; the other limits count it and have room for it now");
+    assert!(
+        now.contains(&room) && now.contains("; this takes 1"),
+        "{now}"
+    );
+    for _ in 0..2 {
+        let guess = [("X-Api-Key", "guess")];
+        gateway.get_with("/", &guess).await.expect(401);
+    }
+    let now = explained(&[&live]).await;
+    assert!(
+        now.contains("answer  429 by the gateway: the limit \"per-ip\" refuses"),
+        "{now}"
+    );
 }
