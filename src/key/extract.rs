@@ -3,10 +3,11 @@
 //! A value keeps the characters `A-Z a-z 0-9 . _ ~ : / @ -`; every other byte becomes `%XX`. Parts are separated by
 //! `|`, which no value can contain, and everything that is not a plain value starts with `%` and a small letter
 //! beyond the hexadecimal ones, which no escape does: `%ip=` (counted by address instead), `%none` (absent), `%other` (a
-//! method that hardly anybody knows), `%sha=` (a digest). An absent field and an empty one are the same.
+//! method that hardly anybody knows), `%preflight` (in front of the parts), `%sha=` (a digest). An absent field and an empty one are the same.
 
 use super::address::Spelled;
 use super::cookie::Cookies;
+use super::preflight::PREFLIGHT;
 use super::token::NoToken;
 use super::{
     Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, credential, digest, query,
@@ -35,18 +36,8 @@ pub struct Caller<'a> {
     pub cookies: &'a Cookies<'a>,
     /// What is known of who asks; asked only where a group is looked at.
     pub identity: &'a dyn Identity,
-}
-
-impl Caller<'_> {
-    /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")?
-    #[must_use]
-    pub fn is_preflight(&self) -> bool {
-        *self.method == Method::OPTIONS
-            && self.fields.contains_key(header::ORIGIN)
-            && self
-                .fields
-                .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-    }
+    /// Does a body come with it?
+    pub has_body: bool,
 }
 
 /// What is known of who asks, beside what the request itself says.
@@ -214,6 +205,9 @@ impl KeyTemplate {
         let Some(known) = &self.unknown else {
             return Found::Key;
         };
+        if out[start..].starts_with(PREFLIGHT) {
+            return Found::Key;
+        }
         let written = out.split_off(start);
         for (index, piece) in written.split(|byte| *byte == b'|').enumerate() {
             if index > 0 {
@@ -282,7 +276,7 @@ pub(super) fn piece_digest(piece: &[u8]) -> Option<Digest> {
 /// How a part begins that is counted by address instead.
 const BY_ADDRESS: &[u8] = b"%ip=";
 
-fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
+pub(super) fn write_address(caller: &Caller<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(BY_ADDRESS);
     write_ip(Mask::DEFAULT, caller.address, out);
 }

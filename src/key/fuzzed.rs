@@ -72,6 +72,7 @@ pub fn request(bytes: &[u8]) -> usize {
         location: &Somewhere { host, path, query },
         cookies: &Cookies::of(&fields),
         identity: &NoIdentity,
+        has_body: false,
     };
     let missing = [Missing::Refuse, Missing::Ip, Missing::Skip, Missing::Shared];
     let mut keys = 0;

@@ -339,6 +339,7 @@ mod tests {
                     location: &Nowhere,
                     cookies: &Cookies::of(&fields),
                     identity: &NoIdentity,
+                    has_body: false,
                 };
                 let template = KeyTemplate {
                     parts: vec![Part::Route, header(name)],

@@ -12,6 +12,7 @@ pub mod forwarded;
 pub mod fuzzed;
 mod group;
 mod meter;
+mod preflight;
 mod price;
 mod query;
 mod repeat;
@@ -21,6 +22,7 @@ pub use exempt::Exempt;
 pub use extract::{Caller, Doubt, Found, Identity, Location, NoIdentity};
 pub use group::{Digest, Group, Standing};
 pub use meter::{Meter, Place};
+pub use preflight::announce_body;
 pub use price::{Misquoted, Price};
 pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};
 

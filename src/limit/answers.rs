@@ -20,7 +20,7 @@ pub struct Answers {
 /// counts by those would refuse what it could never count rightly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preflights {
-    /// They are not the limit's business.
+    /// They count beside all else, on counters of their own with the limit's numbers; what is in flight is counted as it is.
     Free,
     /// They count as any request does.
     Counted,

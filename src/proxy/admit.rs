@@ -112,6 +112,7 @@ impl Worker {
             },
             cookies: &Cookies::of(&parts.headers),
             identity: &token,
+            has_body: exchange.has_body,
         };
         if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
             return (Plan::of(service, &caller), None);

@@ -47,6 +47,8 @@ pub struct Exchange {
     calls: bool,
     /// How else they are told.
     form: Form,
+    /// A body comes with it.
+    pub has_body: bool,
     /// Its id.
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
@@ -135,6 +137,7 @@ impl Exchange {
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
             calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
+            has_body: !request.body().is_end_stream(),
             form: match local.snapshot.errors.ask_accept() {
                 true => Form::preferred(request.headers()),
                 false => Form::default(),

@@ -195,6 +195,8 @@ impl Side {
             },
             cookies: &Cookies::of(&head.fields),
             identity: request,
+            // No log says so.
+            has_body: false,
         };
         let given = |limit: &Limit| {
             let logged = || request.logged_cost(&limit.name);

@@ -8,7 +8,7 @@ use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
 use crate::key::cookie::Cookies;
 use crate::key::token::{NoToken, Token};
-use crate::key::{Caller, Doubt, Found, Misquoted, Standing};
+use crate::key::{Caller, Doubt, Found, Misquoted, Standing, announce_body};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
@@ -225,6 +225,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         },
         cookies: &Cookies::of(&asked.fields),
         identity: &token,
+        has_body: announce_body(&asked.fields),
     };
     let limits = service.limits.iter();
     way.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();
@@ -264,10 +265,6 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         now: None,
         key: Key::Skipped,
     };
-    if limit.answers.preflights == Preflights::Free && caller.is_preflight() {
-        held.key = Key::Exempt(None);
-        return held;
-    }
     if let Some(not) = &limit.exempt {
         // In the order of the gateway, whose log names no group where the rest suffices.
         if not.covers(caller) {
@@ -288,7 +285,18 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
             }
         }
     }
-    match limit.by.write(caller, &mut keys) {
+    let found = match limit.answers.preflights {
+        Preflights::Free if caller.is_preflight() => {
+            let is_counted =
+                limit.rule.holds().is_some() && limit.by.write(caller, &mut keys) == Found::Key;
+            if !is_counted {
+                limit.by.write_preflight(caller, &mut keys);
+            }
+            Found::Key
+        }
+        _ => limit.by.write(caller, &mut keys),
+    };
+    match found {
         Found::Skip => held.key = Key::Skipped,
         Found::Refuse(part) => held.key = Key::Absent(part.to_string()),
         Found::Unknown(part) => held.key = Key::Unknown(part.to_string()),

@@ -127,8 +127,11 @@ impl Plan {
         let is_preflight = caller.is_preflight();
         let mut standing = Standing::default();
         for (index, limit) in service.limits.iter().enumerate() {
-            let is_free = is_preflight && limit.answers.preflights == Preflights::Free;
-            if !those(limit) || is_free || self.spares((index, limit), caller, &mut standing) {
+            if !those(limit) || self.spares((index, limit), caller, &mut standing) {
+                continue;
+            }
+            if is_preflight && limit.answers.preflights == Preflights::Free {
+                self.push_preflight((index, limit), caller);
                 continue;
             }
             let start = self.keys.len();
@@ -154,6 +157,26 @@ impl Plan {
                 Found::Doubt(doubt) => self.doubts((index, limit), doubt, caller),
             }
         }
+    }
+
+    /// Plans a limit that a preflight does not count on as other requests do: on a counter of its own, by the limit's numbers.
+    /// What is in flight is what it is, and counted with all else, where it can be told whose it is.
+    #[cold]
+    fn push_preflight(&mut self, (index, limit): (usize, &Limit), caller: &Caller<'_>) {
+        let start = self.keys.len();
+        let is_counted =
+            limit.rule.holds().is_some() && limit.by.write(caller, &mut self.keys) == Found::Key;
+        if !is_counted {
+            limit.by.write_preflight(caller, &mut self.keys);
+        }
+        self.limits.push(Planned {
+            limit: index,
+            tier: None,
+            start,
+            end: self.keys.len(),
+            cost: cost(limit, caller),
+            id: None,
+        });
     }
 
     /// Does the limit not hold for the request?

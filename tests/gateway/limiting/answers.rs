@@ -247,6 +247,102 @@ async fn jitter_makes_waits_longer_and_never_shorter() {
     assert!(told[19] - told[0] > 60_000, "{told:?}");
 }
 
+/// A flood of preflights is refused, whatever each says, and nobody's requests are charged.
+#[tokio::test]
+async fn preflights_count_beside_all_else() {
+    for lines in [
+        "by = \"header:x-key\"\nmissing = \"refuse\"",
+        "by = \"query:k\"\nmissing = \"skip\"",
+        "by = [\"ip\", \"path:rest\"]",
+        "by = \"everyone\"",
+    ] {
+        let upstream = Upstream::echo().await;
+        let file = File::to(&upstream, &["few"]).limit("few", &format!("{lines}\nrate = \"3/h\""));
+        let gateway = Gateway::start(&file).await;
+        let mut client = gateway.connect().await;
+        let mut passed = 0;
+        for n in 0..50 {
+            let (key, target) = (format!("k-{n}"), format!("/x?k={n}"));
+            let fields = [
+                ("Origin", "https://app.test"),
+                ("Access-Control-Request-Method", "PUT"),
+                ("X-Key", key.as_str()),
+            ];
+            let answer = client.ask(request("OPTIONS", &target, &fields)).await;
+            assert!(
+                matches!(answer.status, 200 | 429),
+                "{lines} {}",
+                answer.status
+            );
+            passed += u32::from(answer.status == 200);
+        }
+        assert_eq!(passed, 3, "{lines}");
+        for status in [200, 200, 200, 429] {
+            let answer = client
+                .ask(request("GET", "/x?k=mine", &[("X-Key", "mine")]))
+                .await;
+            assert_eq!(answer.status, status, "{lines}");
+        }
+    }
+}
+
+/// What carries a body, a cookie or a credential is no preflight.
+#[tokio::test]
+async fn what_only_looks_like_a_preflight_is_a_request() {
+    let upstream = Upstream::echo().await;
+    let file = File::to(&upstream, &["few"]).limit("few", "by = \"ip\"\nrate = \"3/h\"");
+    let gateway = Gateway::start(&file).await;
+    let (origin, asks) = (
+        ("Origin", "https://app.test"),
+        ("Access-Control-Request-Method", "PUT"),
+    );
+    for more in [
+        ("Cookie", "session=1"),
+        ("Authorization", "Bearer x"),
+        ("Content-Length", "2"),
+    ] {
+        let body = if more.0 == "Content-Length" { "ab" } else { "" };
+        let asked = request("OPTIONS", "/", &[origin, asks, more]);
+        let answer = gateway.connect().await.ask(format!("{asked}{body}")).await;
+        answer.expect(200);
+    }
+    gateway.get("/").await.expect(429);
+    let (feed, body) = Feed::open();
+    let asked = Request::options("http://gateway.test/")
+        .header("origin", "https://app.test")
+        .header("access-control-request-method", "PUT")
+        .body(body)
+        .unwrap();
+    // Over HTTP/2 no field has to announce a body.
+    let answer = gateway.h2().await.ask(asked).await;
+    drop(feed);
+    answer.expect(429);
+    let real = request("OPTIONS", "/", &[origin, asks]);
+    gateway.connect().await.ask(real).await.expect(200);
+}
+
+/// What is in flight is counted whatever it is.
+#[tokio::test]
+async fn preflights_take_slots() {
+    let upstream = Upstream::silent().await;
+    let limit = "by = \"header:x-key\"\nmissing = \"refuse\"\nalgorithm = \"concurrency\"\nmax = 2";
+    let file = File::to(&upstream, &["slots"]).limit("slots", limit);
+    let gateway = Gateway::start(&file).await;
+    let fields = [
+        ("Origin", "https://app.test"),
+        ("Access-Control-Request-Method", "PUT"),
+    ];
+    let mut waiting = Vec::new();
+    for n in 1..=2 {
+        let mut client = gateway.connect().await;
+        client.send(request("OPTIONS", "/", &fields)).await;
+        upstream.sees(n).await;
+        waiting.push(client);
+    }
+    let third = request("OPTIONS", "/", &fields);
+    gateway.connect().await.ask(third).await.expect(429);
+}
+
 #[tokio::test]
 async fn preflights_are_free_unless_the_file_counts_them() {
     for (lines, counted) in [("", false), ("preflights = \"counted\"", true)] {

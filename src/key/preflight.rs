@@ -1,0 +1,53 @@
+//! Preflights: what they are, and what they count on.
+//!
+//! They carry no credentials, so that a limit which counts by those would refuse what it could never count rightly; and what
+//! passes uncounted is a way around every limit. So they count beside all else, on counters of their own.
+
+use super::extract::{write_address, write_part};
+use super::{Caller, KeyTemplate, Part};
+use http::{HeaderMap, Method, header};
+
+/// How the key of a preflight begins.
+pub(super) const PREFLIGHT: &[u8] = b"%preflight";
+
+impl Caller<'_> {
+    /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")? It does so without
+    /// a body and without credentials.
+    #[must_use]
+    pub fn is_preflight(&self) -> bool {
+        let has = |name| self.fields.contains_key(name);
+        *self.method == Method::OPTIONS
+            && !self.has_body
+            && has(header::ORIGIN)
+            && has(header::ACCESS_CONTROL_REQUEST_METHOD)
+            && !has(header::COOKIE)
+            && !has(header::AUTHORIZATION)
+    }
+}
+
+/// Do fields of HTTP/1.1 announce a body (RFC 9112, section 6)?
+#[must_use]
+pub fn announce_body(fields: &HeaderMap) -> bool {
+    let length = fields.get(header::CONTENT_LENGTH);
+    length.is_some_and(|length| length != "0") || fields.contains_key(header::TRANSFER_ENCODING)
+}
+
+impl KeyTemplate {
+    /// Appends the key of a preflight, which counts beside all else. What browsers never send with one, or anybody may invent, gives way
+    /// to the client's address: a flood of preflights is one counter, whatever each says.
+    pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(PREFLIGHT);
+        for part in &self.parts {
+            out.push(b'|');
+            match part {
+                Part::Ip(_) | Part::Route | Part::Path(_) | Part::Method | Part::Host => {
+                    // Never absent.
+                    write_part(part, caller, out);
+                }
+                Part::Header { .. } | Part::Cookie(_) | Part::Query { .. } | Part::Jwt { .. } => {
+                    write_address(caller, out);
+                }
+            }
+        }
+    }
+}
