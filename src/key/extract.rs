@@ -12,7 +12,7 @@ use super::token::NoToken;
 use super::{
     Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, credential, digest, query,
 };
-use http::{HeaderMap, HeaderName, Method, header};
+use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
