@@ -2,7 +2,7 @@
 
 use super::cluster::{self, Range};
 use super::health;
-use super::login;
+use super::login::{self, Whose};
 use super::pool::{CONNECT_WITHIN, Connection, Manager};
 use super::signals::Signals;
 use crate::store::error::StoreError;
@@ -25,6 +25,8 @@ pub struct Found {
     pub took: Duration,
     /// What it does when its memory is full, if it has a bound.
     pub evicts: Option<String>,
+    /// May anybody on another machine who reaches it do everything there, without a password?
+    pub open: bool,
 }
 
 impl fmt::Display for Found {
@@ -34,12 +36,17 @@ impl fmt::Display for Found {
             write!(f, "master at {master}, ")?;
         }
         write!(f, "{}, takes the scripts, {took:.1} ms", self.version)?;
-        match &self.evicts {
-            Some(policy) => write!(
+        if let Some(policy) = &self.evicts {
+            write!(
                 f,
                 "; when its memory is full it forgets counters ({policy}): set maxmemory-policy noeviction"
+            )?;
+        }
+        match self.open {
+            true => f.write_str(
+                "; warning: whoever reaches it may do everything there, since its user `default` needs no password: switch it off (`user default off`, docs/redis.md)",
             ),
-            None => Ok(()),
+            false => Ok(()),
         }
     }
 }
@@ -148,10 +155,57 @@ async fn look(
     };
     let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
+    let evicts = policy.map(str::to_owned);
+    let at = match (node, &connection.master, &target.place) {
+        (Some(at), ..) | (None, Some(at), _) | (None, None, Place::Tcp(at)) => Some(at),
+        _ => None,
+    };
+    let open = match at {
+        Some(at) => is_far(at).await && lets_anybody_in(target, at).await,
+        None => false,
+    };
     Ok(Found {
         master: connection.master.clone(),
         version,
         took,
-        evicts: policy.map(str::to_owned),
+        evicts,
+        open,
     })
+}
+
+/// Can it be reached from other machines there?
+pub(super) async fn is_far(at: &Address) -> bool {
+    let found = tokio::net::lookup_host((&*at.host, at.port)).await;
+    found.is_ok_and(|mut all| all.any(|address| !address.ip().to_canonical().is_loopback()))
+}
+
+/// May one who has not logged in do everything there? Who may ask what a user may do may do the rest: a server that has no
+/// users has no such question, and one that wants a password answers none.
+pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address) -> bool {
+    let stranger = RedisTarget {
+        database: 0,
+        username: None,
+        password: None,
+        ..target.clone()
+    };
+    let manager = Manager::new(
+        stranger.clone(),
+        Some(at.clone()),
+        Arc::<Signals>::default(),
+    );
+    let asking = async {
+        let opened = manager.connect((&stranger, Some(at)), Whose::Redis).await;
+        let mut connection = opened.ok()?;
+        let mut user = Cmd::new();
+        user.arg("ACL").arg("GETUSER").arg("default");
+        Some(connection.send(&user).await)
+    };
+    match timeout(CONNECT_WITHIN, asking).await {
+        Ok(Some(Ok(user))) => {
+            let user = format!("{user:?}");
+            user.contains("nopass") && user.contains("+@all")
+        }
+        Ok(Some(Err(error))) => error.to_string().contains("unknown command"),
+        _ => false,
+    }
 }

@@ -7,8 +7,10 @@ use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::store::batch::{Check, Refund};
 use crate::store::error::StoreError;
+use crate::store::place::Address;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::tests::support::look;
+use crate::store::redis::{Found, probe};
 use crate::store::redis::{RedisStore, Sign, layout, library, script};
 use crate::store::{Place, RedisTarget, Secret, Settings};
 use bb8_redis::redis::Value;
@@ -134,9 +136,17 @@ async fn functions_are_not_asked_of_a_server_that_has_none() {
 /// All that a gateway does, as the user of the example.
 #[tokio::test(flavor = "local")]
 async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/redis/users.acl");
-    let server = Server::start_with(&["--aclfile", file]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users.acl");
+    let operator = "user operator on >pass ~* &* +@all\n";
+    let users = include_str!("../../../../deploy/redis/users.acl");
+    std::fs::write(&file, format!("{users}{operator}")).unwrap();
+    let server = Server::start_with(&["--aclfile", file.to_str().unwrap()]);
     let mut client = server.client();
+    assert!(!probe::lets_anybody_in(&server.target(), &here(&server)).await);
+    let stranger = client.ask(bb8_redis::redis::cmd("GET").arg("tollgate:1"));
+    assert_eq!(stranger.unwrap_err().code(), Some("NOAUTH"));
+    client.say("AUTH operator pass");
     client.say("ACL SETUSER tollgate >pass");
     for functions in [false, true] {
         if functions && !super::support::knows_functions(&mut client) {
@@ -211,6 +221,53 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
         let refused = answer.unwrap_err();
         assert_eq!(refused.code(), Some("NOPERM"), "{line}: {refused}");
     }
+}
+
+/// Without users a Redis is everybody's: said where it can be reached from elsewhere.
+#[tokio::test(flavor = "local")]
+async fn a_server_that_lets_anybody_in_is_seen() {
+    let server = Server::start();
+    let at = here(&server);
+    assert!(probe::lets_anybody_in(&server.target(), &at).await);
+    // As a gateway with a user of its own finds it.
+    server
+        .client()
+        .say("ACL SETUSER tollgate on >pass ~* &* +@all");
+    let target = RedisTarget {
+        username: Some("tollgate".into()),
+        password: Some(Secret::new("pass")),
+        ..server.target()
+    };
+    assert!(probe::lets_anybody_in(&target, &at).await);
+    let found = look(&target).await.unwrap();
+    assert!(!found.open, "nobody else reaches a loopback address");
+    let told = Found {
+        open: true,
+        ..found
+    }
+    .to_string();
+    assert!(told.contains("`user default off`"), "{told}");
+    server.client().say("CONFIG SET requirepass secret");
+    assert!(!probe::lets_anybody_in(&target, &at).await);
+    for (host, is_far) in [
+        ("127.0.0.1", false),
+        ("127.8.0.1", false),
+        ("::1", false),
+        ("::ffff:127.0.0.1", false),
+        ("192.0.2.1", true),
+        ("0.0.0.0", true),
+        ("2001:db8::1", true),
+    ] {
+        assert_eq!(
+            probe::is_far(&Address::new(host, 1)).await,
+            is_far,
+            "{host}"
+        );
+    }
+}
+
+fn here(server: &Server) -> Address {
+    Address::new("127.0.0.1", server.port)
 }
 
 #[test]
