@@ -60,7 +60,7 @@ impl PathPattern {
                 Segment::Literal(text) if text.is_empty() => continue,
                 Segment::Parameter(own) if **own == *name => return Some(one),
                 Segment::Rest(own) => return (**own == *name).then_some(left),
-                Segment::Literal(_) | Segment::Parameter(_) => {}
+                Segment::Literal(_) | Segment::Folded(_) | Segment::Parameter(_) => {}
             }
             left = behind;
         }
@@ -76,7 +76,7 @@ impl PathPattern {
     /// The names of its parameters.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {
-            Segment::Literal(_) => None,
+            Segment::Literal(_) | Segment::Folded(_) => None,
             Segment::Parameter(name) | Segment::Rest(name) => Some(&**name),
         })
     }
@@ -87,6 +87,8 @@ impl PathPattern {
 pub enum Segment {
     /// Itself, in normal form ([`path::literal`]).
     Literal(Arc<str>),
+    /// The same in any case, of ASCII letters.
+    Folded(Arc<str>),
     /// `{name}`: any one segment.
     Parameter(Arc<str>),
     /// `{*name}`: zero or more segments.

@@ -162,7 +162,7 @@ fn example(clash: &Clash, host: Option<&HostPattern>, first: &Rule, second: &Rul
     for segment in &second.path.segments {
         let segment = match segment {
             Segment::Literal(text) if text.is_empty() => continue,
-            Segment::Literal(text) => text,
+            Segment::Literal(text) | Segment::Folded(text) => text,
             Segment::Parameter(_) | Segment::Rest(_) => "x",
         };
         // Writing into a string cannot fail.

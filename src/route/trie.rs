@@ -1,6 +1,6 @@
 //! The paths of one host, as a tree of segments.
 //!
-//! A search tries literal, parameter and rest in this order at each segment and comes back where a branch fails, which
+//! A search tries literal, literal in any case, parameter and rest in this order at each segment and comes back where a branch fails, which
 //! makes the first route it meets the one of the highest rank. It visits what the path's own segments lead to, so its
 //! cost does not depend on how many routes there are.
 
@@ -9,11 +9,14 @@ use super::{PathPattern, Rule, Segment, path};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use http::Method;
+use std::borrow::Cow;
 
 /// One place in the tree: everything that begins with the same segments.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     literals: HashMap<Box<str>, Node, RandomState>,
+    /// Segments in any case, under their lower one.
+    folded: HashMap<Box<str>, Node, RandomState>,
     parameter: Option<Box<Node>>,
     /// Routes whose path ends here.
     ends: Slot,
@@ -61,6 +64,11 @@ impl Node {
                     let spelled = path::literal(text).map_or_else(|_| (**text).into(), Box::from);
                     node.literals.entry(spelled).or_default()
                 }
+                Segment::Folded(text) => {
+                    let spelled = path::literal(text).unwrap_or(Cow::Borrowed(text));
+                    let lower = spelled.to_ascii_lowercase();
+                    node.folded.entry(lower.into()).or_default()
+                }
                 Segment::Parameter(_) => node.parameter.get_or_insert_default(),
                 Segment::Rest(_) => return &mut node.rests,
             };
@@ -82,8 +90,19 @@ impl Node {
         let literal = self.literals.get(segment);
         literal
             .and_then(|node| node.find(behind, method, asked))
+            .or_else(|| self.folded(segment)?.find(behind, method, asked))
             .or_else(|| self.parameter.as_ref()?.find(behind, method, asked))
             .or_else(|| self.rests.find(method, asked))
+    }
+}
+
+impl Node {
+    /// What a segment in any case leads to; only tables with such routes pay for looking.
+    fn folded(&self, segment: &str) -> Option<&Self> {
+        match self.folded.is_empty() {
+            true => None,
+            false => self.folded.get(&*segment.to_ascii_lowercase()),
+        }
     }
 }
 

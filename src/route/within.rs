@@ -41,12 +41,37 @@ impl PathPattern {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
+                // Another spelling of a path is no path of somebody else's: who has that one as it is goes before.
+                (Some(Segment::Folded(one)), Some(Segment::Literal(other)))
+                    if spelled(one).eq_ignore_ascii_case(&spelled(other)) => {}
                 (
-                    Some(Segment::Literal(_) | Segment::Parameter(_)),
+                    Some(Segment::Literal(_) | Segment::Folded(_) | Segment::Parameter(_)),
                     Some(Segment::Parameter(_)),
                 ) => {}
                 _ => return false,
             }
+        }
+    }
+
+    /// The same for paths in any case.
+    #[must_use]
+    pub fn in_any_case(self) -> Self {
+        let segments = self.segments.into_iter().map(|segment| match segment {
+            Segment::Literal(text) if !text.is_empty() => Segment::Folded(text),
+            other => other,
+        });
+        Self {
+            segments: segments.collect(),
+        }
+    }
+
+    /// As a person is told of it: with a word where case means nothing.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));
+        match self.segments.iter().any(folded) {
+            true => format!("{self} in any case"),
+            false => self.to_string(),
         }
     }
 
@@ -68,7 +93,7 @@ impl fmt::Display for PathPattern {
             return f.write_str("/");
         }
         segments.try_for_each(|segment| match segment {
-            Segment::Literal(text) => write!(f, "/{text}"),
+            Segment::Literal(text) | Segment::Folded(text) => write!(f, "/{text}"),
             Segment::Parameter(name) => write!(f, "/{{{name}}}"),
             Segment::Rest(name) => write!(f, "/{{*{name}}}"),
         })
@@ -77,4 +102,79 @@ impl fmt::Display for PathPattern {
 
 fn spelled(text: &str) -> String {
     path::literal(text).map_or_else(|_| text.to_owned(), |text| text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Asked, Rule, Table};
+    use super::*;
+    use http::{HeaderMap, Method};
+
+    struct Nothing(HeaderMap);
+
+    impl Asked for Nothing {
+        fn fields(&self) -> &HeaderMap {
+            &self.0
+        }
+
+        fn query(&self) -> Option<&str> {
+            None
+        }
+
+        fn is_https(&self) -> bool {
+            false
+        }
+    }
+
+    fn pattern(text: &str) -> PathPattern {
+        let parts = text.split('/').filter(|part| !part.is_empty());
+        let segment = |part: &str| match part {
+            "*" => Segment::Rest("rest".into()),
+            text => Segment::Literal(text.into()),
+        };
+        PathPattern {
+            segments: parts.map(segment).collect(),
+        }
+    }
+
+    fn rule(path: PathPattern) -> Rule {
+        Rule {
+            name: "r".into(),
+            hosts: Vec::new(),
+            path,
+            methods: Vec::new(),
+            conditions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_path_in_any_case_comes_behind_its_very_spelling_and_before_all_else() {
+        let rules = [
+            rule(pattern("/*")),
+            rule(pattern("/Login/x").in_any_case()),
+            rule(pattern("/login/x")),
+            rule(pattern("/LOGIN/*")),
+        ];
+        let table = Table::build(&rules).unwrap();
+        let none = Nothing(HeaderMap::new());
+        for (path, route) in [
+            ("/login/x", 2),
+            ("/Login/x", 1),
+            ("/lOGIN/X", 1),
+            ("/LOGIN/x", 3),
+            ("/LOGIN", 3),
+            ("/lOGIN", 0),
+        ] {
+            let found = table.find("", path, &Method::GET, &none);
+            assert_eq!(found, Some(route), "{path}");
+        }
+        let twice = [
+            rule(pattern("/a").in_any_case()),
+            rule(pattern("/A").in_any_case()),
+        ];
+        assert_eq!(Table::build(&twice).unwrap_err().len(), 1);
+        assert_eq!(rules[1].path.told(), "/Login/x in any case");
+        assert!(rules[1].path.is_within(&pattern("/login/*")));
+        assert!(!rules[2].path.is_within(&pattern("/LOGIN/*")));
+    }
 }

@@ -112,10 +112,11 @@ fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
     let shares = rule.path.segments.iter().find_map(|segment| match segment {
         Segment::Literal(text) if text.is_empty() => None,
         Segment::Literal(text) => Some(begins(text)),
+        Segment::Folded(text) => Some(first(wanted.path).eq_ignore_ascii_case(text)),
         Segment::Parameter(_) | Segment::Rest(_) => Some(true),
     });
     (shares == Some(true) && wanted.is_met_by(any_path))
-        .then(|| format!("its path is {}", spelled(&rule.path)))
+        .then(|| format!("its path is {}", rule.path.told()))
 }
 
 /// Its conditions that do not hold, in words; values of what authenticates by its name are not shown.
@@ -193,17 +194,4 @@ fn hosts(hosts: &[HostPattern]) -> String {
         })
         .collect();
     hosts.join(", ")
-}
-
-fn spelled(path: &PathPattern) -> String {
-    let mut out = String::new();
-    for segment in &path.segments {
-        match segment {
-            Segment::Literal(text) if text.is_empty() => continue,
-            Segment::Literal(text) => out.extend(["/", text]),
-            Segment::Parameter(name) => out.extend(["/{", name, "}"]),
-            Segment::Rest(name) => out.extend(["/{*", name, "}"]),
-        }
-    }
-    if out.is_empty() { "/".to_owned() } else { out }
 }

@@ -2,7 +2,7 @@
 
 use super::{Change, Outline, PLAINLY, list, named, time};
 use crate::key::is_secret;
-use crate::route::{Condition, HostPattern, Rule, Segment};
+use crate::route::{Condition, HostPattern, Rule};
 use crate::snapshot::Own;
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
@@ -146,18 +146,7 @@ fn hosts(rule: &Rule) -> String {
 }
 
 fn path(rule: &Rule) -> String {
-    if rule.path.segments.is_empty() {
-        return "/".into();
-    }
-    rule.path
-        .segments
-        .iter()
-        .map(|segment| match segment {
-            Segment::Literal(text) => format!("/{text}"),
-            Segment::Parameter(name) => format!("/{{{name}}}"),
-            Segment::Rest(name) => format!("/{{*{name}}}"),
-        })
-        .collect()
+    rule.path.told()
 }
 
 type Kind = fn(&Condition) -> bool;

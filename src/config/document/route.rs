@@ -80,11 +80,17 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         redirect(&name.value, &mut fields),
         respond(&name.value, &mut fields),
     );
+    let cases = [("sensitive", false), ("insensitive", true)];
+    let in_any_case = fields.choice("path_case", &cases, &[]).or(false);
+    let path = match fields.text("path", path) {
+        Given::Yes(at) if in_any_case => Given::Yes(at.map(PathPattern::in_any_case)),
+        path => path,
+    };
     Route {
         place: fields.place(),
         name,
         host,
-        path: fields.text("path", path),
+        path,
         methods,
         conditions: [headers, query, scheme],
         strip_prefix: fields.text("strip_prefix", prefix),

@@ -53,7 +53,10 @@ fn stripped(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
     };
     let all = PathPattern::default();
     let path = route.path.get().unwrap_or(&all);
-    if path.segments.starts_with(&prefix.value.segments) {
+    let folded = prefix.value.clone().in_any_case();
+    if path.segments.starts_with(&prefix.value.segments)
+        || path.segments.starts_with(&folded.segments)
+    {
         let template = Template::without(prefix.value.segments.len(), &literal_path(&prefix.value));
         return Ok(Some(template));
     }

@@ -60,6 +60,7 @@ fn shape(rule: &Rule) -> Shape {
     let blank = Arc::from("");
     let segments = rule.path.segments.iter().map(|segment| match segment {
         Segment::Literal(_) => segment.clone(),
+        Segment::Folded(text) => Segment::Folded(text.to_ascii_lowercase().into()),
         Segment::Parameter(_) => Segment::Parameter(Arc::clone(&blank)),
         Segment::Rest(_) => Segment::Rest(Arc::clone(&blank)),
     });

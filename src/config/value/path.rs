@@ -110,9 +110,10 @@ pub(in crate::config) fn prefix(text: &str) -> Result<PathPattern, Wrong> {
 /// A path without parameters, as text.
 pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
     let segments = path.segments.iter().map(|segment| match segment {
-        Segment::Literal(text) | Segment::Parameter(text) | Segment::Rest(text) => {
-            format!("/{text}")
-        }
+        Segment::Literal(text)
+        | Segment::Folded(text)
+        | Segment::Parameter(text)
+        | Segment::Rest(text) => format!("/{text}"),
     });
     segments.collect()
 }
@@ -174,7 +175,7 @@ fn read(text: &str) -> Result<PathPattern, Wrong> {
 
 fn name_of(segment: &Segment) -> Option<&Arc<str>> {
     match segment {
-        Segment::Literal(_) => None,
+        Segment::Literal(_) | Segment::Folded(_) => None,
         Segment::Parameter(name) | Segment::Rest(name) => Some(name),
     }
 }
@@ -313,7 +314,7 @@ mod tests {
         let mut out = String::new();
         for segment in path(text).unwrap().segments {
             match segment {
-                Segment::Literal(text) => out.push_str(&format!("/{text}")),
+                Segment::Literal(text) | Segment::Folded(text) => out.push_str(&format!("/{text}")),
                 Segment::Parameter(name) => out.push_str(&format!("/<{name}>")),
                 Segment::Rest(name) => out.push_str(&format!("/<*{name}>")),
             }

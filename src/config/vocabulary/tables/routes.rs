@@ -27,6 +27,14 @@ pub static ROUTES: Table = Table {
             live: true,
         },
         Key {
+            name: "path_case",
+            shape: Shape::Choice(&["sensitive", "insensitive"]),
+            default: Value("\"sensitive\""),
+            about: "Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case meet a more general route with its limits alone. ASCII letters of fixed segments; a route for the very spelling goes before.",
+            example: "\"insensitive\"",
+            live: true,
+        },
+        Key {
             name: "methods",
             shape: Shape::Texts,
             default: Words("any method"),
