@@ -114,9 +114,11 @@ impl Gateway {
         let clock = Clock::system();
         let metrics = Metrics::new();
         metrics.started(snapshot.generation);
+        let memory = Arc::new(MemoryStore::new(clock, boot.store.max_keys));
+        memory.keep_room_for(snapshot.limits());
         let shared = Shared {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
-            memory: Arc::new(MemoryStore::new(clock, boot.store.max_keys)),
+            memory,
             fleet: Arc::default(),
             news: News::default(),
             holds: Arc::default(),
@@ -352,6 +354,7 @@ impl reload::Apply for Install {
         let changes = diff(&self.outline, &outline, &self.boot);
         self.outline = outline;
         self.boot.store.rotate(&boot.store);
+        self.shared.memory.keep_room_for(snapshot.limits());
         self.shared.snapshots.store(Arc::new(snapshot));
         self.shared.metrics.reloaded(generation);
         tracing::info!("reloaded: generation {generation} is in force");
@@ -387,7 +390,7 @@ async fn sweep(shared: Shared) {
             shared.metrics.memory_overflowed(now - overflowed);
             if overflowed == 0 {
                 tracing::warn!(
-                    "the memory store is full: new keys count on their limit's common overflow key; raise `max_keys`"
+                    "the memory store is full for a limit that has more keys than were kept room for: its new ones count on one counter together; raise `max_keys`"
                 );
             }
             overflowed = now;

@@ -44,6 +44,13 @@ pub struct Snapshot {
     pub holds: HoldCaps,
 }
 
+impl Snapshot {
+    /// The limits of all routes, a limit as often as there are routes that have it; without their tiers.
+    pub fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
+        self.services.iter().flat_map(|service| &service.limits)
+    }
+}
+
 /// What a route leads to.
 #[derive(Debug)]
 pub struct Service {

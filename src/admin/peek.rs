@@ -71,8 +71,7 @@ pub async fn answering(
 }
 
 async fn look(store: &Store, snapshot: &Snapshot, counter: &Counter) -> Value {
-    let limits = snapshot.services.iter().flat_map(|service| &service.limits);
-    let mut all = limits.flat_map(|limit| {
+    let mut all = snapshot.limits().flat_map(|limit| {
         let tiers = limit.tiers.iter().map(|tier| &tier.limit);
         std::iter::once(limit).chain(tiers)
     });

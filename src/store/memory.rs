@@ -5,6 +5,8 @@
 
 mod entry;
 mod returns;
+mod room;
+mod shelf;
 
 use super::batch::{Check, Decided};
 use super::beside::Charges;
@@ -13,49 +15,38 @@ use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::dedupe::RecordState;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Repeat, Wait};
-use crate::limit::{Change, Limit, LimitId, State};
-use entry::Entry;
-use hashbrown::HashTable;
+use crate::limit::{Change, Limit, State};
+use arc_swap::ArcSwap;
+pub(super) use room::OVERFLOW;
+use room::Room;
+use shelf::{Place, Shelf, hash};
 use smallvec::SmallVec;
-use std::hash::{BuildHasher, Hasher};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shards; a power of two, far more than cores.
 pub const SHARDS: usize = 64;
-/// The key all keys without room share; no written key contains a bare `%` followed by this.
-pub(super) const OVERFLOW: &[u8] = b"%overflow";
-
 /// Counters of this process.
 #[derive(Debug)]
 pub struct MemoryStore {
     shards: Box<[Shard]>,
     hasher: foldhash::quality::RandomState,
     clock: Clock,
-    live: AtomicUsize,
     max_keys: usize,
+    /// The same as every shelf has it.
+    room: ArcSwap<Room>,
     overflowed: AtomicU64,
 }
 
 /// Kept on cache lines of its own, so that two workers on two shards do not disturb each other.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard(Mutex<HashTable<Entry>>);
+struct Shard(Mutex<Shelf>);
 
 /// Stands between a key and an id in what records are filed under; no key has this byte.
 const BEFORE_ID: u8 = 0;
-
-/// Where a check's counter is, or what is remembered of its id.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    hash: u64,
-    shard: usize,
-    limit: LimitId,
-    key: &'a [u8],
-    /// Its limit does not decide.
-    aside: bool,
-}
 
 /// One check on its way through a decision.
 struct Step<'a> {
@@ -64,11 +55,13 @@ struct Step<'a> {
     found: Option<usize>,
     /// What is to be stored.
     change: Option<Change>,
+    /// There is room for it, should it be new.
+    has_room: bool,
 }
 
 type Steps<'a> = SmallVec<[Step<'a>; INLINE_LIMITS]>;
 
-type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, HashTable<Entry>>); INLINE_LIMITS]>;
+type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, Shelf>); INLINE_LIMITS]>;
 
 impl MemoryStore {
     /// An empty store for at most `max_keys` live counters.
@@ -84,17 +77,37 @@ impl MemoryStore {
     }
 
     fn sharded(shards: usize, clock: Clock, max_keys: usize) -> Self {
-        let shards = (0..shards)
-            .map(|_| Shard(Mutex::new(HashTable::new())))
-            .collect();
+        let hasher = foldhash::quality::RandomState::default();
+        let room = Arc::new(Room::of(max_keys));
+        let shelf = || Shelf::new(Arc::clone(&room), hasher.clone());
+        let shards = (0..shards).map(|_| Shard(Mutex::new(shelf()))).collect();
         Self {
             shards,
-            hasher: foldhash::quality::RandomState::default(),
+            hasher,
             clock,
-            live: AtomicUsize::new(0),
             max_keys,
+            room: ArcSwap::new(room),
             overflowed: AtomicU64::new(0),
         }
+    }
+
+    /// Shares a quarter of the room out to these limits and their tiers, which are in force from now on. To be called
+    /// before one of them is asked: what others fill meanwhile is not taken from them.
+    pub fn keep_room_for<'a>(&self, limits: impl Iterator<Item = &'a Arc<Limit>>) {
+        let limits = room::entitled(limits);
+        let mut shelves: Vec<_> = self.shards.iter().map(lock).collect();
+        let before = self.room.load();
+        let room = Arc::new(before.shared_out(self.max_keys, &limits, || {
+            let mut counts = HashMap::new();
+            for shelf in &shelves {
+                shelf.count(&mut counts);
+            }
+            counts
+        }));
+        for shelf in &mut shelves {
+            shelf.move_to(Arc::clone(&room));
+        }
+        self.room.store(room);
     }
 
     /// Decides all checks of one request: charged all or none.
@@ -138,6 +151,7 @@ impl MemoryStore {
                 place: self.place(check.limit, check.key),
                 found: None,
                 change: None,
+                has_room: false,
             })
             .collect();
         let mut measured = Measurements::new();
@@ -180,25 +194,23 @@ impl MemoryStore {
         // All are looked up before one is computed with, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
             let place = step.place;
-            let table = table(&mut guards, place.shard);
-            step.found = table.find_bucket_index(place.hash, |entry| place.is(entry));
+            step.found = shelf(&mut guards, place.shard).find(&place);
         }
         let mut remembered: Vec<(usize, Place<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
-            let table = table(&mut guards, place.shard);
-            if step.found.is_none()
-                && self.is_full()
-                && place.key != OVERFLOW
-                && !self.has_room(table, now, place.aside)
-            {
-                if place.aside {
+            if step.found.is_none() && place.key != OVERFLOW {
+                step.has_room = shelf(&mut guards, place.shard).make_room(&place, now);
+                if !step.has_room && place.aside {
                     // It decides nothing: it gives way to those that do.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
                     measured.push(Measured::SPOILT);
                     continue;
                 }
-                return Err(index);
+                if !step.has_room {
+                    give_back(steps, &mut guards);
+                    return Err(index);
+                }
             }
             let (mut outcome, change) =
                 match (records.get(index).copied().flatten(), check.repeats()) {
@@ -213,7 +225,8 @@ impl MemoryStore {
                     }
                     _ => {
                         // One that has just made room is not there any more, and was worth nothing.
-                        let held = step.found.and_then(|index| table.get_bucket(index));
+                        let shelf = shelf(&mut guards, place.shard);
+                        let held = step.found.and_then(|index| shelf.at(index));
                         let state = held.map(|entry| &entry.state);
                         let share = (check.cost, gateways);
                         check.limit.check_as_one_of(state, now, share)
@@ -229,14 +242,17 @@ impl MemoryStore {
             if !charges.has(index) {
                 continue;
             }
-            let table = table(&mut guards, place.shard);
-            if self.is_full() && !place.is_in(table) && !self.has_room(table, now, place.aside) {
+            let shelf = shelf(&mut guards, place.shard);
+            let is_there = shelf.find(&place).is_some();
+            if !is_there && !shelf.make_room(&place, now) {
                 // Its repeats will be charged.
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
                 measured[index].repeat = Repeat::No;
-                continue;
+            } else if is_there {
+                shelf.put(&place, record.change());
+            } else {
+                shelf.insert(&place, record.change());
             }
-            self.put(table, place, record.change());
         }
         Ok(now)
     }
@@ -256,8 +272,8 @@ impl MemoryStore {
             let Some(change) = step.change.take().filter(|_| stays) else {
                 continue;
             };
-            let table = table(guards, step.place.shard);
-            match step.found.and_then(|index| table.get_bucket_mut(index)) {
+            let shelf = shelf(guards, step.place.shard);
+            match step.found.and_then(|index| shelf.at_mut(index)) {
                 Some(entry) => entry.put(change, step.place.aside),
                 None => {
                     step.change = Some(change);
@@ -268,42 +284,33 @@ impl MemoryStore {
         // What is new makes others move: it comes when those have been written.
         for step in steps.iter_mut().filter(|_| new) {
             if let Some(change) = step.change.take() {
-                let table = table(guards, step.place.shard);
-                self.insert(table, step.place, change);
+                let shelf = shelf(guards, step.place.shard);
+                match std::mem::take(&mut step.has_room) {
+                    true => shelf.insert(&step.place, change),
+                    // A shared one; or one that was there and has made room for another of the request.
+                    false => shelf.put(&step.place, change),
+                }
             }
         }
+        give_back(steps, guards);
     }
 
     /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     pub fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
         let place = self.place(limit, key);
-        self.remove(&mut lock(&self.shards[place.shard]), place)
-    }
-
-    fn remove(&self, table: &mut HashTable<Entry>, place: Place<'_>) -> bool {
-        let Ok(entry) = table.find_entry(place.hash, |entry| place.is(entry)) else {
-            return false;
-        };
-        entry.remove();
-        self.live.fetch_sub(1, Ordering::Relaxed);
-        true
+        lock(&self.shards[place.shard]).remove(&place)
     }
 
     /// Forgets the states of one shard that equal no state. Called in turn for all of them, off the request path.
     pub fn sweep(&self, turn: usize) {
         let now = self.clock.now();
-        let mut table = lock(&self.shards[turn % self.shards.len()]);
-        self.forget_ended(&mut table, now);
-        if table.capacity() > 64 && table.capacity() / 4 > table.len() {
-            let room = table.len() * 2;
-            table.shrink_to(room, |entry| self.hash(entry.limit, &entry.key));
-        }
+        lock(&self.shards[turn % self.shards.len()]).sweep(now);
     }
 
     /// How many counters are held.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.live.load(Ordering::Relaxed)
+        self.room.load().len()
     }
 
     /// Is nothing held?
@@ -322,15 +329,12 @@ impl MemoryStore {
     #[must_use]
     pub fn stored(&self, limit: &Limit, key: &[u8]) -> Option<State> {
         let place = self.place(limit, key);
-        let table = lock(&self.shards[place.shard]);
-        table
-            .find(place.hash, |entry| place.is(entry))
-            .map(|entry| entry.state.clone())
+        lock(&self.shards[place.shard]).state(&place).cloned()
     }
 
     fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> Place<'a> {
         let limit = of.id;
-        let hash = self.hash(limit, key);
+        let hash = hash(&self.hasher, limit, key);
         // The table uses the low and the top bits; the shard is chosen by bits in between.
         let shard = usize::try_from(hash >> 40).unwrap_or(0) & (self.shards.len() - 1);
         Place {
@@ -340,13 +344,6 @@ impl MemoryStore {
             key,
             aside: !of.mode.decides(),
         }
-    }
-
-    fn hash(&self, limit: LimitId, key: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write_u64(limit.0);
-        hasher.write(key);
-        hasher.finish()
     }
 
     fn lock<'p>(&self, places: impl IntoIterator<Item = &'p Place<'p>>) -> Guards<'_> {
@@ -364,67 +361,14 @@ impl MemoryStore {
             .map(|shard| (shard, lock(&self.shards[shard])))
             .collect()
     }
-
-    fn is_full(&self) -> bool {
-        self.len() >= self.max_keys
-    }
-
-    /// What has ended in this shard makes room at once, without waiting for the sweep; then, for limits that decide, a
-    /// counter of one that does not.
-    fn has_room(&self, table: &mut HashTable<Entry>, now: Timestamp, aside: bool) -> bool {
-        self.forget_ended(table, now);
-        if self.is_full() && !aside {
-            let before = table.len();
-            let mut left = (self.len() + 1).saturating_sub(self.max_keys);
-            table.retain(|entry| {
-                let goes = left > 0 && entry.is_aside();
-                left -= usize::from(goes);
-                !goes
-            });
-            self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
-        }
-        !self.is_full()
-    }
-
-    fn forget_ended(&self, table: &mut HashTable<Entry>, now: Timestamp) {
-        let before = table.len();
-        table.retain(|entry| entry.ends() > now);
-        self.live.fetch_sub(before - table.len(), Ordering::Relaxed);
-    }
-
-    /// Stores a change of what may or may not be there.
-    fn put(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
-        match table.find_mut(place.hash, |entry| place.is(entry)) {
-            Some(entry) => entry.put(change, place.aside),
-            None => self.insert(table, place, change),
-        }
-    }
-
-    fn insert(&self, table: &mut HashTable<Entry>, place: Place<'_>, change: Change) {
-        let entry = Entry::new(place.limit, place.key, change, place.aside);
-        table.insert_unique(place.hash, entry, |entry| {
-            self.hash(entry.limit, &entry.key)
-        });
-        self.live.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 impl Place<'_> {
-    fn is(&self, entry: &Entry) -> bool {
-        entry.limit == self.limit && *entry.key == *self.key
-    }
-
-    fn is_in(&self, table: &HashTable<Entry>) -> bool {
-        table.find(self.hash, |entry| self.is(entry)).is_some()
-    }
-
     /// The state there; its shard is locked.
     fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
-        let at = guards
-            .iter()
-            .position(|(locked, _)| *locked == self.shard)?;
-        let entry = guards[at].1.find(self.hash, |entry| self.is(entry))?;
-        Some(&entry.state)
+        let mut guards = guards.iter();
+        let (_, shelf) = guards.find(|(locked, _)| *locked == self.shard)?;
+        shelf.state(self)
     }
 }
 
@@ -433,12 +377,20 @@ fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
     [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
-fn table<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut HashTable<Entry> {
+/// Room that was taken for what is not stored after all.
+fn give_back(steps: &mut Steps<'_>, guards: &mut Guards<'_>) {
+    for step in steps.iter_mut().filter(|step| step.has_room) {
+        step.has_room = false;
+        shelf(guards, step.place.shard).give_back(step.place.limit);
+    }
+}
+
+fn shelf<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut Shelf {
     let at = guards.iter().position(|(locked, _)| *locked == shard);
     &mut guards[at.expect("every place's shard has been locked")].1
 }
 
 /// A panic while a shard was held cannot leave it half-written: entries are replaced whole.
-fn lock(shard: &Shard) -> MutexGuard<'_, HashTable<Entry>> {
+fn lock(shard: &Shard) -> MutexGuard<'_, Shelf> {
     shard.0.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! What comes back: charges that are given back, and repeats that have not gone free after all.
 
-use super::{MemoryStore, OVERFLOW, record_key, table};
+use super::{MemoryStore, OVERFLOW, record_key, shelf};
 use crate::clock::Timestamp;
 use crate::limit::dedupe::RecordState;
 use crate::limit::verdict::{Measured, Repeat};
@@ -67,7 +67,7 @@ impl MemoryStore {
         if let Some(record) = record.filter(|record| record.ends <= last && record.free > 0) {
             let free = record.free - 1;
             let change = RecordState { free, ..record }.change();
-            self.put(table(&mut guards, place.shard), place, change);
+            shelf(&mut guards, place.shard).put(&place, change);
         }
     }
 
@@ -88,13 +88,13 @@ impl MemoryStore {
         }
         match left(place.find(&guards)) {
             Refunded::Nothing => return false,
-            Refunded::Left(change) => self.put(table(&mut guards, place.shard), place, change),
+            Refunded::Left(change) => shelf(&mut guards, place.shard).put(&place, change),
             Refunded::Gone => {
-                self.remove(table(&mut guards, place.shard), place);
+                shelf(&mut guards, place.shard).remove(&place);
             }
         }
         if let Some(record) = record {
-            self.remove(table(&mut guards, record.shard), record);
+            shelf(&mut guards, record.shard).remove(&record);
         }
         true
     }

@@ -6,6 +6,7 @@ mod costs;
 mod credentials;
 mod defaults;
 mod exempt;
+mod full_memory;
 mod groups;
 mod guessing;
 mod in_flight;

@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod repeats;
+mod room;
 mod shares;
 mod together;
 mod undone;

@@ -90,7 +90,7 @@ pub static STORE: Table = Table {
                 most: WHOLE,
             },
             default: Value("1000000"),
-            about: "Live counters held in memory at most; beyond it new keys of a limit share one counter.",
+            about: "Live counters held in memory at most. A quarter is kept in equal parts for the limits; a new key of a limit that has used up its part, when the rest is full, shares one counter with the limit's others.",
             example: "200000",
             live: false,
         },
