@@ -13,7 +13,17 @@ use std::fmt;
 /// The cookies of one request: taken apart when a limit first asks for one, and once.
 pub struct Cookies<'a> {
     fields: &'a HeaderMap,
-    pairs: OnceCell<SmallVec<[Pair; 8]>>,
+    pairs: OnceCell<Pairs>,
+}
+
+/// Where to look for a name, so that many limits by cookies do not read all of them each.
+const BUCKETS: usize = 64;
+
+/// What is in the `Cookie` lines.
+struct Pairs {
+    all: SmallVec<[Pair; 8]>,
+    /// The last pair of each bucket, counted from 1; 0 where there is none.
+    last: [usize; BUCKETS],
 }
 
 /// Where in which `Cookie` line a name and its value stand, each from its first byte to behind its last.
@@ -22,6 +32,10 @@ struct Pair {
     line: usize,
     name: (usize, usize),
     value: (usize, usize),
+    /// Only who parts at commas too finds it.
+    is_behind_comma: bool,
+    /// The one before it in its bucket, counted likewise.
+    before: usize,
 }
 
 impl<'a> Cookies<'a> {
@@ -37,30 +51,37 @@ impl<'a> Cookies<'a> {
     /// The values of the cookies of this name, over all `Cookie` lines (RFC 6265, section 4.2; HTTP/2 may send a line for
     /// each).
     pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Cow<'a, [u8]>> + 's {
-        let mut lines = self.lines().enumerate();
-        let mut line = lines.next();
-        self.pairs().iter().filter_map(move |pair| {
-            while line.is_some_and(|(number, _)| number < pair.line) {
-                line = lines.next();
-            }
-            let (_, line) = line?;
-            let of = |(start, end): (usize, usize)| line.get(start..end);
-            (of(pair.name)? == name.as_bytes()).then(|| of(pair.value).map(read))?
-        })
+        let named = self.as_long_as(name);
+        let named = named.filter(|(pair, key, _)| !pair.is_behind_comma && *key == name.as_bytes());
+        named.map(|(_, _, value)| read(value))
     }
 
     /// Would another reader find a value of this name, where this one finds none? Some part cookies at commas too, as older
     /// standards have it (RFC 2965, section 3.3.4), and some do not look at the case of names.
     #[must_use]
     pub fn are_read_elsewhere(&self, name: &str) -> bool {
-        let pieces = |line: &'a [u8]| line.split(|byte| matches!(byte, b';' | b','));
-        self.lines().flat_map(pieces).any(|piece| {
-            let Some(equals) = piece.iter().position(|byte| *byte == b'=') else {
-                return false;
+        self.as_long_as(name)
+            .any(|(_, key, value)| !value.is_empty() && key.eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    /// The pairs of this name's bucket that are as long, with name and value; the last first.
+    fn as_long_as<'s>(
+        &'s self,
+        name: &'s str,
+    ) -> impl Iterator<Item = (&'s Pair, &'a [u8], &'a [u8])> + 's {
+        let pairs = self.pairs();
+        let last = pairs.at(pairs.last[bucket(name.as_bytes())]);
+        let same = std::iter::successors(last, |pair| pairs.at(pair.before));
+        let same = same.filter(|pair| pair.name.1 - pair.name.0 == name.len());
+        let mut seen: Option<(usize, &'a [u8])> = None;
+        same.filter_map(move |pair| {
+            let line = match seen {
+                Some((number, line)) if number == pair.line => line,
+                _ => self.lines().nth(pair.line)?,
             };
-            let (key, value) = (&piece[..equals], &piece[equals + 1..]);
-            let is_named = key.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
-            is_named && !value.trim_ascii().is_empty()
+            seen = Some((pair.line, line));
+            let of = |(start, end): (usize, usize)| line.get(start..end);
+            Some((pair, of(pair.name)?, of(pair.value)?))
         })
     }
 
@@ -69,13 +90,23 @@ impl<'a> Cookies<'a> {
         lines.map(http::HeaderValue::as_bytes)
     }
 
-    fn pairs(&self) -> &[Pair] {
+    fn pairs(&self) -> &Pairs {
         self.pairs.get_or_init(|| {
-            let mut pairs = SmallVec::new();
+            let mut pairs = Pairs {
+                all: SmallVec::new(),
+                last: [0; BUCKETS],
+            };
             for (number, line) in self.lines().enumerate() {
                 let mut start = 0;
                 for piece in line.split(|byte| *byte == b';') {
-                    pairs.extend(Pair::of(number, start, piece));
+                    pairs.add(line, Pair::of((number, start), piece, false));
+                    let mut inner = start;
+                    for part in piece.split(|byte| *byte == b',') {
+                        if inner > start {
+                            pairs.add(line, Pair::of((number, inner), part, true));
+                        }
+                        inner += part.len() + 1;
+                    }
                     start += piece.len() + 1;
                 }
             }
@@ -84,15 +115,42 @@ impl<'a> Cookies<'a> {
     }
 }
 
+impl Pairs {
+    /// The pair of this number, counted from 1.
+    fn at(&self, number: usize) -> Option<&Pair> {
+        self.all.get(number.checked_sub(1)?)
+    }
+
+    /// Adds what `line` says there, if it says anything.
+    fn add(&mut self, line: &[u8], pair: Option<Pair>) {
+        let Some(pair) = pair else { return };
+        let name = line.get(pair.name.0..pair.name.1).unwrap_or_default();
+        let last = &mut self.last[bucket(name)];
+        let before = std::mem::replace(last, self.all.len() + 1);
+        self.all.push(Pair { before, ..pair });
+    }
+}
+
+/// The same for names that differ in case alone.
+fn bucket(name: &[u8]) -> usize {
+    let mix = |sum: usize, byte: &u8| {
+        let letter = usize::from(byte.to_ascii_lowercase());
+        sum.wrapping_mul(31).wrapping_add(letter)
+    };
+    name.iter().fold(name.len(), mix) % BUCKETS
+}
+
 impl Pair {
-    /// What `piece` of a line says, which begins at `start` there.
-    fn of(line: usize, start: usize, piece: &[u8]) -> Option<Self> {
+    /// What `piece` says, which begins at that place of that line.
+    fn of((line, start): (usize, usize), piece: &[u8], is_behind_comma: bool) -> Option<Self> {
         let equals = piece.iter().position(|byte| *byte == b'=')?;
         let behind = equals + 1;
         Some(Self {
             line,
             name: without_blanks(start, &piece[..equals]),
             value: without_blanks(start + behind, &piece[behind..]),
+            is_behind_comma,
+            before: 0,
         })
     }
 }
