@@ -364,6 +364,13 @@ async fn who_comes_back_when_told_is_not_refused() {
                 None
             };
             for round in 0..rounds {
+                // What was brought and is not used goes back, and for a while no refusal is remembered.
+                if round % 2 == 1 {
+                    for _ in 0..fastrand::u8(16..24) {
+                        decide().await;
+                    }
+                    tokio::time::sleep(Duration::from_micros(fastrand::u64(..60_000))).await;
+                }
                 let mut refused = press().await;
                 // At other moments of the pause.
                 for _ in 0..fastrand::u8(..4) {

@@ -1,5 +1,8 @@
 //! Permits in hand for one key: what the last call has brought, what is left of it, and what the next one is to ask for.
 
+#[cfg(test)]
+mod tests;
+
 use super::{TAIL, demand, since};
 use crate::clock::Timestamp;
 use crate::limit::bucket::BucketState;
@@ -238,12 +241,17 @@ impl Held {
         u64::try_from(left.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
-    /// When the bucket of a call has room for one more, as of `now`.
+    /// When there is room for one more, as of `now`, if nobody takes or gives back anything.
     fn next(&self, last: &Last, now: Instant) -> u64 {
         let (Rule::TokenBucket(TokenBucket { interval, .. })
         | Rule::LeakyBucket(LeakyBucket { interval, .. })) = &self.limit.rule
         else {
-            return 0;
+            // How long a window stays full the store has said. That is remembered as well, but for refusals while something
+            // may be on its way back.
+            return match last.measured.wait {
+                Wait::Micros(full) => full.saturating_sub(since(last.told, now)),
+                Wait::Never => 0,
+            };
         };
         let state = BucketState::at_level(last.at, last.measured.span, *interval);
         let at = last.at.plus(since(last.told, now));
