@@ -1,11 +1,13 @@
 //! What is not the upstream's answer is the gateway's: no route, nobody there, too late, nonsense.
 
 use crate::support::{
-    Answer, Connection, End, Feed, File, Gateway, PATIENCE, Upstream, free_port, get, request,
+    Answer, Connection, End, Feed, File, Gateway, PATIENCE, Upstream, eventually, free_port, get,
+    request,
 };
 use http::Request;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 /// The body every answer of the gateway itself has.
@@ -88,8 +90,15 @@ async fn a_server_that_dies_with_idle_connections_fails_no_request() {
         client.answer().await.expect(200);
     }
     assert!(doomed.seen() > 0);
-    drop(doomed);
+    // Dead is who has let go of its connections, and of its port.
+    let port = doomed.port();
     dying.notify_waiters();
+    doomed.closes(doomed.connections()).await;
+    drop(doomed);
+    eventually(PATIENCE, "nobody listens there", async || {
+        TcpStream::connect(("127.0.0.1", port)).await.is_err()
+    })
+    .await;
     for client in &mut clients {
         for body in ["", "content"] {
             let length = body.len().to_string();
