@@ -3,6 +3,7 @@
 //! Vectors are histories written down as data, stories are histories written down as code, and both are told to the
 //! memory store and to a real Redis alike. Properties hold for every history. Time is handed in, so nothing waits.
 
+mod coming_back;
 mod exactness;
 mod halves;
 mod hammer;
