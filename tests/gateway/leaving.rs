@@ -1,7 +1,9 @@
 //! Held clients that leave, on several workers: whoever stays moves up in order, and what they leave is free again.
 
 use super::place::{Place, on_both_stores};
-use crate::support::{File, Gateway, PATIENCE, Redis, Upstream, Wire, eventually, get, request};
+use crate::support::{
+    File, Gateway, Late, PATIENCE, Redis, Upstream, Wire, eventually, get, request,
+};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -15,19 +17,20 @@ on_both_stores! {
 
 /// Places in the queue.
 const QUEUE: usize = 6;
-/// Between two turns.
+/// Between two turns, at the first attempt; at each further one it is so much longer.
 const APART: Duration = Duration::from_secs(1);
-/// What a busy machine may take: who does not move up is later than that by a turn.
-const LATE: Duration = Duration::from_millis(900);
 /// A gateway's timers are in step with the queue but for that.
 const JITTER: Duration = Duration::from_millis(5);
 
-fn queue(upstream: &Upstream, workers: usize, attempt: usize) -> File {
-    let limit = "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/s\"\nqueue = 6\nmax_wait = \"10s\"";
+fn queue(upstream: &Upstream, workers: usize, attempt: u32) -> File {
+    let apart = attempt + 1;
+    let limit = format!(
+        "by = \"everyone\"\nalgorithm = \"leaky-bucket\"\nrate = \"1/{apart}s\"\nqueue = 6\nmax_wait = \"60s\""
+    );
     // A counter of its own for each.
     let name = format!("queue-{workers}-{attempt}");
     File::to(upstream, &[&name])
-        .limit(&name, limit)
+        .limit(&name, &limit)
         .server(&format!("workers = {workers}"))
 }
 
@@ -50,11 +53,11 @@ async fn some_leave_and_the_others_move_up_in_their_order(place: Place) {
 /// The same with two workers and with four.
 async fn leave<const COUNT: usize>(place: Place, leaving: [usize; COUNT]) {
     let with = async |workers| {
-        // On a busy machine somebody's turn may come before all have come and left: then once more.
+        // On a busy machine somebody's turn may come before all have come and left: then once more, with longer turns.
         for attempt in 0..5 {
             let upstream = Upstream::echo().await;
             let gateway = place.gateway(queue(&upstream, workers, attempt)).await;
-            if leaves_its_places(&gateway, &upstream, &leaving)
+            if leaves_its_places(&gateway, &upstream, (&leaving, APART * (attempt + 1)))
                 .await
                 .is_ok()
             {
@@ -71,9 +74,9 @@ struct TooSlow;
 async fn leaves_its_places(
     gateway: &Gateway,
     upstream: &Upstream,
-    leaving: &[usize],
+    (leaving, apart): (&[usize], Duration),
 ) -> Result<(), TooSlow> {
-    let first = Instant::now();
+    let (first, late) = (Instant::now(), Late::watch());
     gateway.get("/first").await.expect(200);
     let mut held: Vec<Option<Wire>> = Vec::new();
     for n in 0..QUEUE {
@@ -91,7 +94,7 @@ async fn leaves_its_places(
     }
     let free = leaving.len();
     gateway.holds(QUEUE - free).await;
-    if first.elapsed() >= APART {
+    if first.elapsed() >= apart {
         return Err(TooSlow);
     }
     if free == QUEUE {
@@ -127,21 +130,23 @@ async fn leaves_its_places(
             .iter()
             .all(|target| *target == "/new")
     );
+    // Who does not move up is late by a whole turn.
+    let most = apart * 9 / 10 + late.of_both();
     let mut last = seen[0].at;
     for (turn, seen) in (1..).zip(&seen[1..]) {
         let soonest = match seen.head.target() {
-            "/new" => (last + APART).max(asked),
-            _ => last + APART,
+            "/new" => (last + apart).max(asked),
+            _ => last + apart,
         };
         // Counted from before the first one: however late each is noted, none is before its turn.
         assert!(
-            seen.at + JITTER > first + APART * turn,
+            seen.at + JITTER > first + apart * turn,
             "{} is early: {:?}",
             seen.head.target(),
             seen.at - first
         );
         assert!(
-            seen.at < soonest + LATE,
+            seen.at < soonest + most,
             "{} is late: {:?}",
             seen.head.target(),
             seen.at - last

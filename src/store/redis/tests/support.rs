@@ -224,7 +224,7 @@ impl Server {
         .await
     }
 
-    async fn store_with(&self, settings: &Settings) -> RedisStore {
+    pub(crate) async fn store_with(&self, settings: &Settings) -> RedisStore {
         let store = RedisStore::new(&self.target(), settings);
         until_up(&store, Duration::from_secs(20)).await;
         store

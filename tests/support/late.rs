@@ -1,0 +1,45 @@
+//! How late this machine is, measured beside what is tested, on the same thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
+
+/// The longest that this machine has been late with what was due: bounds of time are as much wider.
+#[derive(Debug)]
+pub(crate) struct Late {
+    micros: Arc<AtomicU64>,
+    watching: AbortHandle,
+}
+
+impl Late {
+    /// From now on.
+    pub(crate) fn watch() -> Self {
+        const BEAT: Duration = Duration::from_millis(5);
+        let micros = Arc::<AtomicU64>::default();
+        let longest = Arc::clone(&micros);
+        let watching = tokio::spawn(async move {
+            loop {
+                let begun = Instant::now();
+                tokio::time::sleep(BEAT).await;
+                let late = begun.elapsed().saturating_sub(BEAT).as_micros();
+                longest.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+            }
+        });
+        Self {
+            micros,
+            watching: watching.abort_handle(),
+        }
+    }
+
+    /// So far. The gateway, a process beside this one, may have been as late, too.
+    pub(crate) fn of_both(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::Relaxed)) * 2
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
