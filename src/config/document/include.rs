@@ -135,7 +135,7 @@ impl Gathering<'_> {
         let place = real(path);
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == place) {
             let differs = first.as_ref().filter(|first| {
-                !Arc::ptr_eq(first, grant) && !(first.is_plain() && grant.is_plain())
+                !(Arc::ptr_eq(first, grant) || first.is_plain() && grant.is_plain())
             });
             if let Some(first) = differs {
                 let twice = two_entries(&name, (&grant.span, &first.span));
