@@ -5,7 +5,7 @@ mod amount;
 pub use amount::{amount, rounded_up};
 
 use super::value::{show_rate, show_span};
-use crate::key::{KeyTemplate, Mask, Missing, Part, Unknown};
+use crate::key::{KeyTemplate, Mask, Missing, OnLeave, Part, Unknown};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
 use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Scope};
@@ -182,7 +182,11 @@ pub fn cost(limit: &Limit) -> String {
             u32::MAX => String::new(),
             max => format!(", at most {max}"),
         };
-        return format!("what {name} of the response says ({estimate} before{most})");
+        let left = match meter.on_leave {
+            OnLeave::Max => "",
+            OnLeave::Estimate => ", and where the client leaves",
+        };
+        return format!("what {name} of the response says ({estimate} before{left}{most})");
     }
     match &limit.price {
         None => limit.cost.units().to_string(),

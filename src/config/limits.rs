@@ -13,7 +13,7 @@ use super::document::{self, Algorithm, Given, Limit, Refund};
 use super::groups::Groups;
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, Part, Price};
+use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Rule, Scope};
@@ -373,10 +373,12 @@ fn price(written: &Limit) -> (Cost, Option<Price>, Option<Meter>) {
             place,
             estimate,
             max,
+            on_leave,
         }) => {
             let meter = Meter {
                 place: place.value.clone(),
                 max: max.or(u32::MAX),
+                on_leave: on_leave.or(OnLeave::Max),
             };
             (Cost::new(estimate.or(1)), None, Some(meter))
         }

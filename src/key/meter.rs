@@ -11,6 +11,18 @@ pub struct Meter {
     pub place: Place,
     /// The most that it counts.
     pub max: u32,
+    /// What is charged where the client leaves before that is said.
+    pub on_leave: OnLeave,
+}
+
+/// What a request is charged whose client leaves after the body of the answer began, and before it has said its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLeave {
+    /// The most that it could have cost: whoever reads all but the last event would pay next to nothing otherwise.
+    #[default]
+    Max,
+    /// What was asked for before.
+    Estimate,
 }
 
 /// Where a response says its cost.
@@ -63,6 +75,7 @@ mod tests {
         let meter = Meter {
             place: Place::Header(header.clone()),
             max: 50,
+            on_leave: OnLeave::default(),
         };
         let said = |values: &[&'static str]| {
             let mut fields = HeaderMap::new();

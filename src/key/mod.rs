@@ -21,7 +21,7 @@ pub mod token;
 pub use exempt::Exempt;
 pub use extract::{Caller, Doubt, Found, Identity, Location, NoIdentity};
 pub use group::{Digest, Group, Standing};
-pub use meter::{Meter, Place};
+pub use meter::{Meter, OnLeave, Place};
 pub use preflight::announce_body;
 pub use price::{Misquoted, Price};
 pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};

@@ -3,7 +3,7 @@
 
 use super::error::ProxyError;
 use super::told::{self, Cost, Reading};
-use crate::key::Place;
+use crate::key::{OnLeave, Place};
 use crate::limit::{GivesBack, rate};
 use crate::store::{Charge, DecidedBy, Store};
 use crate::telemetry::metrics::Told;
@@ -18,6 +18,8 @@ pub(super) struct Returns {
     by: DecidedBy,
     charges: RefCell<Vec<Charge>>,
     forwarded: Cell<bool>,
+    /// Something of the answer's body has passed.
+    begun: Cell<bool>,
     /// Those that wait for a number in the body.
     readings: RefCell<Vec<Reading>>,
     told: RefCell<Vec<Cost>>,
@@ -32,6 +34,7 @@ impl Returns {
             by,
             charges: RefCell::new(charges),
             forwarded: Cell::new(false),
+            begun: Cell::new(false),
             readings: RefCell::default(),
             told: RefCell::default(),
         })
@@ -58,16 +61,24 @@ impl Returns {
 
     /// A piece of the response's body passes.
     pub(super) fn passes(&self, bytes: &[u8]) {
+        self.begun.set(true);
         for reading in self.readings.borrow_mut().iter_mut() {
             reading.read(bytes);
         }
     }
 
-    /// The response is over, or nobody reads on: what it has said so far counts.
-    pub(super) fn over(&self) {
+    /// The response is over, or nobody reads on, where its client has `left`: what it has said so far counts, and where that
+    /// is nothing a client that has left is charged what the limit says.
+    pub(super) fn over(&self, left: bool) {
+        let left = left && self.begun.get();
         for reading in self.readings.take() {
             let (charge, told, units) = reading.end();
-            self.correct(&charge, told, units);
+            match (told, units) {
+                (Told::Nothing, None) if left && let Some(most) = most(&charge) => {
+                    self.correct(&charge, Told::Left, Some(most));
+                }
+                _ => self.correct(&charge, told, units),
+            }
         }
     }
 
@@ -141,5 +152,16 @@ impl Returns {
             told,
             units,
         });
+    }
+}
+
+/// What is charged where the client leaves before the body has said anything; nothing where the estimate stays. A limit that
+/// names no most takes all that it holds.
+fn most(charge: &Charge) -> Option<u32> {
+    let meter = charge.limit.meter.as_ref()?;
+    match meter.on_leave {
+        OnLeave::Estimate => None,
+        OnLeave::Max if meter.max < u32::MAX => Some(meter.max),
+        OnLeave::Max => Some(u32::try_from(charge.limit.rule.most()).unwrap_or(u32::MAX)),
     }
 }

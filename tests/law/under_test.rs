@@ -7,7 +7,7 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::clock::{Clock, Timestamp};
-use tollgate::key::{Meter, Place};
+use tollgate::key::{Meter, OnLeave, Place};
 use tollgate::limit::rate::Cost;
 use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
@@ -215,7 +215,11 @@ impl UnderTest {
 pub(super) fn metered(limit: Arc<Limit>, max: u32) -> Arc<Limit> {
     let place = Place::Header(HeaderName::from_static("x-units"));
     let limit = Arc::into_inner(limit).unwrap();
-    Arc::new(limit.metered(Meter { place, max }))
+    Arc::new(limit.metered(Meter {
+        place,
+        max,
+        on_leave: OnLeave::Max,
+    }))
 }
 
 /// A store of `server`'s that is ready. Patient, so that a busy machine is not taken for an absent server.

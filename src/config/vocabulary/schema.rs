@@ -249,7 +249,8 @@ fn later(place: &str) -> Value {
     let whole = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
     json!({
         "type": "object", "required": [place], "additionalProperties": false,
-        "properties": { place: { "type": "string" }, "estimate": whole, "max": whole },
+        "properties": { place: { "type": "string" }, "estimate": whole, "max": whole,
+                        "on_leave": choice(&["max", "estimate"]) },
     })
 }
 

@@ -72,7 +72,7 @@ impl Exchange {
     pub(in crate::proxy) fn handed_on(&mut self) {
         self.slots = None;
         if let Some(returns) = &self.returns {
-            returns.over();
+            returns.over(false);
         }
         if self.source == Source::Gateway {
             // Why the gateway answered says more than that the client did not stay to read it.
@@ -330,7 +330,8 @@ impl Exchange {
         let (Some(returns), Some(route)) = (&self.returns, self.route) else {
             return Vec::new();
         };
-        returns.over();
+        let has_left = matches!(self.ending, Ending::ClientGone | Ending::ClientStalled);
+        returns.over(has_left && !self.worker.drain.is_over());
         let told = returns.told();
         let handles = &self.local.route(route, &self.worker.metrics).limits;
         let limits = self.local.service(route).limits.iter();

@@ -60,6 +60,8 @@ pub enum Told {
     Nothing,
     /// Something that cannot be read, likewise.
     Unreadable,
+    /// Nothing before its client left: the charge is the most that it could have been.
+    Left,
 }
 
 /// What a limit's word is worth.
@@ -210,6 +212,7 @@ label!(Told {
     Number = "settled",
     Nothing = "silent",
     Unreadable = "unreadable",
+    Left = "left",
 });
 label!(Mode {
     Enforce = "enforce",

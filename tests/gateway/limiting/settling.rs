@@ -15,6 +15,7 @@ on_both_stores! {
     the_last_event_of_a_stream_settles_the_charge
     shadows_are_settled_too
     who_leaves_a_stream_pays_what_it_has_said
+    who_leaves_before_the_last_event_pays_the_most
     a_server_that_fails_leaves_the_estimate
 }
 
@@ -284,6 +285,54 @@ async fn who_leaves_a_stream_pays_what_it_has_said(place: Place) {
     drop(client);
     let line = gateway.line_where("reason", "client_gone").await;
     assert_eq!(line["costs"], json!({ "units": 7 }));
+}
+
+/// Whoever has read everything but the number that comes last has cost what it says.
+async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
+    const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
+    let cost = "rate = \"5000/h\"\ncost = { response_json = \"n\", estimate = 1";
+    for (more, path, charged) in [
+        (", max = 1000 }", "/", 1000),
+        (" }", "/", 5000),
+        (", max = 1000, on_leave = \"estimate\" }", "/", 1),
+        // Nothing of the body has come.
+        (", max = 1000 }", "/head", 1),
+        // The answer was whole, and said nothing.
+        (", max = 1000 }", "/whole", 1),
+        // It was the server that broke off.
+        (", max = 1000 }", "/broken", 1),
+    ] {
+        let upstream = Upstream::playing(async |mut connection: Connection| {
+            let Ok(request) = connection.request().await else {
+                return;
+            };
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+            let (length, body) = match request.target() {
+                "/head" => (1000, ""),
+                "/whole" => (EVENT.len(), EVENT),
+                _ => (1000, EVENT),
+            };
+            let length = format!("content-length: {length}\r\n\r\n");
+            connection.wire.send(format!("{head}{length}{body}")).await;
+            if request.target() != "/broken" {
+                connection.wire.ended(PATIENCE).await;
+            }
+        })
+        .await;
+        let gateway = gateway(&place, &upstream, &format!("{cost}{more}")).await;
+        let mut client = gateway.connect().await;
+        client.send(get(path)).await;
+        client.head().await;
+        if path != "/head" {
+            client.exactly(EVENT.len()).await.unwrap();
+        }
+        if path == "/broken" {
+            client.ended(PATIENCE).await;
+        }
+        drop(client);
+        let line = gateway.line_where("path", path).await;
+        assert_eq!(line["costs"], json!({ "units": charged }), "{more} {line}");
+    }
 }
 
 async fn a_server_that_fails_leaves_the_estimate(place: Place) {

@@ -6,7 +6,7 @@ use super::super::super::value::{field, members};
 use super::super::super::vocabulary::{LIMIT_COST, LIMIT_COST_LATER};
 use super::super::Given;
 use super::super::fields::Fields;
-use crate::key::Place;
+use crate::key::{OnLeave, Place};
 use http::HeaderName;
 use toml::de::{DeTable, DeValue};
 
@@ -26,6 +26,7 @@ pub(in crate::config) enum Cost {
         place: At<Place>,
         estimate: Given<u32>,
         max: Given<u32>,
+        on_leave: Given<OnLeave>,
     },
 }
 
@@ -41,7 +42,7 @@ pub(in crate::config) fn read(name: &str, fields: &mut Fields<'_>) -> Given<Cost
         };
     };
     let name = format!("{name}.cost");
-    let of_response = ["response_header", "response_json", "estimate"];
+    let of_response = ["response_header", "response_json", "estimate", "on_leave"];
     let read = match of_response.iter().any(|key| table.contains_key(*key)) {
         true => later(&name, (table, whole.clone()), fields),
         false => fields.inner(&LIMIT_COST, &name, (table, whole.clone()), of_request),
@@ -71,6 +72,11 @@ fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Op
         let header = inner.text("response_header", |text| field(text).map(Place::Header));
         let json = inner.text("response_json", |text| members(text).map(Place::Json));
         let (estimate, max) = (inner.whole("estimate"), inner.whole("max"));
+        let on_leave = inner.choice(
+            "on_leave",
+            &[("max", OnLeave::Max), ("estimate", OnLeave::Estimate)],
+            &[],
+        );
         let place = match (header, json) {
             (Given::Yes(header), Given::Yes(json)) => {
                 inner.note(
@@ -87,10 +93,12 @@ fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Op
             (Given::Yes(place), Given::No) | (Given::No, Given::Yes(place)) => place,
             _ => return None,
         };
-        (!estimate.is_bad() && !max.is_bad()).then_some(Cost::Later {
+        let is_bad = estimate.is_bad() || max.is_bad() || on_leave.is_bad();
+        (!is_bad).then_some(Cost::Later {
             place,
             estimate,
             max,
+            on_leave,
         })
     })
 }

@@ -162,7 +162,7 @@ pub static LIMITS: Table = Table {
             name: "cost",
             shape: Shape::Cost,
             default: Value("1"),
-            about: "How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1) without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without taking. Or what the response says, in a field (`response_header = \"x-units\"`) or a member of its JSON (`response_json = \"usage.total_tokens\"`): `estimate` (1) is asked for before, and settled when the response has said its number, `max` at most. What was too much comes back; what was too little is charged all the same, so that the key may be in debt and waits longer. Not for logs, concurrency and buckets that delay.",
+            about: "How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1) without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without taking. Or what the response says, in a field (`response_header = \"x-units\"`) or a member of its JSON (`response_json = \"usage.total_tokens\"`): `estimate` (1) is asked for before, and settled when the response has said its number, `max` at most. Where the client leaves after the body began and before it said one, the request takes `max` (all that the limit holds, without one), or with `on_leave = \"estimate\"` the estimate. What was too much comes back; what was too little is charged all the same, so that the key may be in debt and waits longer. Not for logs, concurrency and buckets that delay.",
             example: "5",
             live: true,
         },

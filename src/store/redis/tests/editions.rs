@@ -4,7 +4,7 @@ use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use crate::key::{IdField, Meter, Place};
+use crate::key::{IdField, Meter, OnLeave, Place};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{GivesBack, Limit, Mode, Rule, Unit};
 use http::HeaderName;
@@ -137,11 +137,11 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         let limits = limits.into_iter();
         let one = |limit| {
             let place = place.clone();
-            Arc::new(
-                Arc::<Limit>::into_inner(limit)
-                    .unwrap()
-                    .metered(Meter { place, max }),
-            )
+            Arc::new(Arc::<Limit>::into_inner(limit).unwrap().metered(Meter {
+                place,
+                max,
+                on_leave: OnLeave::Max,
+            }))
         };
         limits.map(one).collect::<Vec<_>>()
     };

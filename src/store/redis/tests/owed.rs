@@ -3,7 +3,7 @@
 use super::support::{
     Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
 };
-use crate::key::{Meter, Place};
+use crate::key::{Meter, OnLeave, Place};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{GivesBack, Limit, Ticket};
@@ -241,11 +241,11 @@ fn thousands() -> Vec<Arc<Limit>> {
     let of = |(name, rule)| {
         let place = place.clone();
         let limit = Arc::into_inner(limit(name, rule)).unwrap();
-        Arc::new(
-            limit
-                .giving_back(gives_back)
-                .metered(Meter { place, max: 50 }),
-        )
+        Arc::new(limit.giving_back(gives_back).metered(Meter {
+            place,
+            max: 50,
+            on_leave: OnLeave::Max,
+        }))
     };
     rules.into_iter().map(of).collect()
 }

@@ -239,6 +239,14 @@ pub static LIMIT_COST_LATER: Table = Table {
             example: "5000",
             live: true,
         },
+        Key {
+            name: "on_leave",
+            shape: Shape::Choice(&["max", "estimate"]),
+            default: Value("\"max\""),
+            about: "What a request takes whose client leaves after the body began and before it said a number: `max` (without one all that the limit holds), or the estimate.",
+            example: "\"estimate\"",
+            live: true,
+        },
     ],
     later: &[],
 };
