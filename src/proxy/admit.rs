@@ -286,9 +286,9 @@ impl Admission {
     #[must_use]
     pub fn granted(&self, plan: &Plan, service: &Service) -> Option<u32> {
         let partial = |limit: &Limit| limit.partial && limit.mode.decides();
-        let mut asked = plan.keys().enumerate();
-        let asked = asked.find(|(_, (limit, ..))| partial(&service.limits[*limit]));
-        let (index, (_, _, cost)) = asked?;
+        let mut asked = plan.costs().enumerate();
+        let asked = asked.find(|(_, (limit, _))| partial(&service.limits[*limit]));
+        let (index, (_, cost)) = asked?;
         let granted = self.granted_by(index).unwrap_or(cost);
         (granted != Cost::ZERO).then_some(granted.units())
     }

@@ -372,6 +372,12 @@ impl Plan {
         self.limits.iter().map(|planned| planned.limit)
     }
 
+    /// Each limit's position in the service, with its cost.
+    pub(super) fn costs(&self) -> impl Iterator<Item = (usize, Cost)> {
+        let planned = self.limits.iter();
+        planned.map(|planned| (planned.limit, planned.cost))
+    }
+
     /// Each limit's position in the service, with its key as text and its cost.
     pub fn keys(&self) -> impl Iterator<Item = (usize, &str, Cost)> {
         self.limits.iter().map(|planned| {
