@@ -1,6 +1,7 @@
 //! What a limit tells clients: under which name it appears, and how it refuses them.
 
 use super::Limit;
+use crate::key::{Caller, Found};
 use std::sync::Arc;
 
 /// What a limit tells clients.
@@ -42,6 +43,15 @@ impl Limit {
     #[must_use]
     pub fn telling(self, answers: Answers) -> Self {
         Self { answers, ..self }.named()
+    }
+
+    /// Appends the key of a preflight that is free of it: on a counter of its own, by the limit's numbers. What is in flight is
+    /// what it is, and counted with all else, where it can be told whose it is.
+    pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
+        let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == Found::Key;
+        if !is_told {
+            self.by.write_preflight(caller, out);
+        }
     }
 
     /// Its name on the wire.

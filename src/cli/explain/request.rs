@@ -285,16 +285,13 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
             }
         }
     }
-    let found = match limit.answers.preflights {
-        Preflights::Free if caller.is_preflight() => {
-            let is_counted =
-                limit.rule.holds().is_some() && limit.by.write(caller, &mut keys) == Found::Key;
-            if !is_counted {
-                limit.by.write_preflight(caller, &mut keys);
-            }
+    let is_free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
+    let found = match is_free {
+        true => {
+            limit.write_preflight(caller, &mut keys);
             Found::Key
         }
-        _ => limit.by.write(caller, &mut keys),
+        false => limit.by.write(caller, &mut keys),
     };
     match found {
         Found::Skip => held.key = Key::Skipped,
@@ -303,6 +300,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         Found::Doubt(doubt) => held.key = doubted(doubt),
         Found::Key => {
             let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
+                _ if is_free => None,
                 Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),
                 Err(_) if limit.mode.decides() => None,
                 Err(doubt) => {

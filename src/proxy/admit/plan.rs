@@ -159,16 +159,11 @@ impl Plan {
         }
     }
 
-    /// Plans a limit that a preflight does not count on as other requests do: on a counter of its own, by the limit's numbers.
-    /// What is in flight is what it is, and counted with all else, where it can be told whose it is.
+    /// Plans a limit that a preflight does not count on as other requests do. No tier of it holds, and no id.
     #[cold]
     fn push_preflight(&mut self, (index, limit): (usize, &Limit), caller: &Caller<'_>) {
         let start = self.keys.len();
-        let is_counted =
-            limit.rule.holds().is_some() && limit.by.write(caller, &mut self.keys) == Found::Key;
-        if !is_counted {
-            limit.by.write_preflight(caller, &mut self.keys);
-        }
+        limit.write_preflight(caller, &mut self.keys);
         self.limits.push(Planned {
             limit: index,
             tier: None,
