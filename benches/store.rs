@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate::clock::Clock;
-use tollgate::key::{IdField, KeyTemplate, Missing, RepeatId};
+use tollgate::key::{IdField, KeyTemplate, Missing, RepeatId, Sameness};
 use tollgate::limit::clock_window::ClockWindow;
 use tollgate::limit::concurrency::Concurrency;
 use tollgate::limit::dedupe::Dedupe;
@@ -219,6 +219,7 @@ fn once(repeats: u32) -> Arc<Limit> {
         field,
         ttl: 600 * SECOND,
         repeats,
+        of: Sameness::Path,
     };
     Arc::new(Arc::into_inner(bucket).unwrap().charging_once(dedupe))
 }

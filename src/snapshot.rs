@@ -70,6 +70,8 @@ pub struct Service {
     pub response_fields: Option<Changes>,
     /// Its limits, the route's first, then its upstream's, each once: one decision.
     pub limits: Vec<Arc<Limit>>,
+    /// Does one of them tell repeats by what their bodies begin with?
+    pub compares_bodies: bool,
     /// From forwarding to the head of the response; beyond it 504.
     pub timeout: Duration,
 }

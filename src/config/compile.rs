@@ -8,6 +8,7 @@ use super::jwt::Jwt;
 use super::source::At;
 use super::validate::{Checked, redirected, template};
 use super::{Compiled, Report};
+use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
@@ -58,6 +59,7 @@ pub(super) fn compile(
                 let position = positions.get(name.as_str());
                 *position.expect("validate resolves every upstream name")
             });
+            let limits = chosen(document.limits_of(route), &by_name);
             Service {
                 name: route.name.value.as_str().into(),
                 path: rule.path.clone(),
@@ -66,7 +68,8 @@ pub(super) fn compile(
                 rewrite: template(route).ok().flatten(),
                 request_fields: route.request_headers.get().cloned(),
                 response_fields: route.response_headers.get().cloned(),
-                limits: chosen(document.limits_of(route), &by_name),
+                compares_bodies: compare_bodies(&limits),
+                limits,
                 timeout: route.timeout.or(Duration::from_secs(30)),
             }
         })
@@ -210,6 +213,11 @@ fn chosen<'a>(
     chosen
 }
 
+fn compare_bodies(limits: &[Arc<Limit>]) -> bool {
+    let mut dedupes = limits.iter().filter_map(|limit| limit.dedupe.as_ref());
+    dedupes.any(|dedupe| dedupe.of == Sameness::Request)
+}
+
 /// What holds where no route matches, if anything does.
 fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Option<Service> {
     let limits = chosen(document.defaults.limits.entries().iter(), limits);
@@ -221,6 +229,7 @@ fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Op
         rewrite: None,
         request_fields: None,
         response_fields: None,
+        compares_bodies: compare_bodies(&limits),
         limits,
         timeout: Duration::ZERO,
     })

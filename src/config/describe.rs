@@ -5,7 +5,7 @@ mod amount;
 pub use amount::{amount, rounded_up};
 
 use super::value::{show_rate, show_span};
-use crate::key::{KeyTemplate, Mask, Missing, OnLeave, Part, Unknown};
+use crate::key::{KeyTemplate, Mask, Missing, OnLeave, Part, Sameness, Unknown};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Rate;
 use crate::limit::{Answers, GivesBack, Limit, Mode, OnDown, Scope};
@@ -142,19 +142,27 @@ fn repeats(dedupe: &Dedupe) -> String {
         1 => "1 repeat goes".to_owned(),
         many => format!("{many} repeats go"),
     };
+    let of = match dedupe.of {
+        Sameness::Request => "",
+        Sameness::Path => " and path",
+    };
     format!(
-        "the same {} within {} counts once, and {go} free",
+        "the same {}{of} within {} counts once, and {go} free",
         dedupe.field.0,
         show_span(dedupe.ttl)
     )
 }
 
-/// `idempotency-key/10min/3`: field, time and repeats; or `nothing`.
+/// `idempotency-key/10min/3`: field, time and repeats; `/path` behind them where query and body do not matter; or `nothing`.
 #[must_use]
 pub fn dedupe(limit: &Limit) -> String {
     limit.dedupe.as_ref().map_or("nothing".into(), |dedupe| {
         let ttl = show_span(dedupe.ttl);
-        format!("{}/{ttl}/{}", dedupe.field.0, dedupe.repeats)
+        let of = match dedupe.of {
+            Sameness::Request => "",
+            Sameness::Path => "/path",
+        };
+        format!("{}/{ttl}/{}{of}", dedupe.field.0, dedupe.repeats)
     })
 }
 
@@ -297,6 +305,10 @@ mod tests {
             (
                 "by = \"ip\"\nrate = \"7/3s\"\nscope = \"gateway\"\ndedupe = { header = \"Idempotency-Key\" }",
                 "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; the same idempotency-key within 10min counts once, and 3 repeats go free; each gateway by itself",
+            ),
+            (
+                "by = \"ip\"\nrate = \"7/3s\"\ndedupe = { header = \"X-Id\", of = \"path\", repeats = 1 }",
+                "at most 7 at once, 14 in the first 3s, 7 in each later 3s, per client address; the same x-id and path within 10min counts once, and 1 repeat goes free",
             ),
             (
                 "by = \"everyone\"\nrate = \"50/s\"\nalgorithm = \"leaky-bucket\"\nmax_wait = \"2s\"",

@@ -13,7 +13,9 @@ use super::document::{self, Algorithm, Given, Limit, Refund};
 use super::groups::Groups;
 use super::source::{At, Span};
 use super::value::show_quota;
-use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price};
+use crate::key::{
+    Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price, Sameness,
+};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Rule, Scope};
@@ -361,6 +363,7 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
         field: IdField(dedupe.header.value.clone()),
         ttl,
         repeats: dedupe.repeats.or(REPEATS),
+        of: dedupe.of.or(Sameness::Request),
     })
 }
 

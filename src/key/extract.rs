@@ -10,7 +10,8 @@ use super::cookie::Cookies;
 use super::preflight::PREFLIGHT;
 use super::token::NoToken;
 use super::{
-    Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, credential, digest, query,
+    Content, Digest, Group, KeyTemplate, Known, Mask, Missing, Part, Unknown, credential, digest,
+    query,
 };
 use http::{HeaderMap, HeaderName, Method};
 use smallvec::SmallVec;
@@ -36,8 +37,8 @@ pub struct Caller<'a> {
     pub cookies: &'a Cookies<'a>,
     /// What is known of who asks; asked only where a group is looked at.
     pub identity: &'a dyn Identity,
-    /// Does a body come with it?
-    pub has_body: bool,
+    /// What is known of its body.
+    pub content: Content,
 }
 
 /// What is known of who asks, beside what the request itself says.

@@ -3,7 +3,7 @@
 
 use super::client_ip::Trust;
 use super::cookie::Cookies;
-use super::{Caller, Found, KeyTemplate, Location, Mask, Missing, NoIdentity, Part};
+use super::{Caller, Content, Found, KeyTemplate, Location, Mask, Missing, NoIdentity, Part};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -72,7 +72,7 @@ pub fn request(bytes: &[u8]) -> usize {
         location: &Somewhere { host, path, query },
         cookies: &Cookies::of(&fields),
         identity: &NoIdentity,
-        has_body: false,
+        content: Content::Absent,
     };
     let missing = [Missing::Refuse, Missing::Ip, Missing::Skip, Missing::Shared];
     let mut keys = 0;

@@ -276,7 +276,7 @@ impl<'a> Standing<'a> {
 mod tests {
     use super::*;
     use crate::key::cookie::Cookies;
-    use crate::key::{Location, Mask, Missing, NoIdentity};
+    use crate::key::{Content, Location, Mask, Missing, NoIdentity};
     use http::{HeaderMap, HeaderName, Method};
     use std::borrow::Cow;
 
@@ -339,7 +339,7 @@ mod tests {
                     location: &Nowhere,
                     cookies: &Cookies::of(&fields),
                     identity: &NoIdentity,
-                    has_body: false,
+                    content: Content::Absent,
                 };
                 let template = KeyTemplate {
                     parts: vec![Part::Route, header(name)],

@@ -22,9 +22,8 @@ pub use exempt::Exempt;
 pub use extract::{Caller, Doubt, Found, Identity, Location, NoIdentity};
 pub use group::{Digest, Group, Standing};
 pub use meter::{Meter, OnLeave, Place};
-pub use preflight::announce_body;
 pub use price::{Misquoted, Price};
-pub use repeat::{IdField, LONGEST_ID, NoId, RepeatId};
+pub use repeat::{Content, ContentDigest, IdField, LONGEST_ID, NoId, RepeatId, Sameness};
 
 use http::HeaderName;
 use std::fmt;

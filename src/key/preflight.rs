@@ -5,7 +5,7 @@
 
 use super::extract::{write_address, write_part};
 use super::{Caller, KeyTemplate, Part};
-use http::{HeaderMap, Method, header};
+use http::{Method, header};
 
 /// How the key of a preflight begins.
 pub(super) const PREFLIGHT: &[u8] = b"%preflight";
@@ -17,19 +17,12 @@ impl Caller<'_> {
     pub fn is_preflight(&self) -> bool {
         let has = |name| self.fields.contains_key(name);
         *self.method == Method::OPTIONS
-            && !self.has_body
+            && self.content.is_absent()
             && has(header::ORIGIN)
             && has(header::ACCESS_CONTROL_REQUEST_METHOD)
             && !has(header::COOKIE)
             && !has(header::AUTHORIZATION)
     }
-}
-
-/// Do fields of HTTP/1.1 announce a body (RFC 9112, section 6)?
-#[must_use]
-pub fn announce_body(fields: &HeaderMap) -> bool {
-    let length = fields.get(header::CONTENT_LENGTH);
-    length.is_some_and(|length| length != "0") || fields.contains_key(header::TRANSFER_ENCODING)
 }
 
 impl KeyTemplate {

@@ -1,6 +1,6 @@
 //! The id under which a request is sent again: a field read with bounds, and known beyond this process as a digest only.
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, header};
 use sha2::{Digest, Sha256};
 
 /// Longest id, in bytes. Whoever sends more is charged for every request.
@@ -52,7 +52,63 @@ impl IdField {
     }
 }
 
-/// What is the same of a request and of its repeats: method, path, cost and id, as 128 bits of SHA-256.
+/// What a repeat has in common with the request that it repeats, beside its id, method and cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sameness {
+    /// The path, the query and what the body begins with.
+    Request,
+    /// The path alone: whatever query and body say, an id is one request's.
+    Path,
+}
+
+/// What is known of a request's body before its limits are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// The request has none.
+    Absent,
+    /// Nothing of it has been read.
+    Unread,
+    /// What it begins with has been read.
+    Known(ContentDigest),
+}
+
+impl Content {
+    /// As fields of HTTP/1.1 announce it (RFC 9112, section 6).
+    #[must_use]
+    pub fn announced(fields: &HeaderMap) -> Self {
+        let length = fields.get(header::CONTENT_LENGTH);
+        match length.is_some_and(|length| length != "0")
+            || fields.contains_key(header::TRANSFER_ENCODING)
+        {
+            true => Self::Unread,
+            false => Self::Absent,
+        }
+    }
+
+    /// Does a body come with the request?
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        *self == Self::Absent
+    }
+}
+
+/// SHA-256 of what a body begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentDigest([u8; 32]);
+
+impl ContentDigest {
+    /// How much of a body is told from another, in bytes.
+    pub const COVERED: usize = 16 * 1024;
+
+    /// Of a body that begins with `bytes`, of which no more than [`Self::COVERED`] count.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let covered = &bytes[..bytes.len().min(Self::COVERED)];
+        Self(Sha256::digest(covered).into())
+    }
+}
+
+/// What is the same of a request and of its repeats, as 128 bits of SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RepeatId([u8; 16]);
 
@@ -63,7 +119,7 @@ impl RepeatId {
         Self(fastrand::u128(..).to_be_bytes())
     }
 
-    /// Of a request with that `id`. The cost belongs to it, so that a cheap request never pays for a dear one.
+    /// Of a request with that `id`, whatever its query and body. The cost belongs to it, so that a cheap request never pays for a dear one.
     #[must_use]
     pub fn of(method: &str, path: &str, cost: u32, id: &[u8]) -> Self {
         // No method and no path has a zero byte, and the cost's length is known.
@@ -74,6 +130,28 @@ impl RepeatId {
         digest.update([0]);
         digest.update(cost.to_be_bytes());
         digest.update(id);
+        Self::kept(digest)
+    }
+
+    /// The same of a request with that query and body alone. Nothing where the body should have been read and was not.
+    #[must_use]
+    pub fn covering(self, query: Option<&str>, content: &Content) -> Option<Self> {
+        let content = match content {
+            Content::Absent => ContentDigest::of(&[]),
+            Content::Unread => return None,
+            Content::Known(digest) => *digest,
+        };
+        // No method begins with a zero byte, so that it is the id of no path; the query comes last, since its length is not
+        // known.
+        let mut digest = Sha256::new();
+        digest.update([0, u8::from(query.is_some())]);
+        digest.update(self.0);
+        digest.update(content.0);
+        digest.update(query.unwrap_or_default());
+        Some(Self::kept(digest))
+    }
+
+    fn kept(digest: Sha256) -> Self {
         let (mut kept, all) = ([0; 16], digest.finalize());
         kept.copy_from_slice(&all[..16]);
         Self(kept)
@@ -125,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn another_method_path_cost_or_id_is_another_request() {
+    fn another_method_path_cost_id_query_or_body_is_another_request() {
         let first = RepeatId::of("POST", "/pay", 1, b"a");
         assert_eq!(first, RepeatId::of("POST", "/pay", 1, b"a"));
         for other in [
@@ -137,6 +215,24 @@ mod tests {
         ] {
             assert_ne!(first, other);
         }
+        let whole =
+            |query, body: &[u8]| first.covering(query, &Content::Known(ContentDigest::of(body)));
+        let plain = whole(None, b"");
+        assert_eq!(plain, first.covering(None, &Content::Absent));
+        assert_eq!(first.covering(None, &Content::Unread), None);
+        for other in [
+            Some(first),
+            whole(Some(""), b""),
+            whole(Some("a"), b""),
+            whole(None, b"a"),
+        ] {
+            assert_ne!(plain, other);
+        }
+        let long = |last: u8| [vec![b'x'; ContentDigest::COVERED - 1], vec![last]].concat();
+        assert_ne!(whole(None, &long(b'a')), whole(None, &long(b'b')));
+        // What lies behind is not looked at.
+        let longer = |last: u8| [long(b'a'), vec![last]].concat();
+        assert_eq!(whole(None, &longer(b'a')), whole(None, &longer(b'b')));
         let digits = String::from_utf8(first.digits().to_vec()).unwrap();
         let bytes: Vec<u8> = (0..32)
             .step_by(2)

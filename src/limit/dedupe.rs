@@ -6,7 +6,7 @@ use super::state::Ticket;
 use super::verdict::{Measured, Repeat, Wait};
 use super::{Change, Limit, State};
 use crate::clock::Timestamp;
-use crate::key::IdField;
+use crate::key::{IdField, Sameness};
 use std::num::NonZeroU32;
 
 /// How a limit treats requests that say they are repeats.
@@ -18,6 +18,8 @@ pub struct Dedupe {
     pub ttl: u64,
     /// How many repeats go free in that time; those after them are charged.
     pub repeats: u32,
+    /// What a repeat has in common with the request that it repeats.
+    pub of: Sameness,
 }
 
 /// What is remembered of a charge that had an id.

@@ -13,7 +13,7 @@ use super::sliding_window::SlidingWindow;
 use super::token_bucket::TokenBucket;
 use super::{Change, ClockWindow, Limit, Mark, Refunded, Rule, State, Ticket};
 use crate::clock::Timestamp;
-use crate::key::{IdField, KeyTemplate, Meter, Missing};
+use crate::key::{IdField, KeyTemplate, Meter, Missing, Sameness};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -43,6 +43,7 @@ impl Limit {
                 field: IdField(HeaderName::from_static("tollgate-charge")),
                 ttl: REMEMBERED,
                 repeats: u32::MAX,
+                of: Sameness::Path,
             };
             let mut made = Self {
                 partial: true,

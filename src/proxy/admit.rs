@@ -112,7 +112,7 @@ impl Worker {
             },
             cookies: &Cookies::of(&parts.headers),
             identity: &token,
-            has_body: exchange.has_body,
+            content: exchange.content,
         };
         if !token.is_there() || !service.limits.iter().any(|limit| limit.asks_token()) {
             return (Plan::of(service, &caller), None);

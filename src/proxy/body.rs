@@ -1,5 +1,6 @@
 //! Bodies on their way through: streamed both ways, never collected, each with a deadline for silence and a least rate.
 
+use super::beginning::Beginning;
 use super::download::{Download, filter_trailers};
 use super::exchange::{Ending, Exchange};
 use super::patience::QUICK;
@@ -69,7 +70,7 @@ pub async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
 }
 
 /// What hyper's error on a request's body comes from: it tells by the kind of an I/O error beneath.
-fn broken_by(error: &hyper::Error) -> Broken {
+pub(super) fn broken_by(error: &hyper::Error) -> Broken {
     use std::io::ErrorKind::{InvalidData, InvalidInput};
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -113,6 +114,8 @@ pub enum RequestBody {
 /// A body on its way up.
 #[derive(Debug)]
 pub struct Sending {
+    /// What has been read of it already.
+    beginning: Option<Box<Beginning>>,
     incoming: Incoming,
     pace: Timed,
     allowed: Allowed,
@@ -122,12 +125,17 @@ pub struct Sending {
 impl RequestBody {
     /// Wraps what the client sends; the other half tells how far it has come.
     #[must_use]
-    pub fn new(incoming: Incoming, allowed: Allowed) -> (Self, Option<Rc<Upload>>) {
-        if incoming.is_end_stream() {
+    pub fn new(
+        beginning: Option<Box<Beginning>>,
+        incoming: Incoming,
+        allowed: Allowed,
+    ) -> (Self, Option<Rc<Upload>>) {
+        if incoming.is_end_stream() && beginning.is_none() {
             return (Self::Empty, None);
         }
         let upload = Rc::<Upload>::default();
         let sending = Sending {
+            beginning,
             incoming,
             pace: Timed::new(allowed),
             allowed,
@@ -154,23 +162,52 @@ impl http_body::Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Stream(sending) => sending.incoming.is_end_stream(),
+            Self::Stream(sending) => sending.is_over(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Stream(sending) => sending.incoming.size_hint(),
+            Self::Stream(sending) => match &sending.beginning {
+                Some(beginning) => beginning.announced(),
+                None => sending.incoming.size_hint(),
+            },
         }
     }
 }
 
 impl Sending {
+    fn is_over(&self) -> bool {
+        match &self.beginning {
+            None => self.incoming.is_end_stream(),
+            Some(beginning) => beginning.is_all && beginning.is_over(),
+        }
+    }
+
+    /// What has been read before; its end, if that was among it.
+    #[cold]
+    fn next_of(&mut self, mut beginning: Box<Beginning>) -> Option<Frame<Bytes>> {
+        let frame = beginning.next();
+        // Kept where it was all, for the body is not asked again when it has ended.
+        self.beginning = Some(beginning).filter(|rest| rest.is_all || !rest.is_over());
+        self.upload.done.set(self.is_over());
+        let frame = frame?;
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        self.upload.bytes.set(self.upload.bytes.get() + length);
+        Some(filter_trailers(frame))
+    }
+
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(beginning) = self.beginning.take() {
+            let frame = self.next_of(beginning);
+            if frame.is_some() || self.is_over() {
+                return Poll::Ready(frame.map(Ok));
+            }
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.pace.poll_late(cx));
             self.upload.broken.set(Some(Broken::Stopped));

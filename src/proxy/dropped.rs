@@ -2,10 +2,12 @@
 //! and the upstream.
 
 use crate::snapshot::Snapshot;
+use crate::telemetry::log::Throttle;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Whose fields are believed.
 #[derive(Debug, Clone, Copy)]
@@ -120,6 +122,25 @@ fn join_cookies(fields: &mut HeaderMap) {
     };
     if let Ok(cookie) = HeaderValue::from_maybe_shared(Bytes::from(joined)) {
         fields.insert(header::COOKIE, cookie);
+    }
+}
+
+/// A proxy in front that `trust` does not name is told of: limits by ip count everybody behind it as one. Only peers of
+/// private networks are taken for proxies, since anybody can write the field.
+pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
+    static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
+    let is_private = match peer {
+        IpAddr::V4(peer) => peer.is_private(),
+        IpAddr::V6(peer) => peer.is_unique_local(),
+    };
+    if is_private
+        && fields.contains_key("x-forwarded-for")
+        && let Some(more) = TOLD.pass()
+    {
+        tracing::warn!(
+            "{peer} says in X-Forwarded-For whom it asks for, and [server] trust does not name it: limits by ip count it as \
+             one client{more}"
+        );
     }
 }
 

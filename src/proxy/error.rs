@@ -1,6 +1,6 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body::is_malformed;
+use super::body::{Broken, is_malformed};
 use super::request::BadRequest;
 use crate::key::Part;
 use crate::key::token::NoToken;
@@ -246,6 +246,16 @@ impl ProxyError {
             } => Some(*wait),
             Self::TooManyHeld | Self::Busy | Self::StoreDown | Self::Draining => Some(LATER),
             _ => None,
+        }
+    }
+}
+
+impl From<Broken> for ProxyError {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Malformed => Self::BodyMalformed,
+            Broken::ClientGone => Self::ClientGone,
+            Broken::Stopped => Self::BodyStopped,
         }
     }
 }

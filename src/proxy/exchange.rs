@@ -4,6 +4,7 @@ mod account;
 
 use super::Worker;
 use super::admit::{Admission, Plan};
+use super::beginning::Beginning;
 use super::body::{self, Body, RequestBody, Upload};
 pub use super::ending::Ending;
 use super::error::ProxyError;
@@ -13,13 +14,13 @@ use super::reply::{self, Form, Told};
 use super::request_id::X_REQUEST_ID;
 use super::returns::Returns;
 use super::slots::Slots;
-use super::{fields, request_id};
+use super::{dropped, fields, request_id};
 use crate::clock::{self, Timestamp};
+use crate::key::Content;
 use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, Stalled};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
-use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{InFlight, Source};
 use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
@@ -47,8 +48,8 @@ pub struct Exchange {
     calls: bool,
     /// How else they are told.
     form: Form,
-    /// A body comes with it.
-    pub has_body: bool,
+    /// What is known of its body before it is forwarded.
+    pub content: Content,
     /// Its id.
     pub id: HeaderValue,
     /// Its host, once it is known to be valid.
@@ -63,6 +64,8 @@ pub struct Exchange {
     delayed: u64,
     /// More of its body is to come than is read where nobody wants it.
     outlasts: bool,
+    /// What has been read of its body before it is forwarded.
+    pub(super) beginning: Option<Box<Beginning>>,
     /// What is known of its body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     /// The server that was asked last, and how long it took to answer.
@@ -86,25 +89,6 @@ pub struct Exchange {
     _in_flight: InFlight,
 }
 
-/// A proxy in front that `trust` does not name is told of: limits by ip count everybody behind it as one. Only peers of
-/// private networks are taken for proxies, since anybody can write the field.
-fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
-    static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
-    let is_private = match peer {
-        IpAddr::V4(peer) => peer.is_private(),
-        IpAddr::V6(peer) => peer.is_unique_local(),
-    };
-    if is_private
-        && fields.contains_key("x-forwarded-for")
-        && let Some(more) = TOLD.pass()
-    {
-        tracing::warn!(
-            "{peer} says in X-Forwarded-For whom it asks for, and [server] trust does not name it: limits by ip count it as \
-             one client{more}"
-        );
-    }
-}
-
 impl Exchange {
     /// A request has arrived.
     pub fn begin<B: http_body::Body>(
@@ -116,7 +100,7 @@ impl Exchange {
         let address = peer.address.ip();
         let trusted = local.snapshot.trust.believes(address);
         if !trusted {
-            untrusted_proxy(address, request.headers());
+            dropped::untrusted_proxy(address, request.headers());
         }
         let began = clock::wall();
         // Nobody asks for them where there is no log.
@@ -137,7 +121,10 @@ impl Exchange {
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
             calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
-            has_body: !request.body().is_end_stream(),
+            content: match request.body().is_end_stream() {
+                true => Content::Absent,
+                false => Content::Unread,
+            },
             form: match local.snapshot.errors.ask_accept() {
                 true => Form::preferred(request.headers()),
                 false => Form::default(),
@@ -152,6 +139,7 @@ impl Exchange {
             admission: None,
             delayed: 0,
             outlasts: body::outlasts(request),
+            beginning: None,
             upload: None,
             upstream: None,
             status: 0,

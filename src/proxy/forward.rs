@@ -1,6 +1,6 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body::{Broken, RequestBody, Upload, is_malformed};
+use super::body::{RequestBody, Upload, is_malformed};
 use super::download::Start;
 use super::error::ProxyError;
 use super::hop;
@@ -210,12 +210,8 @@ async fn send_again(
 }
 
 fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
-    match upload.and_then(|upload| upload.broken.get()) {
-        Some(Broken::Malformed) => ProxyError::BodyMalformed,
-        Some(Broken::ClientGone) => ProxyError::ClientGone,
-        Some(Broken::Stopped) => ProxyError::BodyStopped,
-        None => ProxyError::Upstream(error),
-    }
+    let broken = upload.and_then(|upload| upload.broken.get());
+    broken.map_or(ProxyError::Upstream(error), ProxyError::from)
 }
 
 type Obtained = (Connection<RequestBody>, Rc<Pool<RequestBody>>);

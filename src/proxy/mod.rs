@@ -1,6 +1,7 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
 pub mod admit;
+mod beginning;
 pub mod body;
 mod download;
 pub mod dropped;
@@ -81,6 +82,8 @@ pub struct Worker {
     drain: Drain,
     pace: Allowed,
     descriptors: Share,
+    /// How many bodies' beginnings are kept.
+    beginnings: Rc<Cell<u32>>,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -160,6 +163,7 @@ impl Worker {
             drain,
             pace,
             descriptors,
+            beginnings: Rc::default(),
             metrics,
             access,
         }
@@ -200,7 +204,7 @@ impl Worker {
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<Outcome, ProxyError> {
-        let (mut parts, incoming) = request.into_parts();
+        let (mut parts, mut incoming) = request.into_parts();
         let target = self.read(&mut parts, exchange)?;
         if target.is_asterisk()
             || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
@@ -211,6 +215,9 @@ impl Worker {
         let admitted = async {
             // First, so that nothing is charged that could not be forwarded.
             let promise = self.promise(exchange)?;
+            if exchange.wants_beginning() {
+                Box::pin(self.read_ahead(&mut incoming, &parts.headers, exchange)).await?;
+            }
             if let Some(places) = self.admit(&target, &parts, exchange).await? {
                 self.hold(places, peer, exchange).await?;
             }
@@ -302,7 +309,8 @@ impl Worker {
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
         let head = onward::head(target, parts, down.is_some(), peer, exchange)?;
-        let (body, upload) = RequestBody::new(incoming, exchange.pace(self.pace, peer));
+        let beginning = exchange.beginning.take();
+        let (body, upload) = RequestBody::new(beginning, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
 
         let (started, tried) = (Instant::now(), Cell::new(0));

@@ -16,7 +16,7 @@ use super::slots::Slots;
 use super::ways::{Leads, Ways};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
-use crate::key::{Caller, Location};
+use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::proxy::admit::Plan;
@@ -196,7 +196,7 @@ impl Side {
             cookies: &Cookies::of(&head.fields),
             identity: request,
             // No log says so.
-            has_body: false,
+            content: Content::Absent,
         };
         let given = |limit: &Limit| {
             let logged = || request.logged_cost(&limit.name);

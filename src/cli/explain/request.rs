@@ -8,7 +8,7 @@ use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
 use crate::key::cookie::Cookies;
 use crate::key::token::{NoToken, Token};
-use crate::key::{Caller, Doubt, Found, Misquoted, Standing, announce_body};
+use crate::key::{Caller, Content, Doubt, Found, Misquoted, Standing};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
@@ -225,7 +225,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         },
         cookies: &Cookies::of(&asked.fields),
         identity: &token,
-        has_body: announce_body(&asked.fields),
+        content: Content::announced(&asked.fields),
     };
     let limits = service.limits.iter();
     way.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();

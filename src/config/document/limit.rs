@@ -15,7 +15,7 @@ use super::store::on_down;
 use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{Given, List};
-use crate::key::{Missing, Part, Unknown};
+use crate::key::{Missing, Part, Sameness, Unknown};
 use crate::limit::{Leasing, Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
@@ -112,6 +112,7 @@ pub(in crate::config) struct Dedupe {
     pub(in crate::config) header: At<HeaderName>,
     pub(in crate::config) ttl: Given<Duration>,
     pub(in crate::config) repeats: Given<u32>,
+    pub(in crate::config) of: Given<Sameness>,
 }
 
 /// After what a charge goes back.
@@ -329,13 +330,16 @@ fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
             inner.time("ttl", Zero::Refused),
         );
         let repeats = inner.whole("repeats");
+        let words = [("request", Sameness::Request), ("path", Sameness::Path)];
+        let of = inner.choice("of", &words, &[]);
         let Given::Yes(header) = header else {
             return None;
         };
-        (!ttl.is_bad() && !repeats.is_bad()).then_some(Dedupe {
+        (!ttl.is_bad() && !repeats.is_bad() && !of.is_bad()).then_some(Dedupe {
             header,
             ttl,
             repeats,
+            of,
         })
     };
     match fields.inner(&LIMIT_DEDUPE, &name, (table, whole.clone()), read) {

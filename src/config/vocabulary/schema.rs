@@ -162,6 +162,7 @@ fn shape(shape: Shape) -> Value {
                 "header": { "type": "string" },
                 "ttl": { "type": "string", "pattern": DURATION, "default": "10min" },
                 "repeats": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 3 },
+                "of": { "enum": ["request", "path"], "default": "request" },
             },
         }),
         Shape::Exempt => {

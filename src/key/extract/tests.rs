@@ -58,7 +58,7 @@ fn key_in(
         location: &Order(query),
         cookies: &Cookies::of(fields),
         identity: &NoIdentity,
-        has_body: false,
+        content: Content::Absent,
     };
     (template.write(&caller, &mut out) == Found::Key).then(|| String::from_utf8(out).unwrap())
 }

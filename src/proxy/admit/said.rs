@@ -1,6 +1,6 @@
 //! What a request says of itself to limits: what it costs, and what it repeats.
 
-use crate::key::{Caller, Misquoted, NoId, RepeatId};
+use crate::key::{Caller, Misquoted, NoId, RepeatId, Sameness};
 use crate::limit::Limit;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
@@ -39,7 +39,11 @@ fn id_of(dedupe: &Dedupe, limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Opt
         Ok(id) => {
             let (id, path) = (id?, caller.location.path()?);
             let method = caller.method.as_str();
-            Some(RepeatId::of(method, &path, cost.units(), id))
+            let id = RepeatId::of(method, &path, cost.units(), id);
+            match dedupe.of {
+                Sameness::Path => Some(id),
+                Sameness::Request => id.covering(caller.location.query(), &caller.content),
+            }
         }
         Err(no_id) => {
             warn_of_no_id(limit, no_id, caller);

@@ -354,11 +354,11 @@ fn what_is_not_the_same_asks() {
 #[test]
 fn slots_and_repeats_always_ask() {
     let field = crate::key::IdField(http::HeaderName::from_static("id"));
-    let (ttl, repeats) = (SECOND, 3);
     let once = limit("once", bucket).charging_once(Dedupe {
         field,
-        ttl,
-        repeats,
+        ttl: SECOND,
+        repeats: 3,
+        of: crate::key::Sameness::Path,
     });
     let flight = limit("flight", |_| {
         let (max, ttl) = (some(1), SECOND);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bypass;
+mod contents;
 mod costs;
 mod credentials;
 mod defaults;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
-use tollgate::key::IdField;
+use tollgate::key::{IdField, Sameness};
 use tollgate::limit::dedupe::{Dedupe, RecordState};
 use tollgate::limit::rate::Cost;
 use tollgate::limit::verdict::{Outcome, Repeat, Wait};
@@ -30,7 +30,7 @@ proptest! {
         let rule = rule(kind, rate, size);
         let ttl = pause(life, rate).max(1);
         let field = IdField(HeaderName::from_static("idempotency-key"));
-        let dedupe = Dedupe { field, ttl, repeats };
+        let dedupe = Dedupe { field, ttl, repeats, of: Sameness::Path };
         let limit = Arc::into_inner(limit("once", rule.clone())).unwrap();
         let limit = limit.charging_once(dedupe.clone());
         let (mut plain, mut at) = (Counter::of(rule), NOON);

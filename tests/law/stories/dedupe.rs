@@ -9,7 +9,7 @@ use crate::law::under_test::{UnderTest, admitted, wait};
 use http::HeaderName;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
-use tollgate::key::{IdField, RepeatId};
+use tollgate::key::{IdField, RepeatId, Sameness};
 use tollgate::limit::dedupe::{Dedupe, RecordState};
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Repeat, Ruling, Wait};
@@ -43,6 +43,7 @@ pub(in crate::law) fn once(limit: Arc<Limit>, ttl: u64, repeats: u32) -> Arc<Lim
         field: IdField(HeaderName::from_static("idempotency-key")),
         ttl,
         repeats,
+        of: Sameness::Path,
     };
     Arc::new(Arc::into_inner(limit).unwrap().charging_once(dedupe))
 }

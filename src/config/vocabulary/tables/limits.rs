@@ -186,7 +186,7 @@ pub static LIMITS: Table = Table {
             name: "dedupe",
             shape: Shape::Dedupe,
             default: Words("every request is charged"),
-            about: "Which field says that a request repeats another: the same id with the same method, path (normal form), cost and key is charged once within `ttl` (`\"10min\"`, `\"7d\"` at most). Its repeats, `repeats` (3) at most, go free and get the same answer, and are not held back; more are charged. Refused requests are not remembered. A request without the field, with two of them or with an id of more than 256 bytes is charged. A charge on which a repeat has gone free is not given back.",
+            about: "Which field says that a request repeats another: the same id with the same method, path (normal form), query, body (its first 16 KiB), cost and key is charged once within `ttl` (`\"10min\"`, `\"7d\"` at most). Its repeats, `repeats` (3) at most, go free and get the same answer, and are not held back; more are charged. Refused requests are not remembered. A request without the field, with two of them with an id of more than 256 bytes, or whose body does not come within 5 s, is charged. `of = \"path\"` leaves out query and body. A charge on which a repeat has gone free is not given back.",
             example: "{ header = \"idempotency-key\" }",
             live: true,
         },

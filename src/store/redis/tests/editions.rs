@@ -4,7 +4,7 @@ use super::support::{
     calendar, clock_window, concurrency, fixed_window, leaky_bucket, limit, sliding_log,
     sliding_window, token_bucket,
 };
-use crate::key::{IdField, Meter, OnLeave, Place};
+use crate::key::{IdField, Meter, OnLeave, Place, Sameness};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::{GivesBack, Limit, Mode, Rule, Unit};
 use http::HeaderName;
@@ -94,6 +94,7 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
                 field,
                 ttl,
                 repeats,
+                of: Sameness::Path,
             }))
         };
         rules.map(charged_once).collect()

@@ -321,6 +321,7 @@ async fn forgotten_scripts(servers: &Servers) {
         field: IdField(http::HeaderName::from_static("id")),
         ttl: 60_000_000,
         repeats: 1,
+        of: crate::key::Sameness::Path,
     }));
     for round in 0..3 {
         servers.masters[round].client().say("SCRIPT FLUSH");

@@ -141,6 +141,14 @@ pub static LIMIT_DEDUPE: Table = Table {
             example: "5",
             live: true,
         },
+        Key {
+            name: "of",
+            shape: Shape::Choice(&["request", "path"]),
+            default: Value("\"request\""),
+            about: "What a repeat has in common with the request that it repeats, beside id, method, cost and key: path, query and the first 16 KiB of the body (`request`), or the `path` alone.",
+            example: "\"path\"",
+            live: true,
+        },
     ],
     later: &[],
 };

@@ -1,0 +1,211 @@
+//! What a request's body begins with, read before its limits are asked: by it a limit tells a repeat from another request
+//! under the same id. What has been read goes to the upstream first, unchanged.
+//!
+//! Bounded by bytes, by time and by how many a worker keeps. Whose body is not read for one of these has no id, and pays.
+
+use super::Worker;
+use super::body::{Broken, broken_by};
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use crate::key::{Content, ContentDigest, Sameness};
+use crate::limit::Limit;
+use crate::telemetry::log::Throttle;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest that a body's beginning is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Beginnings that one worker keeps at most: 16 MiB of them.
+const MOST: u32 = 1024;
+
+/// Why a request is charged as if it had no id.
+static UNREAD: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// Frames that have been read of a body, and not been forwarded yet.
+#[derive(Debug)]
+pub struct Beginning {
+    frames: VecDeque<Frame<Bytes>>,
+    /// Nothing comes behind them.
+    pub is_all: bool,
+    /// The body's length, as far as it was announced.
+    announced: SizeHint,
+    _place: Place,
+}
+
+/// One of the beginnings that a worker keeps.
+#[derive(Debug)]
+struct Place(Rc<Cell<u32>>);
+
+impl Place {
+    fn among(kept: &Rc<Cell<u32>>) -> Option<Self> {
+        (kept.get() < MOST).then(|| {
+            kept.set(kept.get() + 1);
+            Self(Rc::clone(kept))
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Worker {
+    /// Reads what the body begins with, where a limit tells repeats by it and the request has an id.
+    ///
+    /// # Errors
+    /// When the body breaks.
+    pub(super) async fn read_ahead(
+        &self,
+        incoming: &mut Incoming,
+        fields: &HeaderMap,
+        exchange: &mut Exchange,
+    ) -> Result<(), ProxyError> {
+        let Some(service) = exchange.service() else {
+            return Ok(());
+        };
+        let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
+            return Ok(());
+        };
+        let Some(place) = Place::among(&self.beginnings) else {
+            unread(limit, exchange, "was not read, since many others are");
+            return Ok(());
+        };
+        let (announced, mut frames) = (incoming.size_hint(), Frames::default());
+        let read = timeout(PATIENCE, frames.read(incoming)).await;
+        match read {
+            Ok(Ok(())) => exchange.content = Content::Known(frames.digest()),
+            Ok(Err(broken)) => return Err(exchange.breaks(broken)),
+            Err(_late) => unread(limit, exchange, "did not come within 5s"),
+        }
+        exchange.beginning = Some(Box::new(Beginning {
+            is_all: frames.ended,
+            frames: frames.into_frames(),
+            announced,
+            _place: place,
+        }));
+        Ok(())
+    }
+}
+
+impl Exchange {
+    /// Is what its body begins with to be known before its limits are asked?
+    pub(super) fn wants_beginning(&self) -> bool {
+        let service = self.service();
+        !self.content.is_absent() && service.is_some_and(|service| service.compares_bodies)
+    }
+
+    /// Its body breaks before it is forwarded.
+    fn breaks(&mut self, broken: Broken) -> ProxyError {
+        let upload = self.upload.get_or_insert_default();
+        upload.broken.set(Some(broken));
+        ProxyError::from(broken)
+    }
+}
+
+/// Is the request's id one of its whole to `limit`?
+fn asks(limit: &Limit, fields: &HeaderMap) -> bool {
+    let mut dedupe = limit.dedupe.iter();
+    dedupe.any(|dedupe| {
+        dedupe.of == Sameness::Request && matches!(dedupe.field.of(fields), Ok(Some(_)))
+    })
+}
+
+fn unread(limit: &Limit, exchange: &Exchange, what: &str) {
+    if let Some(more) = UNREAD.pass() {
+        let (name, client) = (&limit.name, exchange.client);
+        tracing::warn!("the body of {client} {what}; limit {name} charges the request{more}");
+    }
+}
+
+/// What is being read.
+#[derive(Debug, Default)]
+struct Frames {
+    /// The one that was all there is, or enough.
+    first: Bytes,
+    /// Several, put together: many small ones take no more room than they have bytes.
+    joined: BytesMut,
+    trailers: Option<HeaderMap>,
+    ended: bool,
+}
+
+impl Frames {
+    /// To the end, or until there is enough. What has been read is kept where the future is dropped.
+    async fn read(&mut self, incoming: &mut Incoming) -> Result<(), Broken> {
+        while !self.ended && self.bytes().len() < ContentDigest::COVERED {
+            match incoming.frame().await {
+                None => self.ended = true,
+                Some(Err(error)) => return Err(broken_by(&error)),
+                Some(Ok(frame)) => self.take(frame, incoming.is_end_stream()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, frame: Frame<Bytes>, is_last: bool) {
+        self.ended = is_last;
+        match frame.into_data() {
+            Ok(data) if self.bytes().is_empty() => self.first = data,
+            Ok(data) => {
+                if self.joined.is_empty() {
+                    self.joined.extend_from_slice(&self.first);
+                    self.first = Bytes::new();
+                }
+                self.joined.extend_from_slice(&data);
+            }
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                self.ended = true;
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self.joined.is_empty() {
+            true => &self.first,
+            false => &self.joined,
+        }
+    }
+
+    fn digest(&self) -> ContentDigest {
+        ContentDigest::of(self.bytes())
+    }
+
+    fn into_frames(self) -> VecDeque<Frame<Bytes>> {
+        let data = match self.joined.is_empty() {
+            true => self.first,
+            false => self.joined.freeze(),
+        };
+        let data = Some(data).filter(|data| !data.is_empty());
+        let trailers = self.trailers.map(Frame::trailers);
+        data.map(Frame::data).into_iter().chain(trailers).collect()
+    }
+}
+
+impl Beginning {
+    /// The next of what has been read.
+    pub fn next(&mut self) -> Option<Frame<Bytes>> {
+        self.frames.pop_front()
+    }
+
+    /// Has all of it been forwarded?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// How long the body is, as was announced before anything of it was read.
+    #[must_use]
+    pub fn announced(&self) -> SizeHint {
+        self.announced
+    }
+}

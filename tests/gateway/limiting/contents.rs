@@ -1,0 +1,201 @@
+//! Repeats are told by query and body as well: an id that was paid for once is not a ticket for other requests.
+
+use super::super::place::{Place, on_both_stores};
+use crate::support::{Feed, File, Gateway, Upstream, Wire, request};
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body::Frame;
+
+on_both_stores! {
+    an_id_is_no_ticket_for_other_queries_and_bodies
+    an_id_of_paths_is_one_whatever_query_and_body_say
+    what_is_framed_otherwise_is_the_same_body
+}
+
+const ID: (&str, &str) = ("idempotency-key", "x");
+
+fn file(upstream: &Upstream, of: &str) -> File {
+    let once = format!("dedupe = {{ header = \"Idempotency-Key\"{of} }}");
+    let calls = format!("by = \"everyone\"\nrate = \"100/h\"\n{once}");
+    File::to(upstream, &["calls"]).limit("calls", &calls)
+}
+
+fn post(target: &str, body: &str) -> String {
+    let length = body.len().to_string();
+    request("POST", target, &[ID, ("Content-Length", &length)]) + body
+}
+
+fn chunked(target: &str, chunks: &[&str], trailers: &str) -> String {
+    let coded = ("Transfer-Encoding", "chunked");
+    let mut text = request("POST", target, &[ID, coded, ("Trailer", "X-Sum")]);
+    for chunk in chunks {
+        text += &format!("{:x}\r\n{chunk}\r\n", chunk.len());
+    }
+    text + "0\r\n" + trailers + "\r\n"
+}
+
+/// Asks, and holds what arrived against what was sent. How many are charged so far?
+async fn charged(client: &mut Wire, asked: &str, body: &str) -> u64 {
+    let answer = client.ask(asked).await.expect(200);
+    assert_eq!(answer.echoed().body, body);
+    100 - answer.remaining("calls")
+}
+
+async fn an_id_is_no_ticket_for_other_queries_and_bodies(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place.gateway(file(&upstream, "")).await;
+    let mut client = gateway.connect().await;
+    // A megabyte, told apart by its first 16 KiB.
+    let long = |first: char, last: char| {
+        let mut text = first.to_string();
+        text.extend(std::iter::repeat_n('.', 1 << 20));
+        text + &last.to_string()
+    };
+    let (large, other_end, other_start) = (long('a', 'z'), long('a', 'y'), long('b', 'z'));
+    let requests = [
+        ("/pay", "to=ann", 1),
+        ("/pay", "to=ben", 2),
+        ("/pay?amount=1", "to=ann", 3),
+        ("/pay?amount=1000", "to=ann", 4),
+        ("/pay?", "to=ann", 5),
+        ("/pay", "", 6),
+        // These have been paid for.
+        ("/pay", "to=ann", 6),
+        ("/pay?amount=1", "to=ann", 6),
+        ("/./pay", "to=ben", 6),
+        ("/pay", "", 6),
+        ("/pay", &large, 7),
+        ("/pay", &large, 7),
+        ("/pay", &other_end, 7),
+        ("/pay", &other_start, 8),
+    ];
+    for (target, body, expected) in requests {
+        let asked = post(target, body);
+        let count = charged(&mut client, &asked, body).await;
+        assert_eq!(count, expected, "{target} {:.9}", body);
+    }
+    // 3 of each go free, and the next is charged.
+    for (nth, expected) in [8, 8, 9].into_iter().enumerate() {
+        let asked = post("/pay", "to=ann");
+        assert_eq!(
+            charged(&mut client, &asked, "to=ann").await,
+            expected,
+            "{nth}"
+        );
+    }
+}
+
+async fn an_id_of_paths_is_one_whatever_query_and_body_say(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place.gateway(file(&upstream, ", of = \"path\"")).await;
+    let mut client = gateway.connect().await;
+    for (target, body) in [
+        ("/pay", "a"),
+        ("/pay?b", "b"),
+        ("/pay", ""),
+        ("/pay?a", "a"),
+    ] {
+        assert_eq!(charged(&mut client, &post(target, body), body).await, 1);
+    }
+    assert_eq!(charged(&mut client, &post("/other", "a"), "a").await, 2);
+}
+
+async fn what_is_framed_otherwise_is_the_same_body(place: Place) {
+    let upstream = Upstream::echo().await;
+    let gateway = place.gateway(file(&upstream, "")).await;
+    let mut client = gateway.connect().await;
+    assert_eq!(charged(&mut client, &post("/", "abc"), "abc").await, 1);
+    let pieces = chunked("/", &["a", "b", "c"], "X-Sum: 1\r\n");
+    let answer = client.ask(pieces).await.expect(200);
+    let echoed = answer.echoed();
+    assert_eq!(
+        (answer.remaining("calls"), echoed.body.as_str()),
+        (99, "abc")
+    );
+    // A body that was read to its end goes on as it came, with what stood behind it.
+    assert_eq!(echoed.fields.all("transfer-encoding"), ["chunked"]);
+    assert_eq!(echoed.trailers.get("x-sum"), Some("1"));
+
+    let http2 = gateway.h2().await;
+    for trailers in [false, true] {
+        let (sender, body) = Feed::open();
+        for piece in ["ab", "c"] {
+            let frame = Frame::data(Bytes::from_static(piece.as_bytes()));
+            sender.try_send(frame).unwrap();
+        }
+        if trailers {
+            let mut fields = HeaderMap::new();
+            fields.insert("x-sum", "2".parse().unwrap());
+            sender.try_send(Frame::trailers(fields)).unwrap();
+        }
+        drop(sender);
+        let asked = Request::post("http://gateway.test/").header(ID.0, ID.1);
+        let asked = asked.header("trailer", "x-sum");
+        let answer = http2.ask(asked.body(body).unwrap()).await.expect(200);
+        let echoed = answer.echoed();
+        assert_eq!(answer.remaining("calls"), 99);
+        assert_eq!(echoed.body, "abc");
+        assert_eq!(echoed.trailers.get("x-sum"), trailers.then_some("2"));
+    }
+    // Chunks without anything in them are no body.
+    assert_eq!(charged(&mut client, &post("/empty", ""), "").await, 2);
+    let nothing = chunked("/empty", &[], "");
+    assert_eq!(charged(&mut client, &nothing, "").await, 2);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_costs_its_id_and_nothing_else() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&file(&upstream, "")).await;
+    for nth in 1..=2 {
+        let mut client = gateway.connect().await;
+        let head = request("POST", "/", &[ID, ("Content-Length", "4")]);
+        client.send(head + "ab").await;
+        // It is forwarded all the same, as far as it has come.
+        upstream.sees(nth).await;
+        let answer = client.ask("cd").await.expect(200);
+        assert_eq!(answer.echoed().body, "abcd");
+        assert_eq!(answer.remaining("calls"), 100 - nth as u64);
+    }
+    let warned = "the body of 127.0.0.1 did not come within 5s; limit calls charges the request";
+    let said = |line: &str| line.contains(warned);
+    gateway.said.line(0, "a warning", said).await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_is_not_charged_for() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&file(&upstream, "")).await;
+    let mut client = gateway.connect().await;
+    let head = request("POST", "/", &[ID, ("Transfer-Encoding", "chunked")]);
+    let answer = client.ask(head.clone() + "4\r\nabcd\r\nnonsense\r\n").await;
+    assert_eq!(answer.expect(400).field("connection"), "close");
+    let mut client = gateway.connect().await;
+    client.send(head + "4\r\nabcd\r\n").await;
+    client.reset();
+    gateway.line_where("reason", "client_gone").await;
+    let answer = gateway.get("/").await.expect(200);
+    assert_eq!(answer.remaining("calls"), 99);
+    assert_eq!(upstream.seen(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_was_read_is_not_kept_for_a_refusal() {
+    let upstream = Upstream::echo().await;
+    let limit =
+        "by = \"everyone\"\nrate = \"1/h\"\ndedupe = { header = \"Idempotency-Key\", repeats = 1 }";
+    let file = File::to(&upstream, &["calls"]).limit("calls", limit);
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    client.ask(post("/", "a")).await.expect(200);
+    // The connection stays in step, whatever became of the body.
+    client.ask(post("/", "b")).await.expect(429);
+    client.ask(post("/", "a")).await.expect(200);
+    client.ask(post("/", "a")).await.expect(429);
+    // Who waits for a 100 gets it where the body says which request it is.
+    let expecting = [ID, ("Content-Length", "1"), ("Expect", "100-continue")];
+    client.send(request("POST", "/", &expecting)).await;
+    assert_eq!(client.head().await.status(), 100);
+    client.ask("c").await.expect(429);
+    assert_eq!(upstream.seen(), 2);
+}
