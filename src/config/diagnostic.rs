@@ -77,6 +77,7 @@ codes! {
     OnlyInMain "only-in-main" "An included file says what only the including one may say.";
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
+    OtherCase "other-case" "A path in another case goes past limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
     SaySo "say-so" "Who is a member of a group hangs on what any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";

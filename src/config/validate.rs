@@ -5,6 +5,7 @@ mod groups;
 mod lints;
 mod names;
 mod nobody;
+mod other_case;
 mod redis;
 mod rewriting;
 mod routes;
@@ -74,6 +75,7 @@ pub(super) fn check(
     redis::note(document, &compiled, found);
     nobody::note(document, found);
     let (rules, table) = routes::arrange(document, found);
+    other_case::note(document, (&rules, &table), found);
     Checked {
         limits: compiled,
         rules,

@@ -16,6 +16,13 @@ use http::Method;
 use std::time::Duration;
 use toml::de::DeValue;
 
+/// Are two spellings of a path that differ in case two paths?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum PathCase {
+    Sensitive,
+    Insensitive,
+}
+
 /// `[routes.NAME]`.
 #[derive(Debug)]
 pub(in crate::config) struct Route {
@@ -23,6 +30,7 @@ pub(in crate::config) struct Route {
     pub(in crate::config) place: Span,
     pub(in crate::config) host: List<HostPattern>,
     pub(in crate::config) path: Given<PathPattern>,
+    pub(in crate::config) path_case: Given<PathCase>,
     pub(in crate::config) methods: List<Method>,
     /// In fields, in the query, and the scheme: each with its place.
     pub(in crate::config) conditions: [List<Condition>; 3],
@@ -80,10 +88,15 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         redirect(&name.value, &mut fields),
         respond(&name.value, &mut fields),
     );
-    let cases = [("sensitive", false), ("insensitive", true)];
-    let in_any_case = fields.choice("path_case", &cases, &[]).or(false);
+    let cases = [
+        ("sensitive", PathCase::Sensitive),
+        ("insensitive", PathCase::Insensitive),
+    ];
+    let path_case = fields.choice("path_case", &cases, &[]);
     let path = match fields.text("path", path) {
-        Given::Yes(at) if in_any_case => Given::Yes(at.map(PathPattern::in_any_case)),
+        Given::Yes(at) if path_case.get() == Some(&PathCase::Insensitive) => {
+            Given::Yes(at.map(PathPattern::in_any_case))
+        }
         path => path,
     };
     Route {
@@ -91,6 +104,7 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         name,
         host,
         path,
+        path_case,
         methods,
         conditions: [headers, query, scheme],
         strip_prefix: fields.text("strip_prefix", prefix),

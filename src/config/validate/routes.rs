@@ -159,6 +159,6 @@ fn claimed_twice(first: &Route, second: &Route, example: &str) -> Diagnostic {
     .note(format!("an example: {example}"))
 }
 
-fn place(route: &Route) -> &Span {
+pub(super) fn place(route: &Route) -> &Span {
     route.path.at().map_or(&route.place, |at| &at.span)
 }
