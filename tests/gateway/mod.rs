@@ -14,6 +14,7 @@ mod environment;
 mod explaining;
 mod failing;
 mod far;
+mod floods;
 mod forwarding;
 mod framing;
 mod gaps;

@@ -1,7 +1,7 @@
 //! Attacks with what anybody may send: addresses and methods in fields, many addresses of one network, long lists, floods of
 //! control frames, names that lead to the admin listener.
 
-use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire, request};
+use crate::support::{File, Gateway, Upstream, Wire, request};
 use tokio::task::JoinSet;
 
 /// What frameworks take for the client's address, or for a setting.
@@ -124,67 +124,6 @@ async fn a_list_of_names_in_connection_has_an_end() {
         assert_eq!(gateway.line_of(&refused).await["reason"], "bad_request");
     }
     assert_eq!(upstream.seen(), 1);
-}
-
-/// The front of a frame and its payload, on the connection itself.
-fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(payload.len()).unwrap();
-    let mut frame = vec![0, 0, length, kind, flags, 0, 0, 0, 0];
-    frame.extend(payload);
-    frame
-}
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const ENHANCE_YOUR_CALM: [u8; 4] = [0, 0, 0, 0xb];
-
-/// The next frame: its kind, its flags and what is in it.
-async fn read_frame(wire: &mut Wire) -> Result<(u8, u8, Vec<u8>), End> {
-    let front = wire.exactly(9).await?;
-    let length = usize::from(front[1]) << 8 | usize::from(front[2]);
-    let payload = wire.exactly(length).await?;
-    Ok((front[3], front[4], payload.to_vec()))
-}
-
-#[tokio::test]
-async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
-    let upstream = Upstream::echo().await;
-    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
-    for demand in [frame(PING, 0, &[7; 8]), frame(SETTINGS, 0, &[])] {
-        let mut client = gateway.connect().await;
-        client
-            .send([PREFACE, &frame(SETTINGS, 0, &[])].concat())
-            .await;
-        // Answers are given as long as nobody overdoes it.
-        client.send(frame(PING, 0, &[1; 8])).await;
-        loop {
-            let (kind, flags, payload) = read_frame(&mut client).await.unwrap();
-            if (kind, flags) == (PING, 1) {
-                assert_eq!(payload, [1; 8]);
-                break;
-            }
-        }
-        let mut sent = 0;
-        while sent < 100_000 && client.try_send(demand.repeat(100)).await.is_ok() {
-            sent += 100;
-            tokio::task::yield_now().await;
-        }
-        let last = loop {
-            match read_frame(&mut client).await {
-                Ok((GOAWAY, _, payload)) => break payload,
-                Ok(_) => {}
-                Err(end) => panic!("{end:?} before the last word, after {sent}"),
-            }
-        };
-        assert_eq!(last[4..8], ENHANCE_YOUR_CALM);
-        assert_ne!(client.ended(PATIENCE).await, End::Open);
-    }
-    let calm = |line: &str| line.contains("ENHANCE_YOUR_CALM");
-    gateway.said.line(0, "a line of it", calm).await;
-    // Nobody else is worse off.
-    gateway.h2().await.get("/").await.expect(200);
 }
 
 #[tokio::test]

@@ -77,6 +77,9 @@ fn no_value_imitates_a_separator_or_a_substitute() {
     let left = key_of(&two, &fields(&[("a", "x|y"), ("b", "z")]));
     let right = key_of(&two, &fields(&[("a", "x"), ("b", "y|z")]));
     assert_ne!(left, right);
+    // Braces would choose the slot of a cluster.
+    let braced = key_of(&two, &fields(&[("a", "}{x"), ("b", "z")]));
+    assert_eq!(braced.as_deref(), Some("%7D%7Bx|z"));
     let absent = key_of(&two, &fields(&[("a", "x")]));
     let forged = key_of(&two, &fields(&[("a", "x"), ("b", "%none")]));
     assert_ne!(absent, forged);

@@ -1,7 +1,8 @@
 //! Costs that the response says: an estimate is asked for before, and settled when the number is known.
 
 use super::super::place::{Place, on_both_stores};
-use crate::support::{Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get};
+use crate::support::{Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get, h2};
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 on_both_stores! {
@@ -16,6 +17,7 @@ on_both_stores! {
     shadows_are_settled_too
     who_leaves_a_stream_pays_what_it_has_said
     who_leaves_before_the_last_event_pays_the_most
+    who_resets_a_stream_before_its_last_event_pays_the_most
     a_server_that_fails_leaves_the_estimate
 }
 
@@ -333,6 +335,40 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
         let line = gateway.line_where("path", path).await;
         assert_eq!(line["costs"], json!({ "units": charged }), "{more} {line}");
     }
+}
+
+/// Over HTTP/2 a stream is left by its reset, and its connection stays.
+async fn who_resets_a_stream_before_its_last_event_pays_the_most(place: Place) {
+    const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        let Ok(request) = connection.request().await else {
+            return;
+        };
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\n";
+        let body = match request.target() {
+            "/head" => "",
+            _ => EVENT,
+        };
+        connection.wire.send(format!("{head}{body}")).await;
+        connection.wire.ended(PATIENCE).await;
+    })
+    .await;
+    let lines = "rate = \"5000/h\"\ncost = { response_json = \"n\", estimate = 1, max = 1000 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let client = gateway.h2().await;
+    for (path, charged) in [("/reset", 1000), ("/head", 1)] {
+        let mut answer = client.send(h2::get(path)).await.unwrap();
+        if charged > 1 {
+            let frame = answer.frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), EVENT);
+        }
+        drop(answer);
+        let line = gateway.line_where("path", path).await;
+        assert_eq!(line["costs"], json!({ "units": charged }), "{line}");
+    }
+    // The connection has stayed.
+    assert!(!client.closed());
 }
 
 async fn a_server_that_fails_leaves_the_estimate(place: Place) {

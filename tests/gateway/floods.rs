@@ -1,0 +1,120 @@
+//! Floods over HTTP/2 of what costs its sender next to nothing.
+
+use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire};
+
+/// The front of a frame and its payload, on the connection itself.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+    frame.extend(payload);
+    frame
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS: u8 = 4;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
+const GOAWAY: u8 = 7;
+const ENHANCE_YOUR_CALM: u8 = 0xb;
+
+/// `GET`, `http`, `/`, `a`.
+const HEAD: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+
+async fn greeted(gateway: &Gateway) -> Wire {
+    let mut client = gateway.connect().await;
+    let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    client.send(greeting).await;
+    client
+}
+
+/// Why the connection ends, by its last frame.
+async fn last_word(client: &mut Wire) -> Result<u8, End> {
+    loop {
+        match read_frame(client).await? {
+            (GOAWAY, _, payload) if payload[4..8] != [0; 4] => return Ok(payload[7]),
+            _ => {}
+        }
+    }
+}
+
+/// The next frame: its kind, its flags and what is in it.
+async fn read_frame(wire: &mut Wire) -> Result<(u8, u8, Vec<u8>), End> {
+    let front = wire.exactly(9).await?;
+    let length = usize::from(front[1]) << 8 | usize::from(front[2]);
+    let payload = wire.exactly(length).await?;
+    Ok((front[3], front[4], payload.to_vec()))
+}
+
+#[tokio::test]
+async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    for demand in [frame(PING, 0, 0, &[7; 8]), frame(SETTINGS, 0, 0, &[])] {
+        let mut client = greeted(&gateway).await;
+        // Answers are given as long as nobody overdoes it.
+        client.send(frame(PING, 0, 0, &[1; 8])).await;
+        loop {
+            let (kind, flags, payload) = read_frame(&mut client).await.unwrap();
+            if (kind, flags) == (PING, 1) {
+                assert_eq!(payload, [1; 8]);
+                break;
+            }
+        }
+        let mut sent = 0;
+        while sent < 100_000 && client.try_send(demand.repeat(100)).await.is_ok() {
+            sent += 100;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(last_word(&mut client).await, Ok(ENHANCE_YOUR_CALM));
+        assert_ne!(client.ended(PATIENCE).await, End::Open);
+    }
+    let calm = |line: &str| line.contains("ENHANCE_YOUR_CALM");
+    gateway.said.line(0, "a line of it", calm).await;
+    // Nobody else is worse off.
+    gateway.h2().await.get("/").await.expect(200);
+}
+
+#[tokio::test]
+async fn requests_that_are_reset_at_once_are_told_to_calm_down() {
+    let upstream = Upstream::silent().await;
+    let file = File::to(&upstream, &["all"]).limit("all", "by = \"everyone\"\nrate = \"100/h\"");
+    let gateway = Gateway::start(&file).await;
+    let mut client = greeted(&gateway).await;
+    let mut stream = 1;
+    while stream < 200_000 {
+        let mut many = Vec::new();
+        for _ in 0..100 {
+            many.extend(frame(HEADERS, 5, stream, &HEAD));
+            many.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+            stream += 2;
+        }
+        if client.try_send(many).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(last_word(&mut client).await, Ok(ENHANCE_YOUR_CALM));
+    // Whatever was begun of them has been charged: there are no more at the upstream than the limit lets through.
+    assert!(upstream.seen() <= 100, "{}", upstream.seen());
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_ended() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = greeted(&gateway).await;
+    client.send(frame(HEADERS, 1, 1, &HEAD)).await;
+    // A literal field, a kilobyte of it at a time.
+    let field = [&[0, 1, b'x', 0x7f, 0xfa, 6][..], &[b'y'; 1017]].concat();
+    let more = frame(CONTINUATION, 0, 1, &field);
+    let mut sent = 0;
+    while sent < 100_000 && client.try_send(&more).await.is_ok() {
+        sent += 1;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(last_word(&mut client).await, Ok(ENHANCE_YOUR_CALM));
+    assert_eq!(upstream.seen(), 0);
+    gateway.h2().await.get("/").await.expect(200);
+}
