@@ -70,6 +70,14 @@ pub fn tidy(fields: &mut HeaderMap, believed: &Believed<impl Fn() -> bool>) {
             _ => {}
         }
     }
+    if lengths > 1 || cookies > 1 || !odd.is_empty() {
+        mend(fields, (lengths, cookies), &odd);
+    }
+}
+
+/// Few requests have anything to be mended.
+#[cold]
+fn mend(fields: &mut HeaderMap, (lengths, cookies): (u32, u32), odd: &[HeaderName]) {
     for name in odd {
         fields.remove(name);
     }

@@ -22,6 +22,10 @@ const SAMPLES: u8 = 8;
 /// and the server is away.
 const MOST_LOST: u8 = 3;
 
+/// A server that is silent for less than this, however short the `timeout`, has been held up and is not away: a page that was
+/// swapped out, a slow command, a fork, a core that somebody else had. Decisions fall back by themselves meanwhile.
+const HELD_UP: Duration = Duration::from_millis(50);
+
 /// What one worker knows of the way to one server. Times are in microseconds.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -118,7 +122,7 @@ impl Pace {
     /// Is there a server that answers, but has answered nothing in time for so long that it is of no use?
     pub(super) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
-        late.is_some_and(|since| since.elapsed() >= self.timeout * 2)
+        late.is_some_and(|since| since.elapsed() >= self.timeout.max(HELD_UP) * 2)
     }
 
     /// How long a decision may wait here before it is sent: what is left must be enough for an answer.
@@ -128,10 +132,11 @@ impl Pace {
     }
 
     /// Until when the server counts as there though it has not answered this: a whole `timeout` from when it was asked,
-    /// however long the question had waited here, and where it is so far that an answer takes most of that, somewhat more.
+    /// however long the question had waited here, and where it is so far that an answer takes most of that, or the `timeout` so
+    /// short that a mere hold-up takes longer, somewhat more.
     pub(super) fn patience(&self, sent: Sent) -> Instant {
         let far = (self.trip() * 3 / 2).min(self.timeout * 2);
-        sent.at + far.max(self.timeout)
+        sent.at + far.max(self.timeout).max(HELD_UP)
     }
 
     fn trip(&self) -> Duration {
@@ -227,6 +232,19 @@ mod tests {
         assert!(pace.loses(pace.send(1)));
         pace.answer(pace.send(1));
         assert!(!pace.loses(pace.send(1)));
+    }
+
+    #[test]
+    fn a_short_timeout_makes_no_outage_of_a_hold_up() {
+        let (short, long) = [10, 80]
+            .map(|millis| Pace::new(Duration::from_millis(millis)))
+            .into();
+        let after = |pace: &Pace| {
+            let sent = pace.send(1);
+            pace.patience(sent) - sent.at
+        };
+        assert_eq!(after(&short), HELD_UP);
+        assert_eq!(after(&long), Duration::from_millis(80));
     }
 
     #[test]
