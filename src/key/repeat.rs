@@ -55,7 +55,7 @@ impl IdField {
 /// What a repeat has in common with the request that it repeats, beside its id, method and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sameness {
-    /// The path, the query and what the body begins with.
+    /// The host, the path, the query and what the body begins with.
     Request,
     /// The path alone: whatever query and body say, an id is one request's.
     Path,
@@ -133,20 +133,22 @@ impl RepeatId {
         Self::kept(digest)
     }
 
-    /// The same of a request with that query and body alone. Nothing where the body should have been read and was not.
+    /// The same of a request to that host, with that query and body, alone. Nothing where the body should have been read and was
+    /// not.
     #[must_use]
-    pub fn covering(self, query: Option<&str>, content: &Content) -> Option<Self> {
+    pub fn covering(self, (host, query): (&str, Option<&str>), content: &Content) -> Option<Self> {
         let content = match content {
             Content::Absent => ContentDigest::of(&[]),
             Content::Unread => return None,
             Content::Known(digest) => *digest,
         };
-        // No method begins with a zero byte, so that it is the id of no path; the query comes last, since its length is not
-        // known.
+        // No method begins with a zero byte, so that it is the id of no path; and no host has one.
         let mut digest = Sha256::new();
         digest.update([0, u8::from(query.is_some())]);
         digest.update(self.0);
         digest.update(content.0);
+        digest.update(host);
+        digest.update([0]);
         digest.update(query.unwrap_or_default());
         Some(Self::kept(digest))
     }
@@ -215,11 +217,14 @@ mod tests {
         ] {
             assert_ne!(first, other);
         }
-        let whole =
-            |query, body: &[u8]| first.covering(query, &Content::Known(ContentDigest::of(body)));
+        let whole = |query, body: &[u8]| {
+            first.covering(("a.test", query), &Content::Known(ContentDigest::of(body)))
+        };
         let plain = whole(None, b"");
-        assert_eq!(plain, first.covering(None, &Content::Absent));
-        assert_eq!(first.covering(None, &Content::Unread), None);
+        assert_eq!(plain, first.covering(("a.test", None), &Content::Absent));
+        assert_eq!(first.covering(("a.test", None), &Content::Unread), None);
+        let elsewhere = first.covering(("b.test", None), &Content::Absent);
+        assert_ne!(plain, elsewhere);
         for other in [
             Some(first),
             whole(Some(""), b""),

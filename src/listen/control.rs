@@ -1,6 +1,7 @@
 //! A client of HTTP/2 that demands answers to PING and SETTINGS, and hardly anything else (CVE-2019-9512, CVE-2019-9515): each
 //! costs it a few bytes and the gateway a frame to write.
 
+use super::frames::{ANSWER, Demanded};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -8,10 +9,9 @@ use tokio::time::Instant;
 const MOST: u64 = 1_000;
 /// How long they are counted together.
 const WHILE: Duration = Duration::from_secs(10);
-/// Bytes of other answers that pay for one more: a client that measures its line sends a PING with each piece that it gets.
+/// Bytes of other answers that pay for one more, beside one for each time that something else is written: a client that measures
+/// its line sends a PING behind whatever it gets, however little that is (gRPC does).
 const WORTH: u64 = 64;
-/// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
-const ANSWER: u64 = 17;
 /// The last frame: GOAWAY with `ENHANCE_YOUR_CALM` (RFC 9113, sections 6.8 and 7), without the latest stream.
 const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 
@@ -19,35 +19,31 @@ const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 #[derive(Debug)]
 pub(super) struct Demands {
     since: Instant,
-    /// Answers, and bytes of everything, by then.
-    before: (u64, u64),
+    /// What there was by then.
+    before: Demanded,
 }
 
 impl Demands {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
-            before: (0, 0),
+            before: Demanded::default(),
         }
     }
 
-    /// Is it a flood? So many answers and so many bytes there were since the connection began.
-    pub(super) fn are_too_many(
-        &mut self,
-        (answers, bytes): (u64, u64),
-        now: impl FnOnce() -> Instant,
-    ) -> bool {
-        let demanded = answers - self.before.0;
+    /// Is it a flood? So much there was since the connection began.
+    pub(super) fn are_too_many(&mut self, all: Demanded, now: impl FnOnce() -> Instant) -> bool {
+        let demanded = all.answers - self.before.answers;
         if demanded <= MOST {
             return false;
         }
         let now = now();
         if now.saturating_duration_since(self.since) >= WHILE {
-            (self.since, self.before) = (now, (answers, bytes));
+            (self.since, self.before) = (now, all);
             return false;
         }
-        let others = (bytes - self.before.1).saturating_sub(demanded * ANSWER);
-        demanded > MOST + others / WORTH
+        let others = (all.bytes - self.before.bytes).saturating_sub(demanded * ANSWER);
+        demanded > MOST + others / WORTH + (all.times - self.before.times)
     }
 }
 
@@ -62,15 +58,26 @@ pub(super) fn calm_down(stream: u32) -> [u8; GOAWAY.len()] {
 mod tests {
     use super::*;
 
+    fn demanded(answers: u64, bytes: u64, times: u64) -> Demanded {
+        Demanded {
+            answers,
+            bytes,
+            times,
+        }
+    }
+
     #[test]
     fn many_in_a_short_time_for_nothing_are_a_flood() {
         let now = Instant::now();
-        let flood = |answers, bytes| Demands::new(now).are_too_many((answers, bytes), || now);
-        assert!(!flood(MOST, MOST * ANSWER));
-        assert!(flood(MOST + 1, (MOST + 1) * ANSWER));
+        let flood = |all| Demands::new(now).are_too_many(all, || now);
+        assert!(!flood(demanded(MOST, MOST * ANSWER, 0)));
+        assert!(flood(demanded(MOST + 1, (MOST + 1) * ANSWER, 0)));
         let paid = 2 * MOST * ANSWER + MOST * WORTH;
-        assert!(!flood(2 * MOST, paid));
-        assert!(flood(2 * MOST, paid - 1));
+        assert!(!flood(demanded(2 * MOST, paid, 0)));
+        assert!(flood(demanded(2 * MOST, paid - 1, 0)));
+        let little = 2 * MOST * ANSWER;
+        assert!(!flood(demanded(2 * MOST, little, MOST)));
+        assert!(flood(demanded(2 * MOST, little, MOST - 1)));
     }
 
     #[test]
@@ -78,8 +85,8 @@ mod tests {
         let now = Instant::now();
         let mut demands = Demands::new(now);
         let later = now + WHILE;
-        assert!(!demands.are_too_many((MOST + 1, 0), || later));
-        assert!(!demands.are_too_many((2 * MOST + 1, 0), || later));
-        assert!(demands.are_too_many((2 * MOST + 2, 0), || later));
+        assert!(!demands.are_too_many(demanded(MOST + 1, 0, 0), || later));
+        assert!(!demands.are_too_many(demanded(2 * MOST + 1, 0, 0), || later));
+        assert!(demands.are_too_many(demanded(2 * MOST + 2, 0, 0), || later));
     }
 }

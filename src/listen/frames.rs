@@ -8,10 +8,12 @@ const FRONT: usize = 9;
 const HEADERS: u8 = 0x1;
 const SETTINGS: u8 = 0x4;
 const PING: u8 = 0x6;
-/// Of PING and SETTINGS: it is an answer itself.
-const ACK: u8 = 0x1;
 const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
+/// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
+pub(super) const ANSWER: u64 = 17;
+/// Bytes of the shortest frame that brings anything.
+const LEAST: u64 = FRONT as u64 + 1;
 
 /// The place in the bytes of one connection.
 #[derive(Debug)]
@@ -27,10 +29,30 @@ pub(super) struct Frames {
     ends: bool,
     /// The latest stream that the client has begun.
     stream: u32,
-    /// Answers that it has asked for by PING and SETTINGS.
+    /// Frames of PING and SETTINGS that it has sent, nearly all of which ask for an answer.
     demanded: u64,
     /// Bytes that have been written to it.
     written: u64,
+    /// Bytes of these that no answer of that kind has, and how often there were more of them.
+    others: Others,
+}
+
+/// What is written beside answers to PING and SETTINGS.
+#[derive(Debug, Default)]
+struct Others {
+    bytes: u64,
+    times: u64,
+}
+
+/// What a connection has demanded, and been given beside it, since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Demanded {
+    /// Answers to PING and SETTINGS.
+    pub(super) answers: u64,
+    /// Bytes of everything that was written.
+    pub(super) bytes: u64,
+    /// How often something else than such answers was written.
+    pub(super) times: u64,
 }
 
 impl Frames {
@@ -45,17 +67,27 @@ impl Frames {
             stream: 0,
             demanded: 0,
             written: 0,
+            others: Others::default(),
         }
     }
 
     /// So many bytes have been written.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.written += bytes as u64;
+        let others = self.written.saturating_sub(self.demanded * ANSWER);
+        if others >= self.others.bytes + LEAST {
+            self.others.bytes = others;
+            self.others.times += 1;
+        }
     }
 
-    /// How many answers to PING and SETTINGS there had to be, and how many bytes have been written with all else.
-    pub(super) fn demanded(&self) -> (u64, u64) {
-        (self.demanded, self.written)
+    /// What it has demanded so far.
+    pub(super) fn demanded(&self) -> Demanded {
+        Demanded {
+            answers: self.demanded,
+            bytes: self.written,
+            times: self.others.times,
+        }
     }
 
     /// The latest stream that the client has begun.
@@ -95,7 +127,7 @@ impl Frames {
         self.left = u32::from_be_bytes([0, a, b, c]);
         match kind {
             HEADERS => self.stream = self.stream.max(u32::from_be_bytes(stream) & !(1 << 31)),
-            PING | SETTINGS if flags & ACK == 0 => self.demanded += 1,
+            PING | SETTINGS => self.demanded += 1,
             _ => {}
         }
         if matches!(kind, HEADERS | CONTINUATION) {

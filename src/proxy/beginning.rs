@@ -7,6 +7,7 @@ use super::Worker;
 use super::body::{Broken, broken_by};
 use super::error::ProxyError;
 use super::exchange::Exchange;
+use crate::client::Client;
 use crate::key::{Content, ContentDigest, Sameness};
 use crate::limit::Limit;
 use crate::telemetry::log::Throttle;
@@ -15,16 +16,20 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
-use std::cell::Cell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// Longest that a body's beginning is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same where only limits wait for it that decide nothing: these are to delay nobody.
+const GLANCE: Duration = Duration::from_millis(50);
 /// Beginnings that one worker keeps at most: 16 MiB of them.
 const MOST: u32 = 1024;
+/// Those of one client among them, while half of the room is taken: else it would take from all others what their ids are worth.
+const MOST_OF_ONE: u32 = 64;
 
 /// Why a request is charged as if it had no id.
 static UNREAD: Throttle = Throttle::every(Duration::from_secs(10));
@@ -40,22 +45,47 @@ pub struct Beginning {
     _place: Place,
 }
 
-/// One of the beginnings that a worker keeps.
+/// The beginnings that a worker keeps: how many, and how many of each client.
+#[derive(Debug, Default)]
+pub(super) struct Beginnings {
+    kept: Cell<u32>,
+    clients: RefCell<HashMap<Client, u32>>,
+}
+
+/// One of them.
 #[derive(Debug)]
-struct Place(Rc<Cell<u32>>);
+struct Place {
+    among: Rc<Beginnings>,
+    client: Client,
+}
 
 impl Place {
-    fn among(kept: &Rc<Cell<u32>>) -> Option<Self> {
-        (kept.get() < MOST).then(|| {
-            kept.set(kept.get() + 1);
-            Self(Rc::clone(kept))
+    fn among(all: &Rc<Beginnings>, client: Client) -> Option<Self> {
+        let kept = all.kept.get();
+        let mut clients = all.clients.borrow_mut();
+        let own = clients.get(&client).copied().unwrap_or_default();
+        if kept >= MOST || (kept >= MOST / 2 && own >= MOST_OF_ONE) {
+            return None;
+        }
+        all.kept.set(kept + 1);
+        clients.insert(client, own + 1);
+        Some(Self {
+            among: Rc::clone(all),
+            client,
         })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.among.kept.set(self.among.kept.get() - 1);
+        let mut clients = self.among.clients.borrow_mut();
+        if let Some(own) = clients.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                clients.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -73,19 +103,28 @@ impl Worker {
         let Some(service) = exchange.service() else {
             return Ok(());
         };
+        // Those that decide come first.
         let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
             return Ok(());
         };
-        let Some(place) = Place::among(&self.beginnings) else {
+        let patience = match limit.mode.decides() {
+            true => PATIENCE,
+            false => GLANCE,
+        };
+        let client = Client::of(exchange.client);
+        let Some(place) = Place::among(&self.beginnings, client) else {
             unread(limit, exchange, "was not read, since many others are");
             return Ok(());
         };
         let (announced, mut frames) = (incoming.size_hint(), Frames::default());
-        let read = timeout(PATIENCE, frames.read(incoming)).await;
+        let read = timeout(patience, frames.read(incoming)).await;
         match read {
             Ok(Ok(())) => exchange.content = Content::Known(frames.digest()),
             Ok(Err(broken)) => return Err(exchange.breaks(broken)),
-            Err(_late) => unread(limit, exchange, "did not come within 5s"),
+            Err(_late) if limit.mode.decides() => {
+                unread(limit, exchange, "did not come within 5s");
+            }
+            Err(_late) => {}
         }
         exchange.beginning = Some(Box::new(Beginning {
             is_all: frames.ended,

@@ -47,6 +47,7 @@ use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
+use beginning::Beginnings;
 use body::{RequestBody, Upload};
 use download::{Download, Start};
 use dropped::Believed;
@@ -82,8 +83,8 @@ pub struct Worker {
     drain: Drain,
     pace: Allowed,
     descriptors: Share,
-    /// How many bodies' beginnings are kept.
-    beginnings: Rc<Cell<u32>>,
+    /// What bodies begin with, as far as it is kept.
+    beginnings: Rc<Beginnings>,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }

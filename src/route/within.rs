@@ -41,9 +41,9 @@ impl PathPattern {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
-                // Another spelling of a path is no path of somebody else's: who has that one as it is goes before.
+                // In any case it takes paths that only a more general pattern would take: somebody else's, perhaps.
                 (Some(Segment::Folded(one)), Some(Segment::Literal(other)))
-                    if spelled(one).eq_ignore_ascii_case(&spelled(other)) => {}
+                    if spelled(one) == spelled(other) && !has_case(one) => {}
                 (
                     Some(Segment::Literal(_) | Segment::Folded(_) | Segment::Parameter(_)),
                     Some(Segment::Parameter(_)),
@@ -58,6 +58,18 @@ impl PathPattern {
     pub fn in_any_case(self) -> Self {
         let segments = self.segments.into_iter().map(|segment| match segment {
             Segment::Literal(text) if !text.is_empty() => Segment::Folded(text),
+            other => other,
+        });
+        Self {
+            segments: segments.collect(),
+        }
+    }
+
+    /// The same for paths in their own case alone.
+    #[must_use]
+    pub fn in_its_case(self) -> Self {
+        let segments = self.segments.into_iter().map(|segment| match segment {
+            Segment::Folded(text) => Segment::Literal(text),
             other => other,
         });
         Self {
@@ -98,6 +110,10 @@ impl fmt::Display for PathPattern {
             Segment::Rest(name) => write!(f, "/{{*{name}}}"),
         })
     }
+}
+
+fn has_case(text: &str) -> bool {
+    text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 fn spelled(text: &str) -> String {
@@ -174,7 +190,9 @@ mod tests {
         ];
         assert_eq!(Table::build(&twice).unwrap_err().len(), 1);
         assert_eq!(rules[1].path.told(), "/Login/x in any case");
-        assert!(rules[1].path.is_within(&pattern("/login/*")));
+        assert!(!rules[1].path.is_within(&pattern("/login/*")));
+        let number = pattern("/2026/Login").in_any_case();
+        assert!(number.is_within(&pattern("/2026/*")));
         assert!(!rules[2].path.is_within(&pattern("/LOGIN/*")));
     }
 }

@@ -41,7 +41,8 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
 #[error("{VARIABLE} is not a log filter: {0}")]
 pub struct BadFilter(String);
 
-/// Ours at `level`; from libraries what may need a person, as theirs is rarely about the gateway.
+/// Ours at `level`; from libraries what may need a person, as theirs is rarely about the gateway. What those of HTTP warn of is
+/// what a client has sent: whoever likes could fill a disk with that, frame by frame.
 fn ordinary(level: Level) -> EnvFilter {
     let (ours, theirs) = match level {
         Level::Error => ("error", "error"),
@@ -50,7 +51,11 @@ fn ordinary(level: Level) -> EnvFilter {
         Level::Debug => ("debug", "info"),
         Level::Trace => ("trace", "trace"),
     };
-    EnvFilter::new(format!("{theirs},tollgate={ours}"))
+    let frames = match level {
+        Level::Error | Level::Warn | Level::Info => ",h2=error,hyper=error",
+        Level::Debug | Level::Trace => "",
+    };
+    EnvFilter::new(format!("{theirs},tollgate={ours}{frames}"))
 }
 
 /// Whether the user lets programs use colours: <https://no-color.org>.

@@ -1,6 +1,6 @@
 //! Floods over HTTP/2 of what costs its sender next to nothing.
 
-use crate::support::{End, File, Gateway, PATIENCE, Upstream, Wire};
+use crate::support::{Connection, End, File, Gateway, PATIENCE, Upstream, Wire};
 
 /// The front of a frame and its payload, on the connection itself.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -12,6 +12,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: u8 = 4;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const PING: u8 = 6;
@@ -74,6 +75,63 @@ async fn a_flood_of_pings_or_settings_is_told_to_calm_down() {
     gateway.said.line(0, "a line of it", calm).await;
     // Nobody else is worse off.
     gateway.h2().await.get("/").await.expect(200);
+}
+
+/// Answers to what nobody has asked: the library tells of each.
+#[tokio::test]
+async fn unasked_answers_to_pings_fill_no_log() {
+    let upstream = Upstream::echo().await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = greeted(&gateway).await;
+    let mut sent = 0;
+    while sent < 100_000
+        && client
+            .try_send(frame(PING, 1, 0, &[7; 8]).repeat(100))
+            .await
+            .is_ok()
+    {
+        sent += 100;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(last_word(&mut client).await, Ok(ENHANCE_YOUR_CALM));
+    let calm = |line: &str| line.contains("ENHANCE_YOUR_CALM");
+    gateway.said.line(0, "a line of it", calm).await;
+    assert!(!gateway.said.text().contains("never sent"));
+}
+
+/// As gRPC measures its line: a PING behind what has come, as soon as the last one was answered.
+#[tokio::test]
+async fn who_measures_a_line_of_small_messages_is_no_flood() {
+    const MESSAGES: usize = 1_300;
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        if connection.request().await.is_ok() {
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            connection.wire.send(head).await;
+            // Each message waits until the one before it has been measured.
+            while connection.wire.chunk().await.is_ok() {
+                connection.wire.send("1\r\nx\r\n").await;
+            }
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&File::to(&upstream, &[])).await;
+    let mut client = greeted(&gateway).await;
+    // `POST`, `http`, `/`, `a`: its body asks for one message after the other.
+    let head = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
+    client.send(frame(HEADERS, 4, 1, &head)).await;
+    let mut messages = 0;
+    client.send(frame(DATA, 0, 1, b"x")).await;
+    while messages < MESSAGES {
+        match read_frame(&mut client).await.unwrap() {
+            (DATA, _, payload) if !payload.is_empty() => {
+                messages += 1;
+                client.send(frame(PING, 0, 0, &[1; 8])).await;
+            }
+            (PING, 1, _) => client.send(frame(DATA, 0, 1, b"x")).await,
+            (GOAWAY, _, payload) => panic!("{payload:?} after {messages}"),
+            _ => {}
+        }
+    }
 }
 
 #[tokio::test]

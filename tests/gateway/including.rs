@@ -151,3 +151,20 @@ async fn a_reload_brings_no_secret_of_the_operators_to_a_team() {
     .await;
     assert_eq!(sent("x-own").await.as_deref(), Some("own"));
 }
+
+/// A message about a file that is no TOML shows a line of it, whatever it is.
+#[tokio::test]
+async fn a_link_that_looks_like_a_file_of_routes_shows_no_secret() {
+    let upstream = Upstream::echo().await;
+    let (folder, main) = house(&upstream, "\"team-a/*.toml\"");
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("../redis-password", at("team-a/z.toml")).unwrap();
+    for entry in ["\"team-a/*.toml\"", "{ files = \"team-a/*.toml\" }"] {
+        let text = main.replace("MORE", entry);
+        std::fs::write(at("gateway.toml"), text).unwrap();
+        let done = tollgate(folder.path(), &["check"]).await;
+        assert_eq!(done.code, Some(1));
+        assert!(done.stderr.contains("[not-granted]"), "{}", done.stderr);
+        assert!(!done.stderr.contains("hunter2"), "{}", done.stderr);
+    }
+}

@@ -102,7 +102,10 @@ impl Gathering<'_> {
                     self.found.push(nothing);
                 }
                 for path in matched {
-                    self.take(&path, entry, (grant, true));
+                    match is_described(&path, &entry.value) {
+                        true => self.take(&path, entry, (grant, true)),
+                        false => self.disguised(&path, entry),
+                    }
                 }
             }
             Err(error) => {
@@ -110,6 +113,16 @@ impl Gathering<'_> {
                 self.wrong(entry, Code::Unreadable, &message, "");
             }
         }
+    }
+
+    /// A link that leads to a file with a name that nobody would include: messages about its text would show whatever it is.
+    fn disguised(&mut self, path: &Path, entry: &At<String>) {
+        let message = format!(
+            "`{}` leads to a file that `{}` does not describe",
+            path.display(),
+            entry.value
+        );
+        self.wrong(entry, Code::NotGranted, &message, "it is not taken in");
     }
 
     fn file(&mut self, entry: &At<String>, grant: &Arc<Grant>) {
@@ -190,6 +203,14 @@ impl Gathering<'_> {
 }
 
 /// What a file may do is not left to the order of entries.
+/// Is the file that a path leads to called as the last step of `pattern` has it?
+fn is_described(path: &Path, pattern: &str) -> bool {
+    let place = real(path);
+    let name = place.file_name().and_then(|name| name.to_str());
+    let last = pattern.rsplit('/').next().unwrap_or(pattern);
+    name.is_some_and(|name| glob::matches(last, name))
+}
+
 fn two_entries(name: &str, (second, first): (&Span, &Span)) -> Diagnostic {
     Diagnostic::error(
         Code::Conflict,

@@ -3,7 +3,7 @@
 use super::{Groups, Known, alone};
 use crate::config::Severity;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Limit, Tier as Written};
+use crate::config::document::{Given, Limit, Tier as Written};
 use crate::config::source::At;
 use crate::key::{Group, Part, Unknown};
 use crate::limit;
@@ -28,8 +28,13 @@ pub(super) fn add(
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
+    // What each of them is made from, without all the others.
+    let base = Limit {
+        tiers: Given::No,
+        ..written.clone()
+    };
     for ((_, group), tier) in of_groups {
-        let Some(compiled) = compile(&limits, written, tier, (group, groups), found) else {
+        let Some(compiled) = compile(&limits, &base, tier, (group, groups), found) else {
             return Vec::new();
         };
         for (tiers, limit) in tiers.iter_mut().zip(compiled) {

@@ -95,6 +95,18 @@ fn path(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
     if bounds.iter().any(|bound| path.is_within(bound)) {
         return;
     }
+    let in_its_case = path.clone().in_its_case();
+    if bounds.iter().any(|bound| in_its_case.is_within(bound)) {
+        let message = format!(
+            "{file} may not have route {} for `{path}` in any case",
+            quoted(&route.name.value)
+        );
+        let refused = Diagnostic::error(Code::NotGranted, message)
+            .at(span, "in another case it is not within its `paths`")
+            .and(&grant.span, "the entry of `include` that it comes from")
+            .help("leave out `path_case`");
+        return found.push(refused);
+    }
     let refused = Diagnostic::error(
         Code::NotGranted,
         format!(

@@ -1,6 +1,7 @@
 //! What of a connection is seen beside hyper: heads and frames, bytes that wait, a client that leaves.
 
 use super::{Shared, lock};
+use crate::listen::frames::Demanded;
 use crate::listen::heads::{Finding, Heads};
 use crate::listen::register::Waiting;
 use std::task::{Context, Poll, ready};
@@ -51,7 +52,7 @@ impl Beside {
     }
 
     /// What [`Frames::demanded`] and [`Frames::stream`] say of a connection of HTTP/2.
-    pub(in crate::listen) fn demanded(&self) -> Option<((u64, u64), u32)> {
+    pub(in crate::listen) fn demanded(&self) -> Option<(Demanded, u32)> {
         let socket = lock(&self.0);
         let frames = socket.frames.as_ref()?;
         Some((frames.demanded(), frames.stream()))

@@ -157,6 +157,17 @@ impl Plan {
                 Found::Doubt(doubt) => self.doubts((index, limit), doubt, caller),
             }
         }
+        if self.lack.is_some() {
+            self.forget_ids();
+        }
+    }
+
+    /// A request that is turned away repeats nothing, and none repeats it: guesses would go free under one id.
+    #[cold]
+    fn forget_ids(&mut self) {
+        for planned in &mut self.limits {
+            planned.id = None;
+        }
     }
 
     /// Plans a limit that a preflight does not count on as other requests do. No tier of it holds, and no id.

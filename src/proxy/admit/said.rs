@@ -42,7 +42,10 @@ fn id_of(dedupe: &Dedupe, limit: &Limit, cost: Cost, caller: &Caller<'_>) -> Opt
             let id = RepeatId::of(method, &path, cost.units(), id);
             match dedupe.of {
                 Sameness::Path => Some(id),
-                Sameness::Request => id.covering(caller.location.query(), &caller.content),
+                Sameness::Request => {
+                    let (host, query) = (caller.location.host(), caller.location.query());
+                    id.covering((&host, query), &caller.content)
+                }
             }
         }
         Err(no_id) => {

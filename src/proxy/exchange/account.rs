@@ -102,7 +102,7 @@ impl Exchange {
         match self.upload.as_ref()?.broken.get()? {
             Broken::ClientGone => Some(Reason::ClientGone),
             Broken::Stopped => Some(Reason::ClientTimeout),
-            Broken::Malformed => None,
+            Broken::Malformed => Some(Reason::BadRequest),
         }
     }
 
@@ -325,13 +325,24 @@ impl Exchange {
         charges
     }
 
+    /// Has its client kept the answer from its end? By leaving, or by an upload that broke and took the connection of the answer
+    /// with it: a body that is announced and never sent would be a way to leave that costs nothing.
+    fn has_left(&self) -> bool {
+        match self.ending {
+            Ending::Complete => false,
+            Ending::ClientGone | Ending::ClientStalled => true,
+            Ending::UpstreamFailed | Ending::UpstreamMalformed | Ending::UpstreamStalled => {
+                self.broken_upload().is_some()
+            }
+        }
+    }
+
     /// Settles what the response's body has told, and counts what its limits were told.
     pub(super) fn settled(&self) -> Vec<Cost> {
         let (Some(returns), Some(route)) = (&self.returns, self.route) else {
             return Vec::new();
         };
-        let has_left = matches!(self.ending, Ending::ClientGone | Ending::ClientStalled);
-        returns.over(has_left && !self.worker.drain.is_over());
+        returns.over(self.has_left() && !self.worker.drain.is_over());
         let told = returns.told();
         let handles = &self.local.route(route, &self.worker.metrics).limits;
         let limits = self.local.service(route).limits.iter();

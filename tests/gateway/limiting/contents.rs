@@ -10,6 +10,7 @@ on_both_stores! {
     an_id_is_no_ticket_for_other_queries_and_bodies
     an_id_of_paths_is_one_whatever_query_and_body_say
     what_is_framed_otherwise_is_the_same_body
+    guesses_and_other_hosts_are_no_repeats
 }
 
 const ID: (&str, &str) = ("idempotency-key", "x");
@@ -141,6 +142,46 @@ async fn what_is_framed_otherwise_is_the_same_body(place: Place) {
     assert_eq!(charged(&mut client, &post("/empty", ""), "").await, 2);
     let nothing = chunked("/empty", &[], "");
     assert_eq!(charged(&mut client, &nothing, "").await, 2);
+}
+
+async fn guesses_and_other_hosts_are_no_repeats(place: Place) {
+    let upstream = Upstream::echo().await;
+    let once = "by = \"ip\"\nrate = \"6/h\"\ndedupe = { header = \"Idempotency-Key\" }";
+    let known = "by = \"header:x-api-key\"\nrate = \"100/h\"\nmissing = \"refuse\"\nunknown = \"refuse\"\ntiers.keys = { rate = \"9/h\" }";
+    let file = File::to(&upstream, &["calls", "keys"])
+        .limit("calls", once)
+        .limit("keys", known)
+        .with("[groups.keys]\nby = \"header:x-api-key\"\nmembers = [\"right\"]");
+    let gateway = place.gateway(file).await;
+    let mut client = gateway.connect().await;
+    for guess in 0..3 {
+        let key = guess.to_string();
+        let asked = request("GET", "/", &[ID, ("X-Api-Key", &key)]);
+        client.ask(asked).await.expect(401);
+    }
+    let mut left = Vec::new();
+    for host in ["a.test", "b.test", "a.test"] {
+        let fields = [ID, ("X-Api-Key", "right"), ("Host", host)];
+        let answer = client.ask(request("GET", "/", &fields)).await.expect(200);
+        left.push(answer.remaining("calls"));
+    }
+    assert_eq!(left, [2, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_shadow_waits_for_no_body() {
+    let upstream = Upstream::echo().await;
+    let shadow = "by = \"everyone\"\nrate = \"100/h\"\nmode = \"shadow\"\ndedupe = { header = \"Idempotency-Key\" }";
+    let file = File::to(&upstream, &["calls"]).limit("calls", shadow);
+    let gateway = Gateway::start(&file).await;
+    let mut client = gateway.connect().await;
+    let start = std::time::Instant::now();
+    let head = request("POST", "/", &[ID, ("Content-Length", "4")]);
+    client.send(head + "ab").await;
+    upstream.sees(1).await;
+    // Five seconds where a limit decides.
+    assert!(start.elapsed() < std::time::Duration::from_secs(4));
+    assert_eq!(client.ask("cd").await.expect(200).echoed().body, "abcd");
 }
 
 #[tokio::test]

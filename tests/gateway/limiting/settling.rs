@@ -1,7 +1,9 @@
 //! Costs that the response says: an estimate is asked for before, and settled when the number is known.
 
 use super::super::place::{Place, on_both_stores};
-use crate::support::{Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get, h2};
+use crate::support::{
+    Answer, Connection, File, Gateway, PATIENCE, Upstream, eventually, get, h2, request,
+};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
@@ -17,6 +19,7 @@ on_both_stores! {
     shadows_are_settled_too
     who_leaves_a_stream_pays_what_it_has_said
     who_leaves_before_the_last_event_pays_the_most
+    who_owes_a_body_and_leaves_pays_the_most
     who_resets_a_stream_before_its_last_event_pays_the_most
     a_server_that_fails_leaves_the_estimate
 }
@@ -334,6 +337,43 @@ async fn who_leaves_before_the_last_event_pays_the_most(place: Place) {
         drop(client);
         let line = gateway.line_where("path", path).await;
         assert_eq!(line["costs"], json!({ "units": charged }), "{more} {line}");
+    }
+}
+
+/// A body that is announced and does not come takes the connection to the server down with it: that is its client's doing.
+async fn who_owes_a_body_and_leaves_pays_the_most(place: Place) {
+    const EVENT: &str = "data: {\"text\":\"all there is\"}\n\n";
+    let upstream = Upstream::playing(async |mut connection: Connection| {
+        if connection.request().await.is_ok() {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\n";
+            connection.wire.send(format!("{head}{EVENT}")).await;
+            connection.wire.ended(PATIENCE).await;
+        }
+    })
+    .await;
+    let lines = "rate = \"5000/h\"\ncost = { response_json = \"n\", estimate = 1, max = 1000 }";
+    let gateway = gateway(&place, &upstream, lines).await;
+    let length = ("Content-Length", "1");
+    let coded = ("Transfer-Encoding", "chunked");
+    for (path, fields, rest, reason) in [
+        ("/length", &[length][..], "", "client_gone"),
+        ("/chunks", &[coded], "", "client_gone"),
+        ("/broken", &[coded], "nonsense\r\n", "bad_request"),
+        ("/none", &[], "", "client_gone"),
+    ] {
+        let mut client = gateway.connect().await;
+        client.send(request("GET", path, fields)).await;
+        client.head().await;
+        client.exactly(EVENT.len()).await.unwrap();
+        if rest.is_empty() {
+            drop(client);
+        } else {
+            client.send(rest).await;
+            client.ended(PATIENCE).await;
+        }
+        let line = gateway.line_where("path", path).await;
+        assert_eq!(line["costs"], json!({ "units": 1000 }), "{line}");
+        assert_eq!(line["reason"], reason, "{line}");
     }
 }
 
