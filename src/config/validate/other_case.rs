@@ -28,6 +28,7 @@ pub(super) fn note(
         .collect();
     let deciding = document.limits.iter().filter(|limit| decides(limit));
     let deciding: HashSet<&str> = deciding.map(|limit| limit.name.value.as_str()).collect();
+    let servers = Servers::of_all(document);
     let mut general: BTreeMap<usize, Vec<PassedBy<'_>>> = BTreeMap::new();
     for rule in rules {
         let Some(route) = routes.get(&*rule.name) else {
@@ -45,7 +46,7 @@ pub(super) fn note(
         let passed = other_spellings(rule).into_iter().find_map(|path| {
             let taken = table.find(&request.host, &path, &request.method, &request)?;
             let other = routes.get(&*rules.get(taken)?.name)?;
-            if other.upstream.get() != route.upstream.get() {
+            if servers.of(other) != servers.of(route) {
                 return None;
             }
             let theirs = document.limits_of(other).map(|at| at.value.as_str());
@@ -65,6 +66,26 @@ pub(super) fn note(
     for (taken, passed) in general {
         let taken = rules.get(taken).and_then(|rule| routes.get(&*rule.name));
         found.extend(taken.and_then(|taken| told(taken, &passed)));
+    }
+}
+
+/// The servers of each upstream: two names may stand for the same.
+struct Servers<'a>(HashMap<&'a str, Vec<String>>);
+
+impl<'a> Servers<'a> {
+    fn of_all(document: &'a Document) -> Self {
+        let all = document.upstreams.iter().map(|upstream| {
+            let servers = upstream.servers.entries().iter();
+            let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
+            servers.sort_unstable();
+            (upstream.name.value.as_str(), servers)
+        });
+        Self(all.collect())
+    }
+
+    fn of(&self, route: &Route) -> Option<&[String]> {
+        let name = route.upstream.get()?;
+        self.0.get(name.as_str()).map(Vec::as_slice)
     }
 }
 

@@ -30,7 +30,7 @@ pub static ROUTES: Table = Table {
             name: "path_case",
             shape: Shape::Choice(&["sensitive", "insensitive"]),
             default: Value("\"sensitive\""),
-            about: "Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case meet a more general route with its limits alone. ASCII letters of fixed segments; a route for the very spelling goes before.",
+            about: "Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case meet a more general route with its limits alone. ASCII letters of fixed segments, not of parameters, which limits by `path:NAME` count byte for byte; a route for the very spelling goes before.",
             example: "\"insensitive\"",
             live: true,
         },
