@@ -34,18 +34,23 @@ impl Names {
                 "the Host of the request is no name of this listener: ask for its address, for localhost or for the machine's name",
             ));
         }
-        let origin = request.headers().get(ORIGIN)?;
-        let own = origin
-            .to_str()
-            .ok()
-            .and_then(|origin| origin.parse::<Uri>().ok())
-            .is_some_and(|origin| origin.authority().is_some_and(|site| self.has(site.host())));
-        (!own).then(|| {
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        let is_foreign = origins.any(|origin| !origin.to_str().is_ok_and(|site| self.is_own(site)));
+        is_foreign.then(|| {
             problem(
                 StatusCode::FORBIDDEN,
                 "a page of another site has sent the request: no answer is for it",
             )
         })
+    }
+
+    /// Is this the origin of a page from here: a scheme of the web's, and a name that this listener has?
+    fn is_own(&self, origin: &str) -> bool {
+        let Ok(origin) = origin.parse::<Uri>() else {
+            return false;
+        };
+        matches!(origin.scheme_str(), Some("http" | "https"))
+            && origin.authority().is_some_and(|site| self.has(site.host()))
     }
 
     fn is_asked(&self, target: &Uri, fields: &HeaderMap) -> bool {
@@ -148,9 +153,16 @@ mod tests {
             ("https://evil.example.com", Some(StatusCode::FORBIDDEN)),
             ("null", Some(StatusCode::FORBIDDEN)),
             ("", Some(StatusCode::FORBIDDEN)),
+            ("localhost", Some(StatusCode::FORBIDDEN)),
+            ("localhost:9090", Some(StatusCode::FORBIDDEN)),
+            ("app://localhost", Some(StatusCode::FORBIDDEN)),
         ] {
-            let fields = [("host", "localhost:9090"), ("origin", origin)];
-            assert_eq!(answer("/v1/peek", &fields), refused, "{origin}");
+            let own = ("origin", "http://localhost");
+            let asked = ("origin", origin);
+            for origins in [&[asked][..], &[own, asked], &[asked, own]] {
+                let fields = [&[("host", "localhost:9090")], origins].concat();
+                assert_eq!(answer("/v1/peek", &fields), refused, "{origins:?}");
+            }
         }
     }
 }

@@ -107,12 +107,13 @@ where
         return problem(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered here");
     }
     // A page of another site cannot send this without asking first.
-    let kind = request.headers().get(CONTENT_TYPE);
+    let mut kinds = request.headers().get_all(CONTENT_TYPE).iter();
+    let kind = kinds.next();
     let media = |kind: &HeaderValue| {
         let media = kind.as_bytes().split(|byte| *byte == b';').next();
         media.is_some_and(|media| media.trim_ascii().eq_ignore_ascii_case(b"application/json"))
     };
-    let is_json = kind.is_some_and(media);
+    let is_json = kind.is_some_and(media) && kinds.all(|other| Some(other) == kind);
     if !is_json {
         return problem(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -52,7 +52,7 @@ pub(super) struct ExplainArgs {
     /// Ask the running gateway what is left on each counter: at the `[admin]` address of the file, or at this one.
     #[arg(
         long,
-        value_name = "HOST:PORT",
+        value_name = "ADDRESS:PORT",
         num_args = 0..=1,
         require_equals = true,
         requires = "target"
@@ -105,7 +105,7 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
         let admin = compiled.boot.admin.map(|admin| admin.listen);
         let Some(address) = address.or(admin) else {
             tell(
-                "error: the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=HOST:PORT",
+                "error: the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
             );
             return USAGE;
         };

@@ -90,7 +90,8 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
         ));
         BAD
     })?;
-    let mut decisions = args.decisions.as_deref().map(create).transpose()?;
+    let decisions = args.decisions.as_deref().map(create).transpose()?;
+    let mut decisions = decisions.map(Shown::on);
     let snapshot = changed.map(|changed| changed.snapshot);
     let mut replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
         let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -248,6 +249,39 @@ fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, u8> {
 fn create(path: &Path) -> Result<BufWriter<File>, u8> {
     let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
     Ok(BufWriter::with_capacity(256 * 1024, file))
+}
+
+/// Lines of JSON for a file that may be a terminal: what it would obey is escaped.
+struct Shown<W> {
+    out: W,
+    /// What has come of a line that is not at its end.
+    begun: Vec<u8>,
+}
+
+impl<W> Shown<W> {
+    fn on(out: W) -> Self {
+        let begun = Vec::new();
+        Self { out, begun }
+    }
+}
+
+impl<W: Write> Write for Shown<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let last = text.iter().rposition(|byte| *byte == b'\n');
+        let (whole, rest) = text.split_at(last.map_or(0, |last| last + 1));
+        if !whole.is_empty() {
+            self.begun.extend_from_slice(whole);
+            let lines = String::from_utf8_lossy(&self.begun);
+            self.out.write_all(printable_json(&lines).as_bytes())?;
+            self.begun.clear();
+        }
+        self.begun.extend_from_slice(rest);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Whatever the two are called.

@@ -32,8 +32,8 @@ struct Pair {
     line: usize,
     name: (usize, usize),
     value: (usize, usize),
-    /// Only who parts at commas too finds it.
-    is_behind_comma: bool,
+    /// Only who parts at commas or blanks too finds it.
+    is_inside: bool,
     /// The one before it in its bucket, counted likewise.
     before: usize,
 }
@@ -52,12 +52,12 @@ impl<'a> Cookies<'a> {
     /// each).
     pub fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Cow<'a, [u8]>> + 's {
         let named = self.as_long_as(name);
-        let named = named.filter(|(pair, key, _)| !pair.is_behind_comma && *key == name.as_bytes());
+        let named = named.filter(|(pair, key, _)| !pair.is_inside && *key == name.as_bytes());
         named.map(|(_, _, value)| read(value))
     }
 
     /// Would another reader find a value of this name, where this one finds none? Some part cookies at commas too, as older
-    /// standards have it (RFC 2965, section 3.3.4), and some do not look at the case of names.
+    /// standards have it (RFC 2965, section 3.3.4), some at blanks, as Python does, and some do not look at the case of names.
     #[must_use]
     pub fn are_read_elsewhere(&self, name: &str) -> bool {
         self.as_long_as(name)
@@ -99,13 +99,12 @@ impl<'a> Cookies<'a> {
             for (number, line) in self.lines().enumerate() {
                 let mut start = 0;
                 for piece in line.split(|byte| *byte == b';') {
-                    pairs.add(line, Pair::of((number, start), piece, false));
-                    let mut inner = start;
-                    for part in piece.split(|byte| *byte == b',') {
-                        if inner > start {
-                            pairs.add(line, Pair::of((number, inner), part, true));
-                        }
-                        inner += part.len() + 1;
+                    pairs.add(line, Pair::of((number, start), piece));
+                    let mut at = end_of(piece, 0, |byte| !byte.is_ascii_whitespace());
+                    while let Some(word) = next_word(piece, at) {
+                        let pair = Pair::inside((number, start), piece, word);
+                        pairs.add(line, pair);
+                        at = word;
                     }
                     start += piece.len() + 1;
                 }
@@ -142,17 +141,52 @@ fn bucket(name: &[u8]) -> usize {
 
 impl Pair {
     /// What `piece` says, which begins at that place of that line.
-    fn of((line, start): (usize, usize), piece: &[u8], is_behind_comma: bool) -> Option<Self> {
+    fn of((line, start): (usize, usize), piece: &[u8]) -> Option<Self> {
         let equals = piece.iter().position(|byte| *byte == b'=')?;
         let behind = equals + 1;
         Some(Self {
             line,
             name: without_blanks(start, &piece[..equals]),
             value: without_blanks(start + behind, &piece[behind..]),
-            is_behind_comma,
+            is_inside: false,
             before: 0,
         })
     }
+
+    /// What the word says that begins at `word` inside of `piece`, with blanks around its `=` or without.
+    fn inside((line, start): (usize, usize), piece: &[u8], word: usize) -> Option<Self> {
+        let name = end_of(piece, word, |byte| is_between(byte) || *byte == b'=');
+        let equals = end_of(piece, name, |byte| !byte.is_ascii_whitespace());
+        if name == word || piece.get(equals) != Some(&b'=') {
+            return None;
+        }
+        let value = end_of(piece, equals + 1, |byte| !byte.is_ascii_whitespace());
+        Some(Self {
+            line,
+            name: (start + word, start + name),
+            value: (start + value, start + end_of(piece, value, is_between)),
+            is_inside: true,
+            before: 0,
+        })
+    }
+}
+
+/// Where the next word of `piece` begins, behind the one at `word`.
+fn next_word(piece: &[u8], word: usize) -> Option<usize> {
+    let between = end_of(piece, word, is_between);
+    let next = end_of(piece, between, |byte| !is_between(byte));
+    (next < piece.len()).then_some(next)
+}
+
+/// Where those part that find more cookies than RFC 6265 does.
+fn is_between(byte: &u8) -> bool {
+    *byte == b',' || byte.is_ascii_whitespace()
+}
+
+/// The first place from `start` on whose byte is such, else the end.
+fn end_of(piece: &[u8], start: usize, is_such: impl FnMut(&u8) -> bool) -> usize {
+    let rest = piece.get(start..).unwrap_or_default();
+    start + rest.iter().position(is_such).unwrap_or(rest.len())
 }
 
 /// Where `text`, which begins at `start`, begins and ends without the blanks around it.
@@ -272,11 +306,38 @@ mod tests {
             fields.insert(header::COOKIE, http::HeaderValue::from_static(line));
             Cookies::of(&fields).are_read_elsewhere("sid")
         };
-        for line in ["x=1, sid=a", "x=1,sid=a; y=2", "SID=a", "$Version=1, sid=a"] {
+        for line in [
+            "x=1, sid=a",
+            "x=1,sid=a; y=2",
+            "SID=a",
+            "$Version=1, sid=a",
+            "x=1 sid=a",
+            "y=2; x=1\tsid=a; z=3",
+            "x=1 sid = a",
+            "x=1 sid= \"a\"",
+            "x sid=a",
+        ] {
             assert!(elsewhere(line), "{line}");
         }
-        for line in ["", "x=1, y=2", "x=sid=a", "sid=", "x=1, sid=", "xsid=a"] {
+        for line in [
+            "",
+            "x=1, y=2",
+            "x=sid=a",
+            "sid=",
+            "x=1, sid=",
+            "xsid=a",
+            "x=1 y=2",
+            "x=1 sid",
+            "x=1 sid= ",
+            "x=1 sid y=2",
+            "x=1 xsid=a",
+        ] {
             assert!(!elsewhere(line), "{line}");
         }
+        // What is read as it is takes no room twice.
+        let mut fields = HeaderMap::new();
+        let line = http::HeaderValue::from_static(" sid=a b c; y=2;  z = 3");
+        fields.insert(header::COOKIE, line);
+        assert_eq!(Cookies::of(&fields).pairs().all.len(), 3);
     }
 }

@@ -57,18 +57,65 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Could somebody read a `Bearer` credential out of `value`: in a list, behind other words, with whatever between the
-/// scheme and the token? Verifiers that look for the word are common.
+/// scheme and the token? Verifiers that look for the word are common. What another scheme says in a quoted parameter is
+/// its own, unless a token stands there: who looks for the word, or parts at commas, does not look at quotes.
 #[must_use]
 pub fn may_be_bearer(value: &[u8]) -> bool {
     let value = trim(value);
-    let mut all = value.windows(BEARER.len()).enumerate();
-    all.any(|(at, word)| {
-        word.eq_ignore_ascii_case(BEARER)
-            && at + BEARER.len() < value.len()
-            && at
-                .checked_sub(1)
-                .is_none_or(|before| !is_of_a_word(value[before]))
-    })
+    let mut is_first = true;
+    let mut unquoted = 0;
+    for (at, &byte) in value.iter().enumerate() {
+        let (before, here) = value.split_at(at);
+        if byte == b'"' && at >= unquoted && is_parameter(before) {
+            unquoted = at + quoted(here).unwrap_or(1);
+        }
+        let is_inside = before.last().is_some_and(|before| is_of_a_word(*before));
+        let word = here.get(..BEARER.len());
+        if !is_inside && word.is_some_and(|word| word.eq_ignore_ascii_case(BEARER)) {
+            let behind = &here[BEARER.len()..];
+            // Some take what stands behind the first six letters, whatever it is.
+            let is_one = match behind.first() {
+                None => false,
+                Some(_) if is_first => true,
+                Some(next) => ends_a_scheme(*next) && (at >= unquoted || begins_with_token(behind)),
+            };
+            if is_one {
+                return true;
+            }
+        }
+        is_first &= !is_of_a_word(byte);
+    }
+    false
+}
+
+/// Does `before` end in a name and `=`, so that what follows is a parameter's value?
+fn is_parameter(before: &[u8]) -> bool {
+    let name = trim(before).strip_suffix(b"=").map(trim);
+    name.and_then(<[u8]>::last)
+        .is_some_and(|last| is_of_a_word(*last))
+}
+
+/// How long the quoted string is that `text` begins with (RFC 9110, section 5.6.4), if it ends.
+fn quoted(text: &[u8]) -> Option<usize> {
+    let mut is_escaped = false;
+    let end = text.iter().skip(1).position(|byte| {
+        let ends = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        ends
+    })?;
+    Some(end + 2)
+}
+
+/// Does a token of three parts follow, as a signed one has them (RFC 7515, section 7.1)?
+fn begins_with_token(text: &[u8]) -> bool {
+    let mut text = text.iter().skip_while(|byte| ends_a_scheme(**byte));
+    let token = text.by_ref().take_while(|byte| is_of_a_word(**byte));
+    token.filter(|byte| **byte == b'.').count() >= 2
+}
+
+/// May a token begin behind this? Beyond ASCII there are other blanks.
+fn ends_a_scheme(byte: u8) -> bool {
+    is_blank(&byte) || matches!(byte, b'=' | b':' | b'"' | b'\'') || !byte.is_ascii()
 }
 
 const BEARER: &[u8] = b"bearer";
@@ -134,6 +181,22 @@ mod tests {
             "Bearert",
             "=Bearer t",
             "\u{a0}Bearer t",
+            "Bearer\u{a0}t",
+            "Bearer-t",
+            ",;Bearert",
+            "\"Bearer\" t",
+            "Basic x, \"Bearer t\"",
+            "Basic x,bearer:t",
+            "Basic x,\tBearer\tt",
+            "Basic x,Bearer\u{a0}t",
+            "Basic Bearer t",
+            "Digest realm=\"r\", Bearer t",
+            "Digest realm=\"a \\\" b\", Bearer t",
+            "Digest realm=\"r, Bearer t",
+            "=\"Bearer t\"",
+            "Digest realm=\"Bearer a.b.c\"",
+            "Digest realm=\"x, Bearer \ta.b.c\", nonce=\"x\"",
+            "Digest realm=\"\\\", Bearer a.b.c, x=\"",
         ] {
             assert!(may_be_bearer(value.as_bytes()), "{value}");
         }
@@ -145,8 +208,30 @@ mod tests {
             "Bearer",
             "AWS4-HMAC-SHA256 SignedHeaders=host;x-bearer-id, Signature=0",
             "Negotiate YII",
+            "Digest username=\"bearer\", realm=\"r\"",
+            "Digest username=\"bob\", realm=\"Bearer tokens\", nonce=\"x\"",
+            "Digest realm=\"Bearer tokens of 1.2.3\", nonce=\"x\"",
+            "Digest realm = \"a \\\" Bearer t\", nonce=\"x\"",
+            "OAuth oauth_token=\"bearer\"",
+            "OAuth token_type=Bearer, x=y",
+            "ApiKey bearer-key",
+            "Hawk id=\"bearer-1\"",
+            "Basic Bearer+x",
+            "AWS4-HMAC-SHA256 Credential=x, SignedHeaders=bearer;host, Signature=y",
+            "Basic x, Bearer",
         ] {
             assert!(!may_be_bearer(value.as_bytes()), "{value}");
+        }
+    }
+
+    /// The field may be as long as a head may be.
+    #[test]
+    fn a_long_value_is_read_once() {
+        for piece in ["a=\"", "a=\\\"", "a= \"\\", "bearer", "= ", "\" "] {
+            let long = format!("x {}", piece.repeat(300_000));
+            let began = std::time::Instant::now();
+            assert!(!may_be_bearer(long.as_bytes()), "{piece}");
+            assert!(began.elapsed().as_secs() < 5, "{piece}");
         }
     }
 }

@@ -13,14 +13,32 @@ pub(super) fn values<'a>(query: &'a str, name: &'a str) -> impl Iterator<Item = 
 }
 
 /// Would another reader find a value of this name, where this one finds none? Some part parameters at `;` too, and some
-/// do not look at the case of names.
+/// do not take names byte for byte.
 #[must_use]
 pub(super) fn is_read_elsewhere(query: &str, name: &str) -> bool {
     let mut pairs = query.as_bytes().split(|byte| matches!(byte, b'&' | b';'));
     pairs.any(|pair| {
         let (key, value) = halves(pair);
-        !value.is_empty() && decoded(key).eq_ignore_ascii_case(name.as_bytes())
+        !value.is_empty() && is_taken_for(&decoded(key), name.as_bytes())
     })
+}
+
+/// Does anybody take `key` for `name`? Some do not look at case; some take the blanks around a name away, and what stands
+/// behind its first NUL; in `k[]` and `k[x]` many see entries of `k`; and PHP writes `_` for what its variables cannot have.
+fn is_taken_for(key: &[u8], name: &[u8]) -> bool {
+    let key = key.trim_ascii_start();
+    let is_same = |(key, name): (&u8, &u8)| {
+        key.eq_ignore_ascii_case(name) || *name == b'_' && matches!(*key, b'.' | b' ' | b'[')
+    };
+    let name = name.trim_ascii_start();
+    let Some((start, rest)) = key.split_at_checked(name.len()) else {
+        return false;
+    };
+    let ends = match rest.first() {
+        None | Some(b'[' | 0) => true,
+        Some(_) => rest.trim_ascii_start().is_empty(),
+    };
+    ends && start.iter().zip(name).all(is_same)
 }
 
 fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
@@ -68,11 +86,33 @@ mod tests {
 
     #[test]
     fn what_others_find_is_seen() {
-        for query in ["x;k=a", "x=1;k=a", "K=a", "k=&%6B=a", "k=;k=a"] {
+        for query in [
+            "x;k=a",
+            "x=1;k=a",
+            "K=a",
+            "k=&%6B=a",
+            "k=;k=a",
+            "k[]=a",
+            "k[0]=a",
+            "x&K%5Bx%5D[y]=a",
+            "%20k=a",
+            "+k=a",
+            "%09k=a",
+            "k+=a",
+            "k%00=a",
+            "k%00x=a",
+        ] {
             assert!(is_read_elsewhere(query, "k"), "{query}");
         }
-        for query in ["", "k", "k=", "x=k=a", "xk=a", "x;k=", "k%3Da"] {
+        for query in [
+            "", "k", "k=", "x=k=a", "xk=a", "x;k=", "k%3Da", "k[]", "k[]=", "k.x=a", "k_=a",
+            "kx=a", "x[k]=a", "[k]=a", "k+x=a", "%00k=a",
+        ] {
             assert!(!is_read_elsewhere(query, "k"), "{query}");
         }
+        for query in ["my.key=a", "my%20key=a", "my+key[]=a", "My[key=a"] {
+            assert!(is_read_elsewhere(query, "my_key"), "{query}");
+        }
+        assert!(is_read_elsewhere("k.=a", "k_") && !is_read_elsewhere("my_key=a", "my.key"));
     }
 }

@@ -167,6 +167,18 @@ async fn the_admin_listener_answers_to_its_own_names() {
         (&[json, ("Origin", "https://evil.example.com")], 403),
         (&[json, ("Origin", "null")], 403),
         (&[json, ("Origin", "http://localhost:9090")], 200),
+        (&[json, ("Origin", "localhost")], 403),
+        (
+            &[
+                json,
+                ("Origin", "http://localhost"),
+                ("Origin", "https://evil.example.com"),
+            ],
+            403,
+        ),
+        (&[json, json], 200),
+        (&[json, ("Content-Type", "text/plain")], 415),
+        (&[json, ("Content-Type", "application/json")], 415),
     ] {
         let mut client = Wire::to(admin).await;
         let answer = client.ask(peek(fields)).await;

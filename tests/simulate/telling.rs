@@ -159,3 +159,22 @@ async fn an_interrupted_replay_leaves_nothing_in_redis() {
     );
     assert_eq!(redis.command::<u64>(&["DBSIZE"]).await, 0);
 }
+
+/// The file may be a terminal, and a trace is written by strangers.
+#[tokio::test]
+async fn a_decision_has_nothing_that_a_terminal_obeys() {
+    let key = "a\u{9b}2J\u{7f}\u{202e}b\u{200f}\u{2028}é";
+    let line = serde_json::json!({ "ts": 1, "path": "/", "keys": { "a": key } });
+    let bench = Bench::new(
+        "[limits.a]\nby = \"header:x-api-key\"\nmissing = \"skip\"\nrate = \"2/h\"",
+        &[("/", &["a"])],
+    );
+    let bench = bench.trace(format!("{line}\n"));
+    let decisions = bench.decisions(&[]).await;
+    assert_eq!(decisions[0]["verdicts"][0]["key"], key, "{decisions:?}");
+    let text = std::fs::read_to_string(bench.path().join("out.jsonl")).unwrap();
+    assert!(
+        text.contains("a\\u009b2J\\u007f\\u202eb\\u200f\\u2028é"),
+        "{text}"
+    );
+}

@@ -2,7 +2,7 @@
 
 use crate::config::Compiled;
 use crate::key::{Missing, Part, Unknown, credential};
-use crate::limit::{Limit, Scope};
+use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::Service;
 use crate::store::{OnDown, Source};
 
@@ -59,11 +59,15 @@ fn digests(compiled: &Compiled) -> Option<String> {
 fn guesses(compiled: &Compiled) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for service in &compiled.snapshot.services {
-        let Some(limit) = guessed_freely(service) else {
+        let Some((limit, idle)) = guessed_freely(service) else {
             continue;
         };
+        let idle = match idle.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", idle.join(", ")),
+        };
         let note = format!(
-            "a request that {} answers 401 is counted by no other limit, and guesses are free; one by ip would count them",
+            "a request that {} answers 401 is counted by no other limit{idle}, and guesses are free; one by ip would count them",
             limit.name
         );
         if !notes.contains(&note) {
@@ -73,20 +77,58 @@ fn guesses(compiled: &Compiled) -> Vec<String> {
     notes
 }
 
-/// The first limit of the route that turns requests away for their key, where every other may lack its own.
-fn guessed_freely(service: &Service) -> Option<&Limit> {
-    let deciding = || service.limits.iter().filter(|limit| limit.mode.decides());
-    if deciding().any(|limit| !limit.by.can_be_absent()) {
-        return None;
-    }
-    let unknown = |limit: &Limit| {
-        let known = limit.by.unknown.as_ref();
-        known.is_some_and(|known| known.otherwise == Unknown::Refuse)
+/// The first limit of the route that turns requests away for their key, where every other may lack its own or be charged
+/// nothing; and why those are charged nothing.
+fn guessed_freely(service: &Service) -> Option<(&Limit, Vec<String>)> {
+    let mut limits = service.limits.iter();
+    limits.find_map(|limit| {
+        if !limit.mode.decides() || !turns_away(limit) {
+            return None;
+        }
+        let beside = service.limits.iter();
+        let beside = beside.filter(|other| other.mode != Mode::Candidate);
+        let beside = beside.filter(|other| !other.by.can_be_absent());
+        let idle: Option<Vec<String>> = beside.map(|other| is_free(other, limit)).collect();
+        let mut idle = idle?;
+        // Several rates of one limit.
+        idle.dedup();
+        Some((&**limit, idle))
+    })
+}
+
+/// Does it answer 401 for a key?
+fn turns_away(limit: &Limit) -> bool {
+    let known = limit.by.unknown.as_ref();
+    limit.by.missing == Missing::Refuse
+        || known.is_some_and(|known| known.otherwise == Unknown::Refuse)
+        || limit.asks_token()
+}
+
+/// Why a guess at the key of `guessed` may be charged nothing by `limit`, if that is so.
+fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
+    let name = &limit.name;
+    let methods = |limit: &Limit| match &limit.exempt {
+        Some(exempt) => exempt.methods.clone(),
+        None => Vec::new(),
     };
-    let mut limits = deciding();
-    let refusing = limits
-        .find(|limit| limit.by.missing == Missing::Refuse || unknown(limit) || limit.asks_token());
-    refusing.map(|limit| &**limit)
+    let also = methods(guessed);
+    let exempt = methods(limit);
+    // Who is exempt from both is answered no 401.
+    let exempt = exempt.iter().find(|method| !also.contains(method));
+    let least = match &limit.price {
+        Some(price) if price.may_peek => 0,
+        Some(price) => price.default,
+        None => limit.cost.units(),
+    };
+    if !limit.mode.decides() {
+        Some(format!("{name} is a shadow"))
+    } else if matches!(limit.rule, Rule::Concurrency(_)) {
+        Some(format!("{name} counts what is in flight"))
+    } else if least == 0 {
+        Some(format!("{name} may cost 0"))
+    } else {
+        exempt.map(|method| format!("{name} exempts {method}"))
+    }
 }
 
 /// What a count of each gateway's own means where there are several.

@@ -67,6 +67,37 @@ fn what_keys_leave_open_is_said() {
     );
     let guessed = checked(&text, Format::Human, true).out;
     assert!(!guessed.contains("guesses are free"), "{guessed}");
+    let exempt = "exempt = { methods = [\"OPTIONS\"] }\n";
+    for (more, why) in [
+        ("mode = \"shadow\"", Some("per-ip is a shadow")),
+        (
+            "cost = { header = \"x-cost\", max = 9, min = 0 }",
+            Some("per-ip may cost 0"),
+        ),
+        ("cost = { header = \"x-cost\", max = 9 }", None),
+        ("cost = 2", None),
+        (exempt, Some("per-ip exempts OPTIONS")),
+        ("exempt = { paths = [\"/healthz\"] }", None),
+    ] {
+        let told = checked(&format!("{text}{more}\n"), Format::Human, false);
+        assert_eq!(told.code, 0, "{more} {}", told.err);
+        let note =
+            why.map(|why| format!("counted by no other limit ({why}), and guesses are free"));
+        match note {
+            Some(note) => assert!(told.out.contains(&note), "{more} {}", told.out),
+            None => assert!(!told.out.contains("guesses"), "{more} {}", told.out),
+        }
+    }
+    // Who is exempt from both is answered no 401.
+    let both = text.replace("burst = 20\n", &format!("burst = 20\n{exempt}")) + exempt;
+    let both = checked(&both, Format::Human, false).out;
+    assert!(!both.contains("guesses are free"), "{both}");
+    let in_flight = text.replace("rate = \"9/s\"", "algorithm = \"concurrency\"\nmax = 9");
+    let in_flight = checked(&in_flight, Format::Human, false).out;
+    assert!(
+        in_flight.contains("(per-ip counts what is in flight)"),
+        "{in_flight}"
+    );
     let by = text.replace("header:x-api-key", "header:authorization")
         + "[groups.gold]\nby = \"header:authorization\"\nmembers = \"Bearer k\"\n";
     let credentials = checked(&by, Format::Human, false).out;

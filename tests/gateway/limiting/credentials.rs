@@ -1,7 +1,7 @@
 //! One credential is one counter, and no value is another that looks like it.
 
 use crate::gateway::place::{Place, on_both_stores};
-use crate::support::{File, Upstream, request};
+use crate::support::{File, Gateway, Upstream, request, tollgate};
 
 on_both_stores! {
     no_spelling_of_a_credential_makes_another_of_it
@@ -112,30 +112,60 @@ async fn values_are_counted_byte_for_byte(place: Place) {
     }
 }
 
-/// Where others part at `;`, or at commas, or do not look at case: who is somebody to them is not let go as nobody.
+/// Where others part at `;`, at commas or blanks, or do not take names byte for byte: who is somebody to them is not let go as
+/// nobody.
 async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
     let upstream = Upstream::echo().await;
     let by = |what: &str| format!("by = \"{what}\"\nmissing = \"skip\"\nrate = \"1/h\"");
     let file = File::default()
         .upstream("main", &[&upstream])
         .limit("query", &by("query:k"))
+        .limit("names", &by("query:my_key"))
         .limit("cookie", &by("cookie:sid"))
         .route("query", "/query", "main", &["query"])
+        .route("names", "/names", "main", &["names"])
         .route("cookie", "/cookie", "main", &["cookie"]);
     let gateway = place.gateway(file).await;
     let mut client = gateway.connect().await;
-    for (nth, query) in ["x;k=a", "x;k=b", "x=1;k=c", "K=d", "k=&x;%6b=e"]
-        .iter()
-        .enumerate()
-    {
-        let target = format!("/query?{query}");
-        let answer = client.ask(request("GET", &target, &[])).await;
-        let status = if nth == 0 { 200 } else { 429 };
-        assert_eq!(answer.status, status, "{target}");
+    for (path, queries) in [
+        (
+            "/query",
+            &[
+                "x;k=a",
+                "x;k=b",
+                "x=1;k=c",
+                "K=d",
+                "k=&x;%6b=e",
+                "k[]=f",
+                "k%5B0%5D=g",
+                "k[x]=h",
+                "%20k=i",
+                "+k=j",
+                "k%00=k",
+                "k%00x=l",
+            ][..],
+        ),
+        ("/names", &["my.key=a", "my%20key=b", "my+key=c"]),
+    ] {
+        for (nth, query) in queries.iter().enumerate() {
+            let target = format!("{path}?{query}");
+            let told = explained(&gateway, &target).await;
+            assert!(!told.contains("does not apply"), "{target} {told}");
+            let answer = client.ask(request("GET", &target, &[])).await;
+            let status = if nth == 0 { 200 } else { 429 };
+            assert_eq!(answer.status, status, "{target}");
+        }
     }
-    for (nth, cookie) in ["x=1, sid=a", "x=1,sid=b", "SID=c", "y=2; x=1, sid=d"]
-        .iter()
-        .enumerate()
+    for (nth, cookie) in [
+        "x=1, sid=a",
+        "x=1,sid=b",
+        "SID=c",
+        "y=2; x=1, sid=d",
+        "x=1 sid=e",
+        "y=2; x=1\tsid=f",
+    ]
+    .iter()
+    .enumerate()
     {
         let fields = [("Cookie", *cookie)];
         let answer = client.ask(request("GET", "/cookie", &fields)).await;
@@ -145,13 +175,22 @@ async fn what_an_upstream_may_find_is_not_skipped(place: Place) {
     // Who is nobody to all is skipped.
     for _ in 0..3 {
         client
-            .ask(request("GET", "/query?x=k;y", &[]))
+            .ask(request("GET", "/query?x=k;y&k.x=1&x[k]=2", &[]))
             .await
             .expect(200);
-        let fields = [("Cookie", "x=1, y=2")];
+        let fields = [("Cookie", "x=1, y=2 xsid=3")];
         client
             .ask(request("GET", "/cookie", &fields))
             .await
             .expect(200);
     }
+}
+
+/// What `explain` says of a GET.
+async fn explained(gateway: &Gateway, target: &str) -> String {
+    let file = gateway.file().display().to_string();
+    let words = ["explain", "GET", target, "--config", &file];
+    let said = tollgate(gateway.folder(), &words).await;
+    assert_eq!(said.code, Some(0), "{target} {}", said.stderr);
+    said.stdout
 }

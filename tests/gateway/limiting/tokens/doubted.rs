@@ -27,6 +27,12 @@ async fn a_token_that_is_there_is_never_missing() {
             format!("\"Bearer {token}\""),
             format!("Bearer, {token}"),
             format!("Bearer:{token}"),
+            format!("Bearer={token}"),
+            format!("Basic x,bearer {token}"),
+            format!("Basic Bearer {token}"),
+            format!("Digest realm=\"r\", Bearer {token}"),
+            format!("Bearer Bearer {token}"),
+            format!("Digest realm=\"x, Bearer {token}\""),
             "Bearer opaque".to_owned(),
         ] {
             let answer = asked(&gateway, &spelling).await;
@@ -39,7 +45,19 @@ async fn a_token_that_is_there_is_never_missing() {
             let answer = asked(&gateway, &spelling).await.expect(200);
             assert_eq!(gateway.line_of(&answer).await["keys"]["user"], "ann");
         }
-        for absent in ["Basic ZXZlOmV2ZQ==", "Bearer", ""] {
+        for absent in [
+            "Basic ZXZlOmV2ZQ==",
+            "Bearer",
+            "",
+            // Other schemes that have the word in what is theirs.
+            "Digest username=\"bearer\", realm=\"r\"",
+            "Digest username=\"bob\", realm=\"Bearer tokens\", nonce=\"x\"",
+            "OAuth oauth_token=\"bearer\"",
+            "ApiKey bearer-key",
+            "Hawk id=\"bearer-1\"",
+            "Basic Bearer+x",
+            "AWS4-HMAC-SHA256 Credential=x, SignedHeaders=bearer;host, Signature=y",
+        ] {
             asked(&gateway, absent).await.expect(without);
         }
     }
