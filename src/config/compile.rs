@@ -163,6 +163,8 @@ pub(super) fn compile(
         files: report.files,
         places: places(document),
         shared,
+        store_at: document.store.url.at().map(|at| at.span.clone()),
+        ignoring: Vec::new(),
         outline: Arc::new(outline),
     }
 }
