@@ -63,6 +63,7 @@ codes! {
     BadStore "bad-store" "The address of the store is not one that can be connected to.";
     BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
     Conflict "conflict" "Two settings contradict each other.";
+    DroppedField "dropped-field" "Something reads a field that is dropped from every request.";
     Duplicate "duplicate" "Something is written twice.";
     EmptyFile "empty-file" "The file says nothing.";
     EmptyGroup "empty-group" "A group has no members.";
