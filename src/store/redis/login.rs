@@ -139,8 +139,9 @@ impl Connection {
     }
 }
 
-/// How long a server is listened to that ended a connection before it was asked anything.
-const LISTENED: Duration = Duration::from_millis(300);
+/// How long a server is listened to that ended a connection before it was asked anything: less than a sentinel is waited for
+/// in all, and one behind TLS says nothing.
+const LISTENED: Duration = Duration::from_millis(120);
 
 /// What a server says that ends connections as soon as they are made: protected mode, too many clients. It may have ended the
 /// one before its words were read, so they are listened to on another, on which nothing is said.
