@@ -13,6 +13,7 @@ use crate::config::{self, Compiled, Report, describe, leases};
 use crate::limit::{Limit, LimitId, Mode};
 use crate::telemetry::{printable, printable_json};
 use clap::ValueEnum;
+use connect::Asked;
 use serde_json::{Value, json};
 use spread::Spread;
 use std::collections::HashSet;
@@ -81,13 +82,27 @@ pub fn answer(
     deny_warnings: bool,
     colour: Colour,
 ) -> Answer {
+    answer_of(file, (what, format, deny_warnings), colour, connect::ask)
+}
+
+/// The same, `ask`ing those that the file names in this way.
+fn answer_of(
+    file: &Path,
+    (what, format, deny_warnings): (&What, Format, bool),
+    colour: Colour,
+    ask: impl Fn(&Compiled) -> AllAsked,
+) -> Answer {
     let mut printed = None;
-    let loaded = match what {
+    let mut loaded = match what {
         What::Print => config::resolved(file).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),
         _ => config::load(file),
+    };
+    let asked = match (what, &mut loaded) {
+        (What::Connect, Ok(compiled)) => Some(asked(compiled, ask)),
+        _ => None,
     };
     let (report, compiled) = match loaded {
         Ok(compiled) => (compiled.whole_report(), Some(compiled)),
@@ -100,7 +115,7 @@ pub fn answer(
     };
     if !answer.reported(&report, format, colour) {
         if let Some(compiled) = compiled {
-            answer.aside(what, &compiled, colour);
+            answer.aside((what, asked.as_ref()), &compiled, colour);
         }
         return answer;
     }
@@ -118,10 +133,20 @@ pub fn answer(
         What::Print => answer.out.push_str(&printed.unwrap_or_default()),
         What::Diff(old) => answer.difference(old, &compiled, format, colour),
     }
-    if *what == What::Connect {
-        connect::ask(&compiled, format, &mut answer);
+    if let Some(asked) = &asked {
+        connect::tell(asked, format, &mut answer);
     }
     answer
+}
+
+/// What came of asking them, of which some is a warning.
+type AllAsked = Result<Vec<Asked>, String>;
+
+fn asked(compiled: &mut Compiled, ask: impl Fn(&Compiled) -> AllAsked) -> AllAsked {
+    let asked = ask(compiled);
+    let open = asked.iter().flatten().filter(|one| one.open);
+    compiled.warn_of_open_stores(open.map(|one| one.place.as_str()));
+    asked
 }
 
 impl Answer {
@@ -146,7 +171,12 @@ impl Answer {
     }
 
     /// Does what was asked for beside a document that is all of standard output, and tells people of it.
-    fn aside(&mut self, what: &What, compiled: &Compiled, colour: Colour) {
+    fn aside(
+        &mut self,
+        (what, asked): (&What, Option<&AllAsked>),
+        compiled: &Compiled,
+        colour: Colour,
+    ) {
         let mut beside = Self {
             out: String::new(),
             err: String::new(),
@@ -154,8 +184,10 @@ impl Answer {
         };
         match what {
             What::Diff(old) => beside.difference(old, compiled, Format::Human, colour),
-            What::Connect => connect::ask(compiled, Format::Human, &mut beside),
-            What::Meaning | What::Print => {}
+            What::Meaning | What::Print | What::Connect => {}
+        }
+        if let Some(asked) = asked {
+            connect::tell(asked, Format::Human, &mut beside);
         }
         self.err.push_str(&printable(&beside.out));
         self.err.push_str(&beside.err);
@@ -217,7 +249,7 @@ fn meaning(compiled: &Compiled) -> String {
         count(outline.upstreams.len(), "upstream"),
         count(limits.len(), "limit"),
     );
-    let asked = asked(compiled);
+    let asked = asked_for(compiled);
     let width = outline.limits.iter().map(|limit| limit.name.len()).max();
     for limit in &outline.limits {
         // Writing into a string cannot fail.
@@ -254,9 +286,9 @@ fn meaning(compiled: &Compiled) -> String {
 }
 
 /// The limits that requests are held to.
-type Asked = HashSet<LimitId>;
+type AskedFor = HashSet<LimitId>;
 
-fn asked(compiled: &Compiled) -> Asked {
+fn asked_for(compiled: &Compiled) -> AskedFor {
     let services = compiled.snapshot.services.iter();
     let limits = services.flat_map(|service| &service.limits);
     limits.map(|limit| limit.id).collect()
@@ -264,7 +296,7 @@ fn asked(compiled: &Compiled) -> Asked {
 
 /// Whether permits are taken ahead, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`. Nothing
 /// of a limit that no route asks for.
-fn leased(compiled: &Compiled, asked: &Asked, limit: &Limit) -> Option<String> {
+fn leased(compiled: &Compiled, asked: &AskedFor, limit: &Limit) -> Option<String> {
     let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
     asked
         .contains(&limit.id)
@@ -280,7 +312,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         "ignored": report.ignored(),
     });
     if let Some(compiled) = compiled {
-        let asked = asked(compiled);
+        let asked = asked_for(compiled);
         let limits = compiled.outline.limits.iter().map(|limit| {
             let tiers = limit.tiers.iter().map(
                 |tier| json!({ "group": &*tier.group.name, "means": describe::tier(&tier.limit) }),

@@ -3,6 +3,7 @@
 mod answer;
 mod human;
 mod live;
+mod lost;
 mod near;
 mod program;
 mod request;

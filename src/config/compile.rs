@@ -6,7 +6,7 @@ use super::document::{self, Counted, Document, Upstream};
 use super::groups::Groups;
 use super::jwt::Jwt;
 use super::source::At;
-use super::validate::{Checked, redirected, template};
+use super::validate::{Checked, looks_at_method, redirected, template};
 use super::{Compiled, Report};
 use crate::key::Sameness;
 use crate::key::client_ip::Trust;
@@ -144,8 +144,7 @@ pub(super) fn compile(
         boot,
         snapshot: Snapshot {
             generation: 0,
-            other_methods: !(table.asks_for_methods()
-                || limits.iter().any(|limit| limit.by.counts_by_method())),
+            other_methods: looks_at_method(document).is_none(),
             table,
             services,
             unrouted,
@@ -163,6 +162,8 @@ pub(super) fn compile(
         files: report.files,
         places: places(document),
         shared,
+        store_at: document.store.url.at().map(|at| at.span.clone()),
+        ignoring: Vec::new(),
         outline: Arc::new(outline),
     }
 }

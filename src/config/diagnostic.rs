@@ -21,6 +21,12 @@ macro_rules! codes {
                 match self { $(Self::$name => $text,)* }
             }
 
+            /// Is it found only where those are asked that the file names?
+            #[must_use]
+            pub const fn is_found_by_asking(self) -> bool {
+                matches!(self, Self::OpenStore)
+            }
+
             /// What it stands for, in one sentence.
             #[must_use]
             pub const fn about(self) -> &'static str {
@@ -57,6 +63,7 @@ codes! {
     BadStore "bad-store" "The address of the store is not one that can be connected to.";
     BadVariable "bad-variable" "A variable in a text is not written as `${NAME}`.";
     Conflict "conflict" "Two settings contradict each other.";
+    DroppedField "dropped-field" "Something reads a field that is dropped from every request.";
     Duplicate "duplicate" "Something is written twice.";
     EmptyFile "empty-file" "The file says nothing.";
     EmptyGroup "empty-group" "A group has no members.";
@@ -76,6 +83,7 @@ codes! {
     OneForAll "one-for-all" "A limit by address counts everybody behind a proxy as one client.";
     OnlyInMain "only-in-main" "An included file says what only the including one may say.";
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
+    OpenStore "open-store" "Whoever reaches the Redis may change counters, or the server itself.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
     OtherCase "other-case" "A path in another case goes past limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";

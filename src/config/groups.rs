@@ -21,6 +21,8 @@ const MOST_BYTES: u64 = 128 * 1024 * 1024;
 const MOST_MEMBERS: usize = 1_000_000;
 /// The longest line with a member; no request's field is longer.
 const LONGEST: usize = 8 * 1024;
+/// How a digest begins, in place of the value.
+const MARK: &[u8] = b"sha256:";
 /// After so many mistakes in one file the rest are only counted.
 const TOLD: usize = 5;
 
@@ -146,7 +148,8 @@ fn gather<'a, T: Hash + Eq + Copy>(
     let mut twice: Option<(Place<'_>, Place<'_>, usize)> = None;
     let mut wrong = 0;
     let listed = written.members.entries().iter();
-    let listed = listed.map(|at| (Place::Listed(&at.span), at.value.as_bytes()));
+    let by = written.by.get();
+    let listed = listed.map(|at| (Place::Listed(&at.span), as_listed(at.value.as_bytes(), by)));
     let lines = files.iter().flat_map(|(file, content)| {
         lines(content).map(|(line, text)| (Place::Line(file, line), text))
     });
@@ -208,9 +211,24 @@ fn without_comment(line: &[u8]) -> &[u8] {
     line[..end].trim_ascii()
 }
 
-/// A member that could be the value of a field.
+/// A member of the list without the blanks around it that are no part of it: fields have none, nor have hosts, networks and
+/// digests. What is decoded or claimed may begin with one, and is another value then.
+fn as_listed<'t>(text: &'t [u8], by: Option<&Part>) -> &'t [u8] {
+    let trimmed = text.trim_ascii();
+    match by {
+        _ if is_digest(trimmed) => trimmed,
+        Some(Part::Jwt { .. } | Part::Query { .. } | Part::Cookie(_) | Part::Path(_)) => text,
+        _ => trimmed,
+    }
+}
+
+/// Is it written as a digest?
+fn is_digest(text: &[u8]) -> bool {
+    matches!(text.get(..MARK.len()), Some(mark) if mark.eq_ignore_ascii_case(MARK))
+}
+
+/// A member that could be a value.
 fn plain(text: &[u8]) -> Result<&[u8], String> {
-    let text = text.trim_ascii();
     match text {
         [] => Err("empty".into()),
         _ if text.len() > LONGEST => Err(format!("longer than {LONGEST} bytes")),
@@ -255,9 +273,7 @@ fn warn_of_bits(members: &HashMap<IpNet, Place<'_>>, found: &mut Vec<Diagnostic>
 }
 
 fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
-    const MARK: &[u8] = b"sha256:";
-    let (mark, rest) = text.split_at(MARK.len().min(text.len()));
-    if !mark.eq_ignore_ascii_case(MARK) {
+    if !is_digest(text) {
         // Hosts are compared in small letters.
         return Ok(match by {
             Part::Host => Group::digest(&text.to_ascii_lowercase()),
@@ -268,6 +284,7 @@ fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
             _ => Group::digest(text),
         });
     }
+    let rest = &text[MARK.len()..];
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let digits: Option<Vec<u32>> = rest.iter().map(digit).collect();
     let digits = digits.filter(|digits| digits.len() == 64);
@@ -343,14 +360,10 @@ fn warn_of_say_so(
         Part::Header { secret, .. } | Part::Query { secret, .. } => !secret,
         _ => false,
     };
-    let hashed = |text: &[u8]| {
-        text.get(..7)
-            .is_some_and(|mark| mark.eq_ignore_ascii_case(b"sha256:"))
-    };
     let mut listed = written.members.entries().iter();
     let mut lines = files.iter().flat_map(|(_, content)| lines(content));
-    let all_hashed =
-        listed.all(|at| hashed(at.value.as_bytes())) && lines.all(|(_, text)| hashed(text));
+    let all_hashed = listed.all(|at| is_digest(at.value.trim_ascii().as_bytes()))
+        && lines.all(|(_, text)| is_digest(text));
     if !open || all_hashed || !document.server.trust.is_absent() {
         return;
     }
@@ -377,6 +390,37 @@ mod tests {
             .collect();
         let expected = [(3, "a"), (4, "b#c"), (6, "sha256:x")];
         assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn blanks_around_a_member_count_where_a_value_has_them() {
+        let secret = true;
+        let claim = Part::Jwt {
+            claim: "plan".into(),
+            secret,
+        };
+        let query = Part::Query {
+            name: "k".into(),
+            secret,
+        };
+        for by in [
+            claim,
+            query,
+            Part::Cookie("c".into()),
+            Part::Path("p".into()),
+        ] {
+            assert_eq!(as_listed(b" a ", Some(&by)), b" a ", "{by}");
+            assert_eq!(as_listed(b" sha256:1 ", Some(&by)), b"sha256:1", "{by}");
+            let member = one_value(as_listed(b" a", Some(&by)), &by).unwrap();
+            assert_eq!(member, Group::digest(b" a"), "{by}");
+        }
+        let field = Part::Header {
+            name: http::HeaderName::from_static("x-key"),
+            secret,
+        };
+        for by in [field, Part::Host] {
+            assert_eq!(as_listed(b" a ", Some(&by)), b"a", "{by}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod answers;
+mod asked;
 mod boot;
 mod compile;
 pub mod describe;
@@ -53,7 +54,7 @@ pub use set::Set;
 
 use crate::snapshot::Snapshot;
 use diff::Outline;
-use source::Source;
+use source::{Source, Span};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -83,6 +84,10 @@ pub struct Compiled {
     places: HashMap<(&'static str, String), usize>,
     /// May counters be in a Redis?
     shared: bool,
+    /// Where the file says which.
+    store_at: Option<Span>,
+    /// Which warnings are meant.
+    ignoring: Vec<document::Ignored>,
 }
 
 impl Compiled {
@@ -220,6 +225,7 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let compiled = compile::compile(&document, checked, (boot, errors), (groups, jwt), report);
     Ok(Compiled {
         ignored,
+        ignoring: document.ignored,
         ..compiled
     })
 }

@@ -1,5 +1,6 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
+mod dropped;
 mod granted;
 mod groups;
 mod lints;
@@ -11,6 +12,7 @@ mod rewriting;
 mod routes;
 mod store;
 
+pub(super) use dropped::looks_at_method;
 pub(super) use rewriting::{redirected, template};
 
 use super::boot::admin_address;
@@ -72,6 +74,7 @@ pub(super) fn check(
     names::parameters(document, found);
     rewriting::check(document, found);
     lints::note(document, found);
+    dropped::note(document, found);
     redis::note(document, &compiled, found);
     nobody::note(document, found);
     let (rules, table) = routes::arrange(document, found);

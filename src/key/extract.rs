@@ -132,12 +132,6 @@ impl KeyTemplate {
         self.parts.iter().any(Part::can_be_absent)
     }
 
-    /// Does it look at the request's method?
-    #[must_use]
-    pub fn counts_by_method(&self) -> bool {
-        self.parts.contains(&Part::Method)
-    }
-
     /// Appends the key of `caller` to `out`. What is there already stays; on anything but `Key` nothing is added.
     pub fn write(&self, caller: &Caller<'_>, out: &mut Vec<u8>) -> Found<'_> {
         let start = out.len();

@@ -22,6 +22,7 @@ pub use exempt::Exempt;
 pub use extract::{Caller, Doubt, Found, Identity, Location, NoIdentity};
 pub use group::{Digest, Group, Standing};
 pub use meter::{Meter, OnLeave, Place};
+pub use preflight::OTHER_METHODS;
 pub use price::{Misquoted, Price};
 pub use repeat::{Content, ContentDigest, IdField, LONGEST_ID, NoId, RepeatId, Sameness};
 

@@ -5,14 +5,21 @@
 
 use super::extract::{write_address, write_part};
 use super::{Caller, KeyTemplate, Part};
-use http::{Method, header};
+use http::{HeaderName, Method, header};
+
+/// Fields that ask an upstream for another method than the request's. Browsers write none of them into a preflight.
+pub const OTHER_METHODS: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
 
 /// How the key of a preflight begins.
 pub(super) const PREFLIGHT: &[u8] = b"%preflight";
 
 impl Caller<'_> {
     /// Does a browser ask whether it may send another request (Fetch, section 4.8 "CORS-preflight fetch")? It does so without
-    /// a body and without credentials.
+    /// a body and without credentials. What asks for another method is none: the upstream may take it for that.
     #[must_use]
     pub fn is_preflight(&self) -> bool {
         let has = |name| self.fields.contains_key(name);
@@ -22,6 +29,9 @@ impl Caller<'_> {
             && has(header::ACCESS_CONTROL_REQUEST_METHOD)
             && !has(header::COOKIE)
             && !has(header::AUTHORIZATION)
+            && !OTHER_METHODS
+                .iter()
+                .any(|name| self.fields.contains_key(name))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Fields that are dropped from a request before anything reads it, so that everything behind reads it alike: routes, limits,
 //! and the upstream.
 
+use crate::key::OTHER_METHODS;
 use crate::snapshot::Snapshot;
 use crate::telemetry::log::Throttle;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use smallvec::SmallVec;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -66,7 +68,7 @@ pub fn tidy(fields: &mut HeaderMap, believed: &Believed<impl Fn() -> bool>) {
             | header::CONTENT_TYPE
             | header::ORIGIN
             | header::REFERER => {}
-            _ if is_odd(name.as_str(), believed) => odd.push(name.clone()),
+            _ if why(name.as_str(), believed).is_some() => odd.push(name.clone()),
             _ => {}
         }
     }
@@ -91,10 +93,46 @@ fn mend(fields: &mut HeaderMap, (lengths, cookies): (u32, u32), odd: &[HeaderNam
     }
 }
 
-fn is_odd(name: &str, believed: &Believed<impl Fn() -> bool>) -> bool {
-    tells_address(name) && !(believed.peer)()
-        || asks_for_method(name) && !believed.other_methods
-        || name.bytes().any(|byte| matches!(byte, b'_' | b'"'))
+/// Why a field is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It tells an address, and whoever sent it is not trusted to.
+    Address,
+    /// It asks for another method, where somebody looks at the method.
+    Method,
+    /// Its name is one that not everybody reads alike.
+    Name,
+    /// `Connection` names it.
+    Named,
+}
+
+/// In a sentence: "the field is dropped, since ...".
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => {
+                "anybody could write any address there, and `[server] trust` does not name who sends it"
+            }
+            Self::Method => {
+                "it asks for another method than the one that a route or a limit of the file looks at"
+            }
+            Self::Name => "a name with `_` or `\"` is read as another one by some upstreams",
+            Self::Named => "`Connection` names it: it is for this gateway and nobody behind",
+        })
+    }
+}
+
+/// Why a field of this name is dropped, if it is.
+#[must_use]
+pub fn why(name: &str, believed: &Believed<impl Fn() -> bool>) -> Option<Why> {
+    if tells_address(name) && !(believed.peer)() {
+        return Some(Why::Address);
+    }
+    if asks_for_method(name) && !believed.other_methods {
+        return Some(Why::Method);
+    }
+    let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
+    is_odd.then_some(Why::Name)
 }
 
 /// Does a field of this name tell the client's address, beside those that `trust` looks at? Or is it one that no client has
@@ -116,10 +154,7 @@ pub fn tells_address(name: &str) -> bool {
 /// Does a field of this name ask the upstream for another method than the request's?
 #[must_use]
 pub fn asks_for_method(name: &str) -> bool {
-    matches!(
-        name,
-        "x-http-method-override" | "x-http-method" | "x-method-override"
-    )
+    OTHER_METHODS.iter().any(|other| *other == name)
 }
 
 fn join_cookies(fields: &mut HeaderMap) {

@@ -19,8 +19,6 @@ pub struct Table {
     longest_suffix: usize,
     /// Has any route conditions?
     conditional: bool,
-    /// Does any name methods?
-    by_method: bool,
     any: Node,
 }
 
@@ -50,7 +48,6 @@ impl Table {
         let mut seen = HashSet::new();
         for (second, rule) in rules.iter().enumerate() {
             table.conditional |= !rule.conditions.is_empty();
-            table.by_method |= !rule.methods.is_empty();
             for host in hosts(rule) {
                 let slot = table.host(host).slot(&rule.path);
                 for clash in slot.add(second, rule) {
@@ -77,12 +74,6 @@ impl Table {
     #[must_use]
     pub fn asks_for_hosts(&self) -> bool {
         !(self.exact.is_empty() && self.suffixes.is_empty())
-    }
-
-    /// Does any route ask for a method?
-    #[must_use]
-    pub fn asks_for_methods(&self) -> bool {
-        self.by_method
     }
 
     /// Does any route ask for more than host, path and method?

@@ -165,3 +165,36 @@ async fn whoever_cannot_be_reached_is_named() {
         told.stdout.contains("\"asked\":\"redis\"") && told.stdout.contains("\"reachable\":false")
     );
 }
+
+/// As other machines reach it: the address by which this one would reach them.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback() && !own.is_unspecified()).then_some(own)
+}
+
+#[tokio::test]
+async fn a_redis_that_is_open_to_other_machines_is_a_warning_and_one_that_protects_itself_says_so()
+{
+    let Some(own) = own_address() else { return };
+    for (protected, code, expected) in [
+        ("no", 1, "warning[open-store]"),
+        ("yes", 3, "it runs in protected mode"),
+    ] {
+        let redis = Redis::start_with(&["--bind", "0.0.0.0", "--protected-mode", protected]).await;
+        let file = format!(
+            "[store]\nurl = \"redis://{own}:{}\"\ntimeout = \"2s\"\n[upstreams.api]\nservers = \"demo:\"\n\
+             [routes.api]\nupstream = \"api\"\n",
+            redis.port()
+        );
+        let folder = folder(&[("gateway.toml", &file)]);
+        let told = check(folder.path(), &["--connect", "--deny-warnings"]).await;
+        let all = format!("{}{}", told.stdout, told.stderr);
+        assert!(
+            told.code == Some(code) && all.contains(expected),
+            "{:?} {all}",
+            told.code
+        );
+    }
+}

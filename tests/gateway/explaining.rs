@@ -329,3 +329,87 @@ async fn the_gateway_does_what_was_explained() {
     assert_eq!(explained["limits"][1]["ambiguous"], "query:q");
     assert_eq!(explained["answer"]["status"], 400);
 }
+
+/// What the gateway drops is not there for a route nor for a limit, and it is told why.
+#[tokio::test]
+async fn what_is_dropped_is_told_with_its_reason() {
+    const DROPPING: &str = "\
+[limits.per-client]
+by = \"header:cf-connecting-ip\"
+missing = \"skip\"
+rate = \"10/s\"
+
+[upstreams.u]
+servers = \"10.1.0.5:3000\"
+
+[routes.from]
+path = \"/{*rest}\"
+headers = { true-client-ip = true }
+upstream = \"u\"
+
+[routes.deletes]
+path = \"/{*rest}\"
+headers = { x-http-method = \"DELETE\", x-a = true }
+upstream = \"u\"
+
+[routes.named]
+path = \"/{*rest}\"
+headers = { x-named = true, x-a = true, x-b = true }
+upstream = \"u\"
+
+[routes.posts]
+path = \"/posts\"
+methods = \"POST\"
+upstream = \"u\"
+
+[routes.rest]
+upstream = \"u\"
+limits = \"per-client\"
+";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), DROPPING).unwrap();
+    let mut asked = vec!["explain", "GET", "/a"];
+    for field in [
+        "True-Client-IP: 192.0.2.1",
+        "CF-Connecting-IP: 192.0.2.1",
+        "X-HTTP-Method: DELETE",
+        "X_Odd: 1",
+        "X-Named: 1",
+        "X-A: 1",
+        "X-B: 1",
+        "Connection: x-named",
+    ] {
+        asked.extend(["-H", field]);
+    }
+    let text = tollgate(folder.path(), &asked).await.stdout;
+    let address =
+        "anybody could write any address there, and `[server] trust` does not name who sends it";
+    let method =
+        "it asks for another method than the one that a route or a limit of the file looks at";
+    let named = "`Connection` names it: it is for this gateway and nobody behind";
+    for line in [
+        format!("dropped true-client-ip, since {address}"),
+        format!("        cf-connecting-ip, since {address}"),
+        format!("        x-http-method, since {method}"),
+        format!("        x-named, since {named}"),
+        "        x_odd, since a name with `_` or `\"` is read as another one by some upstreams"
+            .into(),
+        format!(
+            "        not from (gateway.toml:9): it asks for header true-client-ip = true, and the request's field of that name is dropped, since {address}"
+        ),
+        format!(
+            "        not deletes (gateway.toml:14): it asks for header x-http-method = \"DELETE\", and the request's field of that name is dropped, since {method}"
+        ),
+        format!(
+            "        not named (gateway.toml:19): it asks for header x-named = true, and the request's field of that name is dropped, since {named}"
+        ),
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+    asked.push("--json");
+    let object: Value =
+        serde_json::from_str(&tollgate(folder.path(), &asked).await.stdout).unwrap();
+    assert_eq!(object["dropped"].as_array().unwrap().len(), 5, "{object}");
+    assert_eq!(object["dropped"][0]["field"], "true-client-ip");
+    assert_eq!(object["limits"][0]["applies"], false);
+}

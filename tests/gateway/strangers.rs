@@ -63,7 +63,21 @@ async fn no_field_turns_a_request_into_another_where_the_method_is_looked_at() {
     );
     let limits = File::to(&upstream, &["by-method"])
         .limit("by-method", "by = [\"ip\", \"method\"]\nrate = \"100/h\"");
-    for (file, passes) in [(plain, true), (routes, false), (limits, false)] {
+    let exempts = File::to(&upstream, &["few"]).limit(
+        "few",
+        "by = \"ip\"\nrate = \"100/h\"\nexempt = { methods = \"HEAD\" }",
+    );
+    let repeats = File::to(&upstream, &["once"]).limit(
+        "once",
+        "by = \"ip\"\nrate = \"100/h\"\ndedupe = { header = \"idempotency-key\" }",
+    );
+    for (file, passes) in [
+        (plain, true),
+        (routes, false),
+        (limits, false),
+        (exempts, false),
+        (repeats, false),
+    ] {
         let gateway = Gateway::start(&file).await;
         let fields = METHODS.map(|name| (name, "DELETE"));
         let seen = gateway.get_with("/", &fields).await.expect(200).echoed();

@@ -20,28 +20,52 @@ const REDIS_WITHIN: Duration = Duration::from_secs(3);
 const AT_ONCE: usize = 64;
 
 /// What came of asking one of them.
-struct Asked {
+pub(super) struct Asked {
     what: &'static str,
     name: String,
-    place: String,
+    pub(super) place: String,
     /// What it said of itself, or why it could not be asked.
     outcome: Result<String, String>,
+    /// Does it let anybody in who reaches it?
+    pub(super) open: bool,
 }
 
-/// Asks everybody, and adds what they said.
-pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
+impl Asked {
+    /// A Redis.
+    pub(super) fn of_redis(place: String, open: bool, outcome: Result<String, String>) -> Self {
+        Self {
+            what: "redis",
+            name: String::new(),
+            place,
+            outcome,
+            open,
+        }
+    }
+}
+
+/// Asks everybody.
+///
+/// # Errors
+/// When there is no way to ask anybody.
+pub(super) fn ask(compiled: &Compiled) -> Result<Vec<Asked>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let asked = match runtime {
-        Ok(runtime) => runtime.block_on(everybody(compiled)),
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    Ok(runtime.block_on(everybody(compiled)))
+}
+
+/// Adds what they said.
+pub(super) fn tell(asked: &Result<Vec<Asked>, String>, format: Format, answer: &mut Answer) {
+    let asked = match asked {
+        Ok(asked) => asked,
         Err(error) => {
             let _ = writeln!(answer.err, "error: cannot ask anybody: {error}");
             answer.code = UNREACHABLE;
             return;
         }
     };
-    for one in &asked {
+    for one in asked {
         told(one, format, &mut answer.out);
     }
     if asked.iter().any(|one| one.outcome.is_err()) {
@@ -88,26 +112,22 @@ async fn everybody(compiled: &Compiled) -> Vec<Asked> {
 }
 
 async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Asked> {
-    let asked = |place: String, outcome| Asked {
-        what: "redis",
-        name: String::new(),
-        place,
-        outcome,
-    };
+    let asked = Asked::of_redis;
     let why = match timeout(REDIS_WITHIN, probe(target, &store.prefix)).await {
         Ok(Ok(found)) => {
             let each = found.into_iter().map(|(node, found)| {
                 let place = node.map_or_else(|| target.to_string(), |node| node.to_string());
+                let open = found.as_ref().is_ok_and(|found| found.open);
                 let outcome =
                     found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
-                asked(place, outcome.map_err(|error| error.to_string()))
+                asked(place, open, outcome.map_err(|error| error.to_string()))
             });
             return each.collect();
         }
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", REDIS_WITHIN.as_secs()),
     };
-    vec![asked(target.to_string(), Err(why))]
+    vec![asked(target.to_string(), false, Err(why))]
 }
 
 /// What there is to say where hardly any time is left for a decision to wait, or for a network to be slower than now.
@@ -140,6 +160,7 @@ async fn upstream(name: String, server: Server, within: Duration) -> Asked {
         name,
         place,
         outcome,
+        open: false,
     }
 }
 

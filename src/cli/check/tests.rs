@@ -345,3 +345,41 @@ fn what_may_be_granted_in_part_is_not_said_never_to_pass() {
     let part = checked(&text("partial = true\n"), Format::Human, true);
     assert_eq!((part.err.as_str(), part.code), ("", 0));
 }
+
+/// What only asking finds is a warning in every form, and one that the file may say is meant.
+#[test]
+fn an_open_redis_is_a_warning_as_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.toml");
+    let ask = |_: &Compiled| {
+        let said = connect::Asked::of_redis("redis://cache".into(), true, Ok("there".into()));
+        Ok(vec![said])
+    };
+    let text = format!("{GOOD}limits = \"per-key\"\n");
+    let asked = |text: &str, format| {
+        std::fs::write(&file, text).unwrap();
+        answer_of(&file, (&What::Connect, format, true), Colour::Off, ask)
+    };
+    for (format, expected) in [
+        (
+            Format::Human,
+            "warning[open-store]: whoever reaches redis://cache",
+        ),
+        (Format::Json, "\"warnings\":1"),
+        (Format::Github, "::warning file="),
+        (Format::Sarif, "\"ruleId\": \"open-store\""),
+    ] {
+        let answer = asked(&text, format);
+        let all = format!("{}{}", answer.out, answer.err);
+        assert!(all.contains(expected), "{format:?}: {all}");
+        assert!(all.contains("there"), "{format:?}: {all}");
+        assert_eq!(answer.code, 1, "{format:?}: {all}");
+    }
+    let meant = text.replace("[store]", "[store]\nignore_warnings = \"open-store\"");
+    let answer = asked(&meant, Format::Json);
+    assert_eq!(answer.code, 0, "{}", answer.out);
+    assert!(answer.out.contains("\"ignored\":1"), "{}", answer.out);
+    // Nobody was asked: it is not said that there is nothing to ignore.
+    let answer = checked(&meant, Format::Json, true);
+    assert_eq!(answer.code, 0, "{}", answer.out);
+}

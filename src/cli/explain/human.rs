@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, Limits};
 use super::live::Left;
+use super::lost::Lost;
 use super::request::{ASSUMED_HOST, Chosen, Explanation, Held, Key, Way};
 use crate::config::describe;
 use crate::key::client_ip::{Field, Walk, Why};
@@ -28,6 +29,10 @@ pub(super) fn text(explanation: &Explanation) -> String {
     }
     line(&mut out, "client", &walked(client, *peer));
     if let Some(way) = way {
+        for (at, Lost { name, why }) in way.lost.iter().enumerate() {
+            let title = if at == 0 { "dropped" } else { "" };
+            line(&mut out, title, &format!("{name}, since {why}"));
+        }
         let matched = &way.matched;
         let path = match &way.forwarded {
             None => format!("{matched}: matched; nothing is forwarded"),

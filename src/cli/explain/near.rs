@@ -1,5 +1,6 @@
 //! Why it was not another route: which came near, and what they lacked. Each question is put to the route table itself.
 
+use super::lost::Lost;
 use crate::config::Compiled;
 use crate::key::is_secret;
 use crate::route::{self, Condition, HostPattern, PathPattern, Rule, Segment, Table};
@@ -20,6 +21,8 @@ pub(super) struct Wanted<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
     pub(super) method: &'a Method,
+    /// What conditions do not see of it.
+    pub(super) lost: &'a [Lost],
     /// What conditions look at.
     pub(super) head: Head<'a>,
 }
@@ -134,9 +137,16 @@ fn unmet(rule: &Rule, wanted: &Wanted<'_>) -> String {
             Condition::Query(..) => "query ",
             Condition::Https(_) => "scheme ",
         };
-        match one.secret_name(is_secret) {
+        let shown = match one.secret_name(is_secret) {
             Some(name) => format!("{table}{name} = \"***\""),
             None => format!("{table}{one}"),
+        };
+        let lost = |lost: &&Lost| matches!(one, Condition::Field(name, _) if *name == lost.name);
+        match wanted.lost.iter().find(lost) {
+            Some(Lost { why, .. }) => {
+                format!("{shown}, and the request's field of that name is dropped, since {why}")
+            }
+            None => shown,
         }
     };
     let all: Vec<String> = rule.conditions.iter().filter(fails).map(shown).collect();

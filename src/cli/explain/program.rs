@@ -33,6 +33,10 @@ pub(super) fn object(explanation: &Explanation) -> Value {
             let near = way.near.iter();
             near.map(|near| json!({ "route": &*near.name, "at": near.place, "why": near.why })).collect::<Vec<_>>()
         }),
+        "dropped": way.map(|way| {
+            let lost = way.lost.iter();
+            lost.map(|lost| json!({ "field": lost.name.as_str(), "why": lost.why.to_string() })).collect::<Vec<_>>()
+        }),
         "token": way.and_then(|way| way.token).map(|why| why.as_str()),
         "limits": way.map(|way| way.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": { "by": by, "status": status, "reason": reason, "held_us": held },

@@ -2,6 +2,7 @@
 
 use super::answer::{self, Answer, refused};
 use super::live::{Left, Now};
+use super::lost::{self, Lost};
 use super::near::{self, Near};
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
@@ -13,7 +14,6 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
 use crate::proxy::admit::Plan;
-use crate::proxy::dropped::{self, Believed};
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::location::Destination;
@@ -57,6 +57,8 @@ pub(super) struct Way {
     pub(super) forwarded: Option<String>,
     pub(super) route: Option<Chosen>,
     pub(super) near: Vec<Near>,
+    /// What of its fields is dropped before anything reads them.
+    pub(super) lost: Vec<Lost>,
     pub(super) limits: Vec<Held>,
     /// Why its token claims nothing, if a limit has asked and it does not.
     pub(super) token: Option<NoToken>,
@@ -167,7 +169,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     let bad = |bad: BadRequest| refused(&ProxyError::from(bad));
     let target = Target::read(&asked.method, &asked.uri, Version::HTTP_11, &asked.fields);
     let target = target.map_err(bad)?;
-    dropped::tidy(&mut asked.fields, &Believed::of(snapshot, asked.peer));
+    let lost = lost::lose(&mut asked.fields, snapshot, asked.peer).map_err(bad)?;
     if target.is_asterisk() || forwarded::count_hop(&asked.method, &mut asked.fields) == Hops::Spent
     {
         return Err(Answer::Itself(204, "it is for the gateway itself".into()));
@@ -179,6 +181,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         host: &host,
         path: path.to_match(),
         method: &asked.method,
+        lost: &lost,
         head: near::Head {
             fields: &asked.fields,
             query: asked.uri.query(),
@@ -191,6 +194,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         .find(&host, path.to_match(), &asked.method, head);
     let mut way = Way {
         near: near::near(compiled, found, &looked_for),
+        lost: lost.clone(),
         host_assumed: false,
         matched: path.to_match().to_owned(),
         forwarded: None,

@@ -140,7 +140,8 @@ pub(in crate::config) fn apply(all: &[Ignored], found: &mut Vec<Diagnostic>, may
         for code in &ignored.codes {
             let met = warnings.get(&code.value).map(|told| ignored.meets(told));
             let met = met.unwrap_or_default();
-            if met.is_empty() {
+            // Who is not asked says nothing that could be ignored.
+            if met.is_empty() && !code.value.is_found_by_asking() {
                 idle.push(ignored.idle(code));
             }
             for at in met {

@@ -8,7 +8,6 @@ use super::super::value::{quoted, show_span};
 use crate::key::Part;
 use crate::limit::Mode;
 use crate::limit::rate::Rate;
-use crate::proxy::dropped;
 use crate::route::Condition;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,7 +32,6 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     open_admin(document, found);
     more_than_all(document, found);
     one_for_all(document, found);
-    by_what_is_dropped(document, found);
     let waits: HashMap<&str, Longest<'_>> = document
         .limits
         .iter()
@@ -130,34 +128,6 @@ fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What tells a client's address is dropped where nobody is trusted to write it, and no limit can count by it.
-fn by_what_is_dropped(document: &Document, found: &mut Vec<Diagnostic>) {
-    if !document.server.trust.is_absent() {
-        return;
-    }
-    for limit in &document.limits {
-        let is_dropped = |part: &Part| matches!(part, Part::Header { name, .. } if dropped::tells_address(name.as_str()));
-        let mut parts = limit.by.entries().iter();
-        let Some(by) = parts.find(|at| at.value.as_ref().is_some_and(is_dropped)) else {
-            continue;
-        };
-        found.push(
-            Diagnostic::warning(
-                Code::OneForAll,
-                format!(
-                    "limit {} counts by a field that no request has",
-                    quoted(&limit.name.value)
-                ),
-            )
-            .at(
-                &by.span,
-                "dropped, since anybody could be somebody else each time with it",
-            )
-            .help("name the networks of the proxies that write it: `[server]` `trust = [\"10.0.0.0/8\"]`"),
-        );
-    }
-}
-
 /// A route that asks for what only a proxy in front of the gateway writes.
 fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
     let all = route.conditions.iter().flat_map(|list| list.entries());
@@ -170,6 +140,8 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
                     "x-real-ip",
                     "true-client-ip",
                     "cf-connecting-ip",
+                    "cf-ray",
+                    "x-amzn-trace-id",
                 ]
                 .contains(&name)
         }

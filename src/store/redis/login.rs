@@ -1,12 +1,16 @@
 //! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
 //! words that say what to do, and without the server's own where these may repeat a secret.
 
+use super::dial::dial;
 use super::pool::{Connection, first_word};
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::{RedisTarget, Secret};
 use crate::store::tls;
 use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
 /// With whose credentials somebody is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +103,12 @@ impl Connection {
         error: StoreError,
         (target, node): (&RedisTarget, Option<&Address>),
     ) -> StoreError {
-        let StoreError::Refused(reason) = &error else {
-            return error;
+        let reason = match &error {
+            StoreError::Refused(reason) => reason,
+            StoreError::Unreachable(_) | StoreError::Lost(_) => {
+                return turned_away(target, node).await.unwrap_or(error);
+            }
+            _ => return error,
         };
         if let Some(why) = no_password(first_word(reason), Whose::Redis) {
             return StoreError::Refused(why.into());
@@ -129,6 +137,41 @@ impl Connection {
         };
         StoreError::Refused(why.into())
     }
+}
+
+/// How long a server is listened to that ended a connection before it was asked anything: less than a sentinel is waited for
+/// in all, and one behind TLS says nothing.
+const LISTENED: Duration = Duration::from_millis(120);
+
+/// What a server says that ends connections as soon as they are made: protected mode, too many clients. It may have ended the
+/// one before its words were read, so they are listened to on another, on which nothing is said.
+pub(super) async fn turned_away(
+    target: &RedisTarget,
+    node: Option<&Address>,
+) -> Option<StoreError> {
+    let listening = async {
+        let mut stream = dial(target, node).await.ok()?;
+        let mut words = Vec::new();
+        while !words.ends_with(b"\n") && words.len() < LONGEST_WORDS * 2 {
+            let mut piece = [0; 512];
+            match stream.read(&mut piece).await {
+                Ok(read @ 1..) => words.extend_from_slice(&piece[..read]),
+                Ok(0) | Err(_) => break,
+            }
+        }
+        Some(words)
+    };
+    let words = timeout(LISTENED, listening).await.ok()??;
+    let words = String::from_utf8_lossy(&words);
+    let words = words.lines().next()?.strip_prefix('-')?;
+    let why = match first_word(words) {
+        "DENIED" => "it runs in protected mode, in which no other machine is let in while its user `default` has no password: \
+             give the gateway a user of its own and switch `default` off (docs/redis.md), or give it a password, \
+             and write them in `[store]`"
+            .to_owned(),
+        _ => shortened(format!("it ends every connection at once: {words}")),
+    };
+    Some(StoreError::Refused(why.into()))
 }
 
 /// What an answer is to.

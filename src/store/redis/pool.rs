@@ -251,10 +251,14 @@ impl Manager {
         let stream = dial(target, node).await?;
         // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (line, driver) =
-            MultiplexedConnection::new_with_config(&login::first(), stream, config)
-                .await
-                .map_err(|error| login::broken(&error, target))?;
+        let made = MultiplexedConnection::new_with_config(&login::first(), stream, config).await;
+        let (line, driver) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                let why = login::turned_away(target, node).await;
+                return Err(why.unwrap_or_else(|| login::broken(&error, target)));
+            }
+        };
         self.signals.hear();
         let dead = Arc::new(AtomicBool::new(false));
         let driver = tokio::spawn({

@@ -3,13 +3,14 @@
 use super::cluster::{self, Range};
 use super::health;
 use super::login::{self, Whose};
-use super::pool::{CONNECT_WITHIN, Connection, Manager};
+use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
 use super::signals::Signals;
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -25,7 +26,7 @@ pub struct Found {
     pub took: Duration,
     /// What it does when its memory is full, if it has a bound.
     pub evicts: Option<String>,
-    /// May anybody on another machine who reaches it do everything there, without a password?
+    /// May anybody on another machine who reaches it change what is there, without a password?
     pub open: bool,
 }
 
@@ -43,9 +44,7 @@ impl fmt::Display for Found {
             )?;
         }
         match self.open {
-            true => f.write_str(
-                "; warning: whoever reaches it may do everything there, since its user `default` needs no password: switch it off (`user default off`, docs/redis.md)",
-            ),
+            true => f.write_str("; open to whoever reaches it"),
             false => Ok(()),
         }
     }
@@ -161,7 +160,7 @@ async fn look(
         _ => None,
     };
     let open = match at {
-        Some(at) => is_far(at).await && lets_anybody_in(target, at).await,
+        Some(at) => is_far(at).await && lets_anybody_in(target, at, prefix).await,
         None => false,
     };
     Ok(Found {
@@ -173,15 +172,15 @@ async fn look(
     })
 }
 
-/// Can it be reached from other machines there?
+/// Can it be reached from other machines there? Who connects to no address in particular connects to their own machine.
 pub(super) async fn is_far(at: &Address) -> bool {
+    let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
-    found.is_ok_and(|mut all| all.any(|address| !address.ip().to_canonical().is_loopback()))
+    found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
 }
 
-/// May one who has not logged in do everything there? Who may ask what a user may do may do the rest: a server that has no
-/// users has no such question, and one that wants a password answers none.
-pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address) -> bool {
+/// May one who has not logged in do more there than read?
+pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
     let stranger = RedisTarget {
         database: 0,
         username: None,
@@ -196,16 +195,100 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address) -> bool 
     let asking = async {
         let opened = manager.connect((&stranger, Some(at)), Whose::Redis).await;
         let mut connection = opened.ok()?;
-        let mut user = Cmd::new();
-        user.arg("ACL").arg("GETUSER").arg("default");
-        Some(connection.send(&user).await)
+        Some(may_change(&mut connection, prefix).await)
     };
-    match timeout(CONNECT_WITHIN, asking).await {
-        Ok(Some(Ok(user))) => {
-            let user = format!("{user:?}");
-            user.contains("nopass") && user.contains("+@all")
+    let asked = timeout(CONNECT_WITHIN, asking).await;
+    asked.ok().flatten().unwrap_or_default()
+}
+
+/// Is any of what can be tried without changing anything let through? Nobody may ask what a user may do where that is taken
+/// from them, as in `+@all -acl`, so it is tried: a key that nobody has is deleted, a setting that no server has is set, a
+/// script does nothing.
+async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
+    let nobody = format!("{prefix}:{{nobody}}");
+    let tries: [&[&str]; 5] = [
+        &["ACL", "GETUSER", "default"],
+        &["EVAL", "return 1", "0"],
+        &["DEL", &nobody],
+        &["UNLINK", &nobody],
+        &["CONFIG", "SET", "tollgate-has-no-such-setting", "1"],
+    ];
+    for words in tries {
+        let mut command = Cmd::new();
+        for word in words {
+            command.arg(*word);
         }
-        Ok(Some(Err(error))) => error.to_string().contains("unknown command"),
-        _ => false,
+        let is_let = match connection.send(&command).await {
+            Ok(user) if words[0] == "ACL" => says_more_than_reading(&user),
+            Ok(_) => true,
+            Err(StoreError::Refused(reason)) => is_behind_permission(&reason),
+            // It is gone, and so is whoever asks.
+            Err(_) => return false,
+        };
+        if is_let {
+            return true;
+        }
+    }
+    false
+}
+
+/// Is it what only somebody hears who may send the command?
+fn is_behind_permission(reason: &str) -> bool {
+    const BEHIND: [&str; 6] = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MISCONF", "OOM"];
+    let words = reason.to_ascii_lowercase();
+    BEHIND.contains(&first_word(reason))
+        || words.contains("unknown option")
+        || words.contains("unsupported config parameter")
+}
+
+/// Does what `ACL GETUSER` says of a user name commands that change something, or groups of such?
+fn says_more_than_reading(user: &Value) -> bool {
+    const GROUPS: [&str; 6] = [
+        "all",
+        "write",
+        "dangerous",
+        "admin",
+        "scripting",
+        "keyspace",
+    ];
+    const COMMANDS: [&str; 16] = [
+        "acl",
+        "config",
+        "debug",
+        "del",
+        "eval",
+        "evalsha",
+        "fcall",
+        "flushall",
+        "flushdb",
+        "function",
+        "module",
+        "replicaof",
+        "script",
+        "set",
+        "shutdown",
+        "slaveof",
+    ];
+    let mut all = Vec::new();
+    texts(user, &mut all);
+    let (on, nopass) = ["on", "nopass"]
+        .map(|flag| all.iter().any(|text| text == flag))
+        .into();
+    let risks = |rule: &str| match rule.strip_prefix('+') {
+        Some(rule) => match rule.strip_prefix('@') {
+            Some(group) => GROUPS.contains(&group),
+            None => COMMANDS.contains(&rule),
+        },
+        None => false,
+    };
+    on && nopass && all.iter().flat_map(|text| text.split(' ')).any(risks)
+}
+
+/// All texts of an answer, however deep.
+fn texts(value: &Value, out: &mut Vec<String>) {
+    match value {
+        Value::Array(all) | Value::Set(all) => all.iter().for_each(|one| texts(one, out)),
+        Value::Map(all) => all.iter().for_each(|(_, one)| texts(one, out)),
+        other => out.extend(login::text(other)),
     }
 }

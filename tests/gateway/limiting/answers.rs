@@ -286,11 +286,11 @@ async fn preflights_count_beside_all_else() {
     }
 }
 
-/// What carries a body, a cookie or a credential is no preflight.
+/// What carries a body, a cookie, a credential or another method is no preflight.
 #[tokio::test]
 async fn what_only_looks_like_a_preflight_is_a_request() {
     let upstream = Upstream::echo().await;
-    let file = File::to(&upstream, &["few"]).limit("few", "by = \"ip\"\nrate = \"3/h\"");
+    let file = File::to(&upstream, &["few"]).limit("few", "by = \"ip\"\nrate = \"6/h\"");
     let gateway = Gateway::start(&file).await;
     let (origin, asks) = (
         ("Origin", "https://app.test"),
@@ -300,6 +300,9 @@ async fn what_only_looks_like_a_preflight_is_a_request() {
         ("Cookie", "session=1"),
         ("Authorization", "Bearer x"),
         ("Content-Length", "2"),
+        ("X-HTTP-Method-Override", "DELETE"),
+        ("X-HTTP-Method", "DELETE"),
+        ("X-Method-Override", "DELETE"),
     ] {
         let body = if more.0 == "Content-Length" { "ab" } else { "" };
         let asked = request("OPTIONS", "/", &[origin, asks, more]);

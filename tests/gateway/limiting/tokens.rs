@@ -351,3 +351,19 @@ async fn no_limit_that_asks_no_token_is_looked_at() {
         .expect(200);
     client.ask(get("/")).await.expect(401);
 }
+
+/// A member that is written in the file is the claim itself, with the blanks around it.
+#[tokio::test]
+async fn blanks_around_a_member_are_part_of_the_claim() {
+    let upstream = Upstream::echo().await;
+    let jwt = format!("keys = {:?}\nalgorithms = [\"RS256\"]", keys("rsa.pem"));
+    let limit = "missing = \"refuse\"\nrate = \"1/h\"\ntiers.silver = { rate = \"5/h\" }";
+    let file = file(&upstream, &jwt, limit)
+        .with("[groups.silver]\nby = \"jwt:plan\"\nmembers = [\" silver\"]\n");
+    let gateway = Gateway::start(&file).await;
+    for (plan, left) in [("silver", 0), (" silver", 4), (" silver ", 0)] {
+        let token = rsa(&json!({ "sub": format!("of {plan}."), "plan": plan }));
+        let answer = asked(&gateway, &token).await.expect(200);
+        assert_eq!(answer.remaining("user"), left, "{plan:?}");
+    }
+}

@@ -288,7 +288,7 @@ pub static LIMITS: Table = Table {
             name: "preflights",
             shape: Shape::Choice(&["free", "counted"]),
             default: Value("\"free\""),
-            about: "Whether CORS preflights (`OPTIONS` with `Origin` and `Access-Control-Request-Method`, without body, `Cookie` and `Authorization`, as browsers send them) leave its counters alone: `free` ones count on one of their own with the limit's numbers, by address where it counts by what they cannot have, so that nobody's requests are charged and a flood of them is refused; a limit on what is in flight counts them with all else. All other `OPTIONS` are requests as any.",
+            about: "Whether CORS preflights (`OPTIONS` with `Origin` and `Access-Control-Request-Method`, without body, `Cookie`, `Authorization` and a field that asks for another method, as browsers send them) leave its counters alone: `free` ones count on one of their own with the limit's numbers, by address where it counts by what they cannot have, so that nobody's requests are charged and a flood of them is refused; a limit on what is in flight counts them with all else. All other `OPTIONS` are requests as any.",
             example: "\"counted\"",
             live: true,
         },

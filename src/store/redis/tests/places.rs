@@ -143,7 +143,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
     std::fs::write(&file, format!("{users}{operator}")).unwrap();
     let server = Server::start_with(&["--aclfile", file.to_str().unwrap()]);
     let mut client = server.client();
-    assert!(!probe::lets_anybody_in(&server.target(), &here(&server)).await);
+    assert!(!probe::lets_anybody_in(&server.target(), &here(&server), "tollgate").await);
     let stranger = client.ask(bb8_redis::redis::cmd("GET").arg("tollgate:1"));
     assert_eq!(stranger.unwrap_err().code(), Some("NOAUTH"));
     client.say("AUTH operator pass");
@@ -228,7 +228,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
 async fn a_server_that_lets_anybody_in_is_seen() {
     let server = Server::start();
     let at = here(&server);
-    assert!(probe::lets_anybody_in(&server.target(), &at).await);
+    assert!(probe::lets_anybody_in(&server.target(), &at, "tollgate").await);
     // As a gateway with a user of its own finds it.
     server
         .client()
@@ -238,7 +238,7 @@ async fn a_server_that_lets_anybody_in_is_seen() {
         password: Some(Secret::new("pass")),
         ..server.target()
     };
-    assert!(probe::lets_anybody_in(&target, &at).await);
+    assert!(probe::lets_anybody_in(&target, &at, "tollgate").await);
     let found = look(&target).await.unwrap();
     assert!(!found.open, "nobody else reaches a loopback address");
     let told = Found {
@@ -246,16 +246,17 @@ async fn a_server_that_lets_anybody_in_is_seen() {
         ..found
     }
     .to_string();
-    assert!(told.contains("`user default off`"), "{told}");
+    assert!(told.ends_with("; open to whoever reaches it"), "{told}");
     server.client().say("CONFIG SET requirepass secret");
-    assert!(!probe::lets_anybody_in(&target, &at).await);
+    assert!(!probe::lets_anybody_in(&target, &at, "tollgate").await);
     for (host, is_far) in [
         ("127.0.0.1", false),
         ("127.8.0.1", false),
         ("::1", false),
         ("::ffff:127.0.0.1", false),
         ("192.0.2.1", true),
-        ("0.0.0.0", true),
+        ("0.0.0.0", false),
+        ("::", false),
         ("2001:db8::1", true),
     ] {
         assert_eq!(
@@ -264,6 +265,35 @@ async fn a_server_that_lets_anybody_in_is_seen() {
             "{host}"
         );
     }
+}
+
+/// Who may not ask what a user may do is tried with what changes nothing.
+#[tokio::test(flavor = "local")]
+async fn a_stranger_who_may_change_anything_is_seen_whatever_they_may_not() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.say("ACL SETUSER operator on >pass ~* &* +@all");
+    client.say("AUTH operator pass");
+    client.say("SET tollgate:kept 1");
+    for (rules, is_open) in [
+        ("on nopass ~* &* +@all -acl", true),
+        ("on nopass ~* &* +@all -acl -eval -config -flushall", true),
+        ("on nopass ~other:* +@all -acl -eval", true),
+        ("on nopass -@all +eval", true),
+        ("on nopass -@all +config", true),
+        ("on nopass -@all +acl +flushall", true),
+        ("on nopass ~* -@all +@write", true),
+        ("on nopass ~* -@all +@read +@connection +info", false),
+        ("on nopass ~* -@all +@read +acl|getuser", false),
+        ("on nopass -@all +ping", false),
+        ("on >secret ~* &* +@all", false),
+        ("off nopass ~* &* +@all", false),
+    ] {
+        client.say(&format!("ACL SETUSER default reset {rules}"));
+        let found = probe::lets_anybody_in(&server.target(), &here(&server), "tollgate").await;
+        assert_eq!(found, is_open, "{rules}");
+    }
+    assert_eq!(client.say("DBSIZE"), Value::Int(1), "nothing was changed");
 }
 
 fn here(server: &Server) -> Address {

@@ -236,3 +236,31 @@ async fn a_server_that_talks_without_end_is_cut_short() {
     assert!(said.len() < 500, "{}", said.len());
     server.abort();
 }
+
+/// Its words may be lost with the connection that they were said on.
+#[tokio::test(flavor = "local")]
+async fn what_a_server_says_that_ends_connections_at_once_is_told() {
+    for (words, told) in [
+        (
+            "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set\r\n",
+            "protected mode, in which no other machine is let in",
+        ),
+        (
+            "-ERR max number of clients reached\r\n",
+            "ends every connection at once: ERR max number of clients reached",
+        ),
+    ] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let _ = client.write_all(words.as_bytes()).await;
+            }
+        });
+        for _ in 0..5 {
+            let said = look(&alone(port)).await.unwrap_err().to_string();
+            assert!(said.contains(told) && !said.contains("TLS"), "{said}");
+        }
+        server.abort();
+    }
+}
