@@ -28,6 +28,18 @@ struct Asked {
     outcome: Result<String, String>,
 }
 
+impl Asked {
+    fn starred(&self, compiled: &Compiled) -> Self {
+        let hide = |text: &String| compiled.hide(text);
+        Self {
+            what: self.what,
+            name: self.name.clone(),
+            place: hide(&self.place),
+            outcome: self.outcome.as_ref().map(hide).map_err(hide),
+        }
+    }
+}
+
 /// Asks everybody, and adds what they said.
 pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -42,6 +54,7 @@ pub(super) fn ask(compiled: &Compiled, format: Format, answer: &mut Answer) {
         }
     };
     for one in &asked {
+        let one = &one.starred(compiled);
         told(one, format, &mut answer.out);
     }
     if asked.iter().any(|one| one.outcome.is_err()) {
