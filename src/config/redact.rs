@@ -95,6 +95,8 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
         let inside = line.split('}').next().unwrap_or_default();
         if let Some((name, default)) = inside.split_once(":-")
             && is_secret_variable(name)
+            // One that is a variable itself is a mistake, and to be seen.
+            && !default.starts_with("${")
         {
             let end = start + inside.len();
             found.push(end - default.len()..end);

@@ -64,10 +64,13 @@ impl Variables {
         all.map(str::to_owned).collect()
     }
 
-    /// May what this gave not be shown? An empty text gives nothing away.
+    /// May what this gave not be shown? A default is what its own place makes of it, whatever another says of the variable; an
+    /// empty one gives nothing away.
     pub(super) fn hides(&self, used: &Used) -> bool {
-        let is_one = self.named.contains(&used.name) || used.is_secret();
-        is_one && !(used.is_default && used.gave.is_empty())
+        match used.is_default {
+            true => used.is_secret() && !used.gave.is_empty(),
+            false => self.named.contains(&used.name) || used.is_secret(),
+        }
     }
 
     /// May this text not be shown as it is?
