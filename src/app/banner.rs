@@ -33,7 +33,7 @@ pub(super) fn print(
         );
     }
     let _ = writeln!(text, "  counting   {}", counting(boot));
-    routes(&mut text, snapshot);
+    routes(&mut text, boot, snapshot);
     limits(&mut text, snapshot);
     if let Some(address) = addresses.first() {
         let _ = writeln!(
@@ -49,11 +49,15 @@ pub(super) fn print(
 fn counting(boot: &Boot) -> String {
     match &boot.store.source {
         Source::Memory => "in memory, this gateway alone".to_owned(),
-        Source::Redis(target) => format!("in {target}, shared by all gateways there"),
+        Source::Redis(target) => {
+            let there = target.to_string();
+            let there = boot.secrets.hide(&there);
+            format!("in {there}, shared by all gateways there")
+        }
     }
 }
 
-fn routes(text: &mut String, snapshot: &Snapshot) {
+fn routes(text: &mut String, boot: &Boot, snapshot: &Snapshot) {
     for service in snapshot.services.iter().take(MOST_LINES) {
         let upstream = service.upstream.map(|at| &snapshot.upstreams[at]);
         let servers: Vec<String> = upstream
@@ -69,11 +73,12 @@ fn routes(text: &mut String, snapshot: &Snapshot) {
         } else {
             limits.join(", ")
         };
+        let to = upstream.map_or_else(|| answered(service), |_| servers.join(", "));
         let _ = writeln!(
             text,
             "  route      {}  ->  {}  [{limits}]",
             service.route().unwrap_or("(none matches)"),
-            upstream.map_or_else(|| answered(service), |_| servers.join(", "))
+            boot.secrets.hide(&to)
         );
     }
     more(text, snapshot.services.len());

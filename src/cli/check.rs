@@ -257,7 +257,7 @@ fn meaning(compiled: &Compiled) -> String {
             text,
             "  {:width$}  {}",
             limit.name,
-            describe::limit(limit, compiled.asks_redis()),
+            compiled.hide(&describe::limit(limit, compiled.asks_redis())),
             width = width.unwrap_or(0)
         );
         if let Some(leased) = leased(compiled, &asked, limit) {
@@ -269,12 +269,14 @@ fn meaning(compiled: &Compiled) -> String {
             );
         }
         for tier in describe::tiers(limit) {
+            let tier = compiled.hide(&tier);
             let _ = writeln!(text, "  {:width$}  {tier}", "", width = width.unwrap_or(0));
         }
     }
     for group in &outline.groups {
         let members = count(group.len(), "member");
-        let _ = writeln!(text, "  group {}: {members} by {}", group.name, group.by);
+        let by = compiled.hide(&group.by.to_string());
+        let _ = writeln!(text, "  group {}: {members} by {by}", group.name);
     }
     if let Some(spread) = Spread::of(compiled) {
         text.push_str(&spread.text());
@@ -315,18 +317,19 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         let asked = asked_for(compiled);
         let limits = compiled.outline.limits.iter().map(|limit| {
             let tiers = limit.tiers.iter().map(
-                |tier| json!({ "group": &*tier.group.name, "means": describe::tier(&tier.limit) }),
+                |tier| json!({ "group": &*tier.group.name, "means": compiled.hide(&describe::tier(&tier.limit)) }),
             );
             json!({
                 "name": &*limit.name,
                 "mode": limit.mode.as_str(),
-                "means": describe::limit(limit, compiled.asks_redis()),
+                "means": compiled.hide(&describe::limit(limit, compiled.asks_redis())),
                 "leased": leased(compiled, &asked, limit),
                 "tiers": tiers.collect::<Vec<_>>(),
             })
         });
         let groups = compiled.outline.groups.iter().map(|group| {
-            json!({ "name": &*group.name, "by": group.by.to_string(), "members": group.len() })
+            let by = compiled.hide(&group.by.to_string());
+            json!({ "name": &*group.name, "by": by, "members": group.len() })
         });
         summary["groups"] = groups.collect();
         summary["routes"] = compiled.outline.routes.len().into();

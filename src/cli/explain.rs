@@ -1,6 +1,7 @@
 //! `tollgate explain`: what a diagnostic's code means, and what would become of a request.
 
 mod answer;
+mod hidden;
 mod human;
 mod live;
 mod lost;
@@ -117,6 +118,7 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
             return UNREACHABLE;
         }
     }
+    explanation.hide(&compiled.boot.secrets);
     show(&match args.json {
         true => printable_json(&format!("{}\n", program::object(&explanation))).into_owned(),
         false => printable(&human::text(&explanation)).into_owned(),

@@ -3,10 +3,12 @@
 use super::diagnostic::Diagnostic;
 use super::document::Document;
 use super::files::Files;
+use super::hidden::Secrets;
 use super::source;
 use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is read once.
@@ -24,6 +26,8 @@ pub struct Boot {
     pub store: store::Settings,
     /// What is logged.
     pub log: telemetry::Settings,
+    /// What is shown as stars wherever the file is told about.
+    pub secrets: Arc<Secrets>,
 }
 
 /// Where the admin listener is when `[admin]` does not say.
@@ -51,7 +55,9 @@ pub(super) fn read(
             telemetry::AccessFormat::Json
         }
     };
+    let store = super::store::read(document, text, files, found);
     Boot {
+        secrets: Arc::new(secrets(document, &store)),
         listen: listen::Settings {
             addresses,
             first_byte: server.first_byte.or(defaults.first_byte),
@@ -72,12 +78,27 @@ pub(super) fn read(
         admin: document.admin.as_ref().map(|admin| admin::Settings {
             listen: admin.listen.or(ADMIN),
         }),
-        store: super::store::read(document, text, files, found),
+        store,
         log: telemetry::Settings {
             access: log.access.get().copied().unwrap_or_else(terminal),
             level: log.level.or(telemetry::Level::Info),
         },
     }
+}
+
+/// What the file's variables and the places that it names for secrets gave.
+fn secrets(document: &Document, store: &store::Settings) -> Secrets {
+    let mut all = document.variables.secrets();
+    all.extend(document.fetched.iter().cloned());
+    if let store::Source::Redis(target) = &store.source {
+        let mut passwords = vec![&target.password];
+        if let store::Place::Sentinel { password, .. } = &target.place {
+            passwords.push(password);
+        }
+        let given = passwords.into_iter().flatten();
+        all.extend(given.map(|one| one.expose().to_owned()));
+    }
+    Secrets::new(all)
 }
 
 /// The admin listener's address, as it will be.

@@ -1,7 +1,9 @@
 //! What is wrong with a file: code, words, places, and what to write instead.
 
 use super::files::Files;
+use super::hidden::Secrets;
 use super::source::{Source, Span};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -217,6 +219,21 @@ impl Diagnostic {
     pub fn about(mut self, span: &Span) -> Self {
         self.concerns.push(span.clone());
         self
+    }
+
+    /// Puts stars where these have come to stand in its words.
+    pub(super) fn hide(&mut self, secrets: &Secrets) {
+        let labels = self.primary.iter_mut().chain(&mut self.others);
+        let texts = labels.map(|label| &mut label.text);
+        let texts = texts
+            .chain([&mut self.message])
+            .chain(&mut self.help)
+            .chain(&mut self.note);
+        for text in texts {
+            if let Cow::Owned(shown) = secrets.hide(text) {
+                *text = shown;
+            }
+        }
     }
 
     /// The same, its places counted from `by`.

@@ -15,6 +15,7 @@ pub use tokens::TokenOutline;
 
 use super::Boot;
 use super::describe::span_as_written;
+use super::hidden::{Secrets, Series};
 use crate::key::Group;
 use crate::key::client_ip::Field;
 use crate::limit::Limit;
@@ -23,6 +24,7 @@ use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
 use ipnet::IpNet;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +158,19 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     }
     changes.extend(restart::secrets(running, &new.boot));
     restart::compare(running, &new.boot, &mut changes);
+    let secrets = [&old.boot, &new.boot, running].map(|boot| &*boot.secrets);
+    starred(&Secrets::of_all(&secrets), &mut changes);
     changes
+}
+
+/// Puts stars where what has changed, or stands beside it, is secret; one that took another's place has another number.
+fn starred(secrets: &Secrets, changes: &mut [Change]) {
+    let mut series = Series::default();
+    for change in changes {
+        if let Cow::Owned(shown) = secrets.number(&change.what, &mut series) {
+            change.what = shown;
+        }
+    }
 }
 
 fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {

@@ -35,6 +35,7 @@ pub(super) use variables::Variables;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::files::Files;
+use super::hidden::Series;
 use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{self, TABLES};
@@ -125,6 +126,8 @@ pub(super) struct Document {
     pub(super) lost: HashSet<(&'static str, Option<String>)>,
     /// What came of variables in its texts.
     pub(super) variables: Variables,
+    /// Secrets that stood elsewhere.
+    pub(super) fetched: Vec<String>,
     /// Warnings that are meant.
     pub(super) ignored: Vec<Ignored>,
     /// Nothing at all is written.
@@ -222,11 +225,15 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     let strays = include::merge(source, &mut root, &mut document, found);
     set::apply(source, &set_values, &mut root, found);
     document.counted = Counted::of(&root);
-    if source.is_without_store() {
-        root.remove("store");
-    }
+    let store = match source.is_without_store() {
+        true => root.remove("store"),
+        false => None,
+    };
     document.variables = variables::fill(source, &mut root, found);
-    secrets::fetch(source, &mut root, files, found);
+    if let Some(store) = store {
+        document.variables.learn(source, &store);
+    }
+    document.fetched = secrets::fetch(source, &mut root, files, found);
     document.empty = root.is_empty();
     include::read(source, &mut root, &document.variables, found);
     document.ignored = ignored::read(&mut root, found);
@@ -260,13 +267,17 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
 }
 
 /// The tree of a source that is good: all its files in one, and its variables filled in, those with stars that gave secrets.
-pub(super) fn tree(source: &Source) -> DeTable<'_> {
+/// With it the texts that have such stars, as they are without, by where they stand.
+pub(super) fn tree<'s>(
+    source: &'s Source,
+    series: &mut Series,
+) -> (DeTable<'s>, HashMap<usize, String>) {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let (mut root, found) = (root.into_inner(), &mut Vec::new());
     include::merge(source, &mut root, &mut Document::default(), found);
     let variables = variables::fill(source, &mut root, found);
-    variables.star(&mut root);
-    root
+    let whole = variables.star(&mut root, series);
+    (root, whole)
 }
 
 /// A table under a misspelt name: what is wrong inside is told in the same run, and what it defines is defined.

@@ -20,6 +20,7 @@ pub mod files;
 pub mod fuzzed;
 mod grant;
 mod groups;
+pub mod hidden;
 pub mod jwt;
 pub mod leases;
 mod limits;
@@ -108,6 +109,12 @@ impl Compiled {
     #[must_use]
     pub fn asks_redis(&self) -> bool {
         self.shared
+    }
+
+    /// A text about the file with stars for what is secret in it.
+    #[must_use]
+    pub fn hide(&self, text: &str) -> String {
+        self.boot.secrets.hide(text).into_owned()
     }
 
     /// Where the `limits`, `upstreams` or `routes` of this name is defined: `gateway.toml:12`.
@@ -211,7 +218,7 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let boot = boot::read(&document, &source, &mut files, &mut found);
     let errors = answers::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
-    document.variables.tell(&source, &mut found);
+    document.variables.tell(&source, &boot.secrets, &mut found);
     document::ignore(&document.ignored, &mut found, !source.is_without_store());
     let mut report = Report::new(Arc::clone(&source), found).from_files(files);
     if report.errors() > 0 {

@@ -2,6 +2,7 @@
 //!
 //! Works on the text, not on the parsed file: a message about a broken line must not show its password either.
 
+use crate::key;
 use std::ops::Range;
 
 /// Words at the end of a key whose value is not to be shown.
@@ -23,6 +24,7 @@ pub(super) fn starred(text: &str) -> String {
     hidden.extend(bare_credentials(text));
     hidden.extend(members(text));
     hidden.extend(sections(text));
+    hidden.extend(defaults(text));
     if hidden.is_empty() {
         return text.to_owned();
     }
@@ -80,6 +82,25 @@ fn sections(text: &str) -> Vec<Range<usize>> {
             found.extend(value_after(text, start + equals + 1));
         }
         start += line.len();
+    }
+    found
+}
+
+/// What stands in for a variable of such a name that is not set: `${DB_PASSWORD:-this}`.
+fn defaults(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, mark) in text.match_indices("${") {
+        let start = at + mark.len();
+        let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
+        let inside = line.split('}').next().unwrap_or_default();
+        if let Some((name, default)) = inside.split_once(":-")
+            && is_secret_variable(name)
+            // One that is a variable itself is a mistake, and to be seen.
+            && !default.starts_with("${")
+        {
+            let end = start + inside.len();
+            found.push(end - default.len()..end);
+        }
     }
     found
 }
@@ -184,6 +205,19 @@ fn word_before(before: &str) -> &str {
     &before[start..]
 }
 
+/// Does the name of a variable say that what it gives is secret?
+pub(super) fn is_secret_variable(name: &str) -> bool {
+    const MARKS: [&str; 3] = ["pass", "pwd", "credential"];
+    /// Too short to be looked for inside of others, or of another meaning there.
+    const WORDS: [&str; 9] = [
+        "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
+    ];
+    let name = name.to_ascii_lowercase();
+    key::is_secret(&name)
+        || MARKS.iter().any(|mark| name.contains(mark))
+        || name.split('_').any(|word| WORDS.contains(&word))
+}
+
 /// Also when it is misspelt: that is when its line is shown.
 pub(super) fn is_secret(word: &str) -> bool {
     const LONGEST: usize = 80;
@@ -264,6 +298,40 @@ mod tests {
     use super::starred;
 
     #[test]
+    fn names_of_variables_say_what_is_secret() {
+        for name in [
+            "DB_PW",
+            "CRED",
+            "AWS_CREDS",
+            "x_credential",
+            "CREDENTIALS",
+            "PRIVATE",
+            "HOOK_HMAC",
+            "SALT_1",
+            "GITHUB_PAT",
+            "TOTP",
+            "DSN",
+            "SLACK_TOKEN",
+            "DBPASS",
+            "API_KEY",
+        ] {
+            assert!(super::is_secret_variable(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOST",
+            "PWN",
+            "SALTY",
+            "RATE",
+            "ACCREDITED",
+            "UPDATE",
+            "DATABASE_URL",
+        ] {
+            assert!(!super::is_secret_variable(name), "{name}");
+        }
+    }
+
+    #[test]
     fn credentials_are_starred_and_nothing_moves() {
         for (text, shown) in [
             ("password = \"hunter2\" # x", "password = \"*******\" # x"),
@@ -308,6 +376,10 @@ mod tests {
             (
                 "[limits.per-token]\nby = \"ip\"",
                 "[limits.per-token]\nby = \"ip\"",
+            ),
+            (
+                "path = \"/${DB_PW:-hook}/${PATH:-x}\"",
+                "path = \"/${DB_PW:-****}/${PATH:-x}\"",
             ),
             ("é.password = \"é\"", "é.password = \"**\""),
             (

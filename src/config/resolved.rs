@@ -5,6 +5,8 @@ mod toml;
 
 use super::diagnostic::{Label, Report};
 use super::files::Files;
+use super::hidden::Series;
+use super::secret::Place;
 use super::source::Source;
 use super::vocabulary::{Default, IGNORE_WARNINGS, Shape, TABLES, Table};
 use super::{Compiled, document, read, redact};
@@ -33,7 +35,8 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
     let (name, text) = read(path, &mut files)?;
     let mut source = Source::new(name, text);
     document::gather(&mut source, &mut files, &mut Vec::new());
-    let root = document::tree(&source);
+    let mut series = Series::default();
+    let (root, whole) = document::tree(&source, &mut series);
     let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
     for limit in &compiled.outline.limits {
         limits.entry(&limit.name).or_default().push(limit);
@@ -42,7 +45,9 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
         limits,
         source: &source,
         lines: Vec::new(),
-        secrets: Vec::new(),
+        whole,
+        files,
+        series,
     };
     let included = source.included().count();
     writer.line(format!(
@@ -110,8 +115,12 @@ struct Writer<'w> {
     limits: HashMap<&'w str, Vec<&'w Limit>>,
     source: &'w Source,
     lines: Vec<Line>,
+    /// Texts that have stars, without them.
+    whole: HashMap<usize, String>,
+    /// What secrets are read from.
+    files: Files,
     /// Secrets seen so far: two that differ stay different.
-    secrets: Vec<String>,
+    series: Series,
 }
 
 impl Writer<'_> {
@@ -210,7 +219,7 @@ impl Writer<'_> {
         let shape = vocabulary.key(key).map(|key| key.shape);
         match (shape, value) {
             (Some(Shape::Secret), value) if key == "username" => self.user(value, offset),
-            (Some(Shape::Secret), value) => self.starred(value),
+            (Some(Shape::Secret), value) => self.starred(value, offset),
             (Some(Shape::Changes), DeValue::Table(table)) => self.lines_of(table, (2, true)),
             (Some(Shape::Conditions), DeValue::Table(table)) => self.lines_of(table, (2, false)),
             (Some(Shape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
@@ -234,7 +243,7 @@ impl Writer<'_> {
                     None => toml::text(text),
                 }
             }
-            (_, DeValue::String(text)) if key == "url" => toml::text(&without_password(text)),
+            (_, DeValue::String(text)) if key == "url" => toml::text(&self.without_password(text)),
             (_, value) => toml::value(value),
         }
     }
@@ -281,11 +290,12 @@ impl Writer<'_> {
             let name = name.get_ref().as_ref();
             let written = self.source.text().get(value.span());
             let is_given = are_sent && written.is_some_and(|text| text.contains("${"));
+            let at = value.span().start;
             let value = match value.get_ref() {
-                value @ DeValue::String(_) if is_given => self.starred(value),
-                DeValue::Table(table) if is_place(table) => self.starred(value.get_ref()),
+                value @ DeValue::String(_) if is_given => self.starred(value, at),
+                value @ DeValue::Table(table) if is_place(table) => self.starred(value, at),
                 DeValue::Table(inner) if depth > 0 => self.lines_of(inner, (depth - 1, are_sent)),
-                value @ DeValue::String(_) if redact::is_secret(name) => self.starred(value),
+                value @ DeValue::String(_) if redact::is_secret(name) => self.starred(value, at),
                 value => toml::value(value),
             };
             let comma = if index > 0 { "," } else { "" };
@@ -296,17 +306,41 @@ impl Writer<'_> {
         out
     }
 
-    fn starred(&mut self, value: &DeValue<'_>) -> String {
-        let secret = toml::value(value);
-        let at = self.secrets.iter().position(|known| *known == secret);
-        let at = at.unwrap_or_else(|| {
-            self.secrets.push(secret);
-            self.secrets.len() - 1
-        });
-        match at {
-            0 => toml::text("***"),
-            at => toml::text(&format!("***{}", at + 1)),
+    /// The address of a store with stars for its password.
+    fn without_password(&mut self, url: &str) -> String {
+        let secret = match super::value::store(url) {
+            Ok(store::Source::Redis(target)) => target.password,
+            _ => None,
+        };
+        match (secret, url.split_once("://"), url.rfind('@')) {
+            (Some(secret), Some((scheme, rest)), Some(at)) => {
+                let user = &rest[..at - scheme.len() - "://".len()];
+                let name = user.split_once(':').map_or("", |(name, _)| name);
+                let stars = self.series.stars(secret.expose());
+                format!("{scheme}://{name}:{stars}{}", &url[at..])
+            }
+            _ => url.to_owned(),
         }
+    }
+
+    /// The stars for a value at this byte: the same for the same secret, wherever it stands or comes from.
+    fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
+        let fetched = match value {
+            DeValue::Table(table) => Place::of(table).ok(),
+            _ => None,
+        };
+        let fetched = fetched.and_then(|place| {
+            let read = place.read(self.source, offset, &mut self.files);
+            read.ok()
+        });
+        let secret = match value {
+            DeValue::String(text) => {
+                let whole = self.whole.get(&offset);
+                whole.map_or_else(|| text.to_string(), String::clone)
+            }
+            other => fetched.unwrap_or_else(|| toml::value(other)),
+        };
+        toml::text(&self.series.stars(&secret))
     }
 }
 
@@ -348,22 +382,6 @@ fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
 /// `{ file = "..." }` or `{ env = "..." }`.
 fn is_place(table: &DeTable<'_>) -> bool {
     table.len() == 1 && (table.contains_key("file") || table.contains_key("env"))
-}
-
-/// The address of a store with stars for its password.
-fn without_password(url: &str) -> String {
-    let secret = match super::value::store(url) {
-        Ok(store::Source::Redis(target)) => target.password,
-        _ => None,
-    };
-    match (secret, url.split_once("://"), url.rfind('@')) {
-        (Some(_), Some((scheme, rest)), Some(at)) => {
-            let user = &rest[..at - scheme.len() - "://".len()];
-            let name = user.split_once(':').map_or("", |(name, _)| name);
-            format!("{scheme}://{name}:***{}", &url[at..])
-        }
-        _ => url.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -215,8 +215,8 @@ mod tests {
     #[test]
     fn every_level_makes_a_filter() {
         for (level, text) in [
-            (Level::Error, "tollgate=error,error"),
-            (Level::Info, "tollgate=info,warn"),
+            (Level::Error, "tollgate=error,hyper=error,h2=error,error"),
+            (Level::Info, "tollgate=info,hyper=error,h2=error,warn"),
             (Level::Trace, "tollgate=trace,trace"),
         ] {
             assert_eq!(ordinary(level).to_string(), text);

@@ -149,3 +149,164 @@ async fn a_printed_file_has_no_secret_of_the_environment() {
         assert!(done.stdout.contains(said), "{said}: {}", done.stdout);
     }
 }
+
+/// Secrets of the environment in every text that is shown of some part of a file.
+const HIDING: &str = "\
+[jwt]
+keys = \"${KEYS_SECRET}/k\"
+algorithms = \"HS256\"
+issuer = \"https://i.test/${A_PAT}\"
+[limits.l]
+by = \"ip\"
+rate = \"7/s\"
+exempt = { paths = \"/${A_HMAC}\" }
+[upstreams.u]
+servers = \"${A_PW}.test:80\"
+[routes.p]
+path = \"/p/${A_TOKEN}\"
+upstream = \"u\"
+limits = \"l\"
+rewrite = \"/q/${A_TOKEN}\"
+headers = { key = \"${A_TOKEN}\" }
+[routes.q]
+redirect = { to = \"https://h.test/${A_TOKEN}/x\" }
+[routes.d]
+path = \"/d\"
+respond = { body = \"${UNSET_PASSWORD:-hunter-set} ${A_URL} ${PLAIN} ${WHO}\" }
+response_headers.set = { x-a = { env = \"PLAIN\" }, x-b = { file = \"s\" } }
+";
+
+const HIDDEN: [(&str, &str); 12] = [
+    ("KEYS_SECRET", "."),
+    ("A_PAT", "hunter-pat"),
+    ("A_HMAC", "hunter-hmac"),
+    ("A_PW", "Hunter-pw"),
+    ("A_TOKEN", "hunter~%41b"),
+    ("A_URL", "u:hunter-url@h"),
+    ("PLAIN", "hunter-plain"),
+    ("WHO", "me"),
+    ("B_PAT", "hunter-pat-2"),
+    ("B_HMAC", "hunter-hmac-2"),
+    ("B_PW", "hunter-pw-2"),
+    ("B_TOKEN", "hunter-token-2"),
+];
+
+fn hiding() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("gateway.toml", HIDING);
+    write(
+        "new.toml",
+        &HIDING.replace("${A_", "${B_").replace("B_URL", "A_URL"),
+    );
+    write(
+        "wrong.toml",
+        &HIDING.replace("\"7/s\"", "\"7/${UNSET_PASSWORD:-hunter}\""),
+    );
+    write("k", "0123456789abcdef0123456789abcdef");
+    write("s", "hunter-file");
+    folder
+}
+
+#[tokio::test]
+async fn whatever_is_told_of_a_file_has_no_secret() {
+    let folder = hiding();
+    let diff = ["check", "--diff", "gateway.toml", "new.toml"];
+    let all: [(&[&str], &[&str]); 12] = [
+        (
+            &["explain", "GET", "/"],
+            &["redirects to https://h.test/***/x; no limit"],
+        ),
+        (
+            &["explain", "GET", "/", "--json"],
+            &["https://h.test/***/x\""],
+        ),
+        (
+            &["explain", "GET", "/p/h~A", "-H", "key: h~A"],
+            &["/p/h~A: matched", "https://h.test/***/x"],
+        ),
+        (&["check"], &["; not for /***"]),
+        (&["check", "--json"], &["; not for /***"]),
+        (&["check", "--format", "github"], &["; not for /***"]),
+        (&["check", "--format", "sarif"], &["2.1.0"]),
+        (
+            &["check", "--print"],
+            &[
+                "issuer = \"https://i.test/***\"",
+                "exempt = { paths = \"/***2\" }",
+                "headers = { key = \"***4\" }",
+                "body = \"***5 ***6 ***7 me\"",
+                "x-a = \"***7\", x-b = \"***8\"",
+            ],
+        ),
+        (
+            &diff,
+            &[
+                "limits.l: exempt /*** to /***2,",
+                "upstreams.u: servers http://***3.test:80 to http://***4.test:80",
+                "routes.p: path /p/***5 to /p/***6,",
+                "rewrite /q/***5 to /q/***6",
+                "routes.q: redirect https://h.test/***5/x (308) to https://h.test/***6/x (308)",
+                "jwt: issuer https://i.test/***7 to https://i.test/***8",
+            ],
+        ),
+        (
+            &[&diff[..], &["--json"]].concat(),
+            &["path /p/***5 to /p/***6"],
+        ),
+        (
+            &["check", "wrong.toml"],
+            &["${UNSET_PASSWORD:-******}", "bad-rate"],
+        ),
+        (&["check", "wrong.toml", "--json"], &["bad-rate"]),
+    ];
+    for (arguments, said) in all {
+        let done = run(folder.path(), arguments, &HIDDEN).await;
+        let all = done.stdout + &done.stderr;
+        assert!(
+            !all.to_lowercase().contains("hunter"),
+            "{arguments:?}: {all}"
+        );
+        for said in said {
+            assert!(all.contains(said), "{arguments:?}: {said}: {all}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_keeps_its_path_where_a_secret_routes_it() {
+    let folder = hiding();
+    let asked = ["explain", "GET", "/p/hunter~%41b", "-H", "key: hunter~%41b"];
+    let done = run(folder.path(), &asked, &HIDDEN).await;
+    assert!(
+        done.stdout.contains("\npath    /p/hunter~Ab: matched"),
+        "{done:?}"
+    );
+    assert!(done.stdout.contains("http://***.test:80"), "{done:?}");
+    assert!(done.stdout.contains("forwarded as /q/***"), "{done:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_says_no_secret_when_it_starts_and_reloads() {
+    let folder = hiding();
+    let port = "[server]\nlisten = \"127.0.0.1:0\"\n";
+    let [old, new] = ["gateway.toml", "new.toml"]
+        .map(|name| port.to_owned() + &std::fs::read_to_string(folder.path().join(name)).unwrap());
+    std::fs::write(folder.path().join("gateway.toml"), &old).unwrap();
+    let variables = HIDDEN.map(|(name, value)| (name, Path::new(value)));
+    let gateway = Gateway::launch_with(folder, &["run"], &variables).await;
+    let answer = gateway.get("/").await;
+    assert_eq!(answer.field("location"), "https://h.test/hunter~Ab/x");
+    gateway.rename_over(&new);
+    let told = "routes.q: redirect https://h.test/***5/x (308) to https://h.test/***6/x (308)";
+    eventually(PATIENCE, told, async || gateway.said.text().contains(told)).await;
+    let said = gateway.said.text();
+    assert!(!said.to_lowercase().contains("hunter"), "{said}");
+    for line in [
+        "308 to https://h.test/***/x",
+        "p  ->  http://***.test:80",
+        "upstreams.u: servers http://***3.test:80 to",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+}

@@ -41,6 +41,16 @@ impl Asked {
             open,
         }
     }
+
+    /// The same without secrets of the file.
+    fn starred(self, compiled: &Compiled) -> Self {
+        let hide = |text: String| compiled.hide(&text);
+        Self {
+            place: hide(self.place),
+            outcome: self.outcome.map(hide).map_err(hide),
+            ..self
+        }
+    }
 }
 
 /// Asks everybody.
@@ -52,7 +62,8 @@ pub(super) fn ask(compiled: &Compiled) -> Result<Vec<Asked>, String> {
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    Ok(runtime.block_on(everybody(compiled)))
+    let asked = runtime.block_on(everybody(compiled)).into_iter();
+    Ok(asked.map(|one| one.starred(compiled)).collect())
 }
 
 /// Adds what they said.

@@ -21,7 +21,7 @@ pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
         .chain(digests(compiled))
         .collect();
     notes.extend(guesses(compiled));
-    notes
+    notes.iter().map(|note| compiled.hide(note)).collect()
 }
 
 /// Which fields are counted byte for byte: their own server may read several spellings as one.

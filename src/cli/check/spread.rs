@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// What is said of a store of several nodes, or of a file that is written for one.
 pub(super) struct Spread<'a> {
+    /// Knows what may not be shown.
+    compiled: &'a Compiled,
     /// Whoever is held to several slots: the route, or nothing for requests of none.
     routes: Vec<(Option<&'a str>, Vec<Slot<'a>>)>,
     hot: Vec<Hot<'a>>,
@@ -100,6 +102,7 @@ impl<'a> Spread<'a> {
             }
         }
         Some(Self {
+            compiled,
             routes: routes.chain(unrouted).collect(),
             hot,
         })
@@ -111,9 +114,10 @@ impl<'a> Spread<'a> {
         let mut spans = false;
         for (route, slots) in self.routes.iter().filter(|(_, slots)| slots.len() > 1) {
             spans = true;
+            let shown = |slot: &Slot<'_>| self.compiled.hide(&slot.by.shown());
             let named: Vec<String> = slots
                 .iter()
-                .map(|slot| format!("{} ({})", slot.limits.join(" and "), slot.by.shown()))
+                .map(|slot| format!("{} ({})", slot.limits.join(" and "), shown(slot)))
                 .collect();
             let whose = match route {
                 Some(name) => format!("a request of route {name}"),
@@ -135,7 +139,7 @@ impl<'a> Spread<'a> {
         }
         for hot in &self.hot {
             let limits = hot.limits.join(" and ");
-            let _ = match hot.tag {
+            let _ = match hot.tag.map(|tag| self.compiled.hide(tag)) {
                 Some(tag) => writeln!(
                     text,
                     "cluster: everything counted with {tag} is in one slot, on one master: {limits}"
@@ -155,11 +159,14 @@ impl<'a> Spread<'a> {
         let routes = routes.map(|(route, slots)| {
             let slots = slots
                 .iter()
-                .map(|slot| json!({ "by": slot.by.shown(), "limits": slot.limits }));
+                .map(|slot| (self.compiled.hide(&slot.by.shown()), &slot.limits))
+                .map(|(by, limits)| json!({ "by": by, "limits": limits }));
             json!({ "route": route, "slots": slots.collect::<Vec<_>>() })
         });
         let hot = self.hot.iter();
-        let hot = hot.map(|hot| json!({ "with": hot.tag, "limits": hot.limits }));
+        let hot = hot
+            .map(|hot| (hot.tag.map(|tag| self.compiled.hide(tag)), &hot.limits))
+            .map(|(tag, limits)| json!({ "with": tag, "limits": limits }));
         json!({ "routes": routes.collect::<Vec<_>>(), "hot": hot.collect::<Vec<_>>() })
     }
 }

@@ -146,7 +146,7 @@ fn limit(held: &Held, title: &str, out: &mut String) {
     let window = window.map_or(String::new(), |window| format!(" {window}"));
     let name = format!("{}{window}{}", limit.shown(), at(held.place.as_deref()));
     line(out, title, &format!("{name}: {}", held.means));
-    let by = describe::key(&limit.by);
+    let by = &held.by;
     match &held.key {
         Key::Skipped => line(
             out,

@@ -110,7 +110,7 @@ fn limit(held: &Held) -> Value {
         "window": held.limit.window.as_deref(),
         "at": held.place,
         "means": held.means,
-        "by": crate::config::describe::key(&held.limit.by),
+        "by": held.by,
     });
     match &held.key {
         Key::Skipped | Key::Exempt(_) => {

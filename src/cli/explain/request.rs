@@ -80,6 +80,8 @@ pub(super) struct Held {
     pub(super) limit: Arc<Limit>,
     pub(super) place: Option<String>,
     pub(super) means: String,
+    /// What it counts by, as the file writes it.
+    pub(super) by: String,
     /// The group whose tier holds, and what that means; the limit is the tier then.
     pub(super) tier: Option<(Arc<str>, String)>,
     pub(super) key: Key,
@@ -262,6 +264,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
     let mut held = Held {
         place: compiled.place("limits", &limit.name),
         means: describe::limit(limit, compiled.asks_redis()),
+        by: describe::key(&limit.by),
         leased: None,
         limit: Arc::clone(limit),
         tier: None,
@@ -314,6 +317,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
             };
             if let Some(tier) = tier {
                 held.limit = Arc::clone(&tier.limit);
+                held.by = describe::key(&tier.limit.by);
                 held.tier = Some((Arc::clone(&tier.group.name), describe::tier(&tier.limit)));
             }
             let limit = &held.limit;

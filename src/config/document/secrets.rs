@@ -11,15 +11,16 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Fetches the values of fields that routes set and add; the store's password is fetched with the other settings that are
-/// read at the start.
+/// read at the start. Returns what was fetched.
 pub(super) fn fetch(
     source: &Source,
     root: &mut DeTable<'_>,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) {
+) -> Vec<String> {
+    let mut fetched = Vec::new();
     let Some(routes) = inner(root, "routes") else {
-        return;
+        return fetched;
     };
     for (_, route) in routes.iter_mut() {
         let DeValue::Table(route) = route.get_mut() else {
@@ -38,11 +39,12 @@ pub(super) fn fetch(
                     if side == "request_headers" && is_literal(name, value.get_ref()) {
                         found.push(in_file(name, &value.span()));
                     }
-                    line(source, name, value, files, found);
+                    fetched.extend(line(source, name, value, files, found));
                 }
             }
         }
     }
+    fetched
 }
 
 fn inner<'t, 'a>(table: &'t mut DeTable<'a>, name: &str) -> Option<&'t mut DeTable<'a>> {
@@ -74,10 +76,10 @@ fn line(
     value: &mut Spanned<DeValue<'_>>,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) {
+) -> Option<String> {
     let span = value.span();
     let DeValue::Table(table) = value.get_ref() else {
-        return;
+        return None;
     };
     let fetched = match Place::of(table) {
         Ok(place) => place.read(source, span.start, files).map_err(|error| {
@@ -91,11 +93,10 @@ fn line(
         Err(slip) => Err(told(slip, name, &span)),
     };
     // What stands for a value that could not be fetched is as good as any: the file is not taken.
-    let text = fetched.unwrap_or_else(|wrong| {
-        found.push(wrong);
-        "-".to_owned()
-    });
+    let fetched = fetched.map_err(|wrong| found.push(wrong)).ok();
+    let text = fetched.clone().unwrap_or_else(|| "-".to_owned());
     *value.get_mut() = DeValue::String(Cow::Owned(text));
+    fetched
 }
 
 /// A table that names no place for the secret called `name`.

@@ -1,14 +1,15 @@
 //! `${VAR}` in the texts of the file: filled in from the environment once the file has been parsed, never in keys, and
 //! what came of it is told beside every mistake in the result.
 
+mod secret;
 mod starred;
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::grant::unasked;
+use super::super::hidden::Secrets;
 use super::super::source::{Source, Span};
 use super::super::spans::Spans;
 use super::super::value::quoted;
-use crate::key::is_secret;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -22,6 +23,10 @@ pub(in crate::config) struct Variables {
     filled: Vec<Filled>,
     /// Texts with a variable that could not be filled in, which has been noted.
     failed: Vec<Span>,
+    /// Variables that a place where one is used says are secret.
+    named: HashSet<String>,
+    /// Where texts begin that are paths.
+    paths: HashSet<usize>,
 }
 
 /// A text whose variables have been filled in.
@@ -31,10 +36,8 @@ struct Filled {
     /// As it is written.
     template: String,
     used: Vec<Used>,
-    /// It stands where a secret does.
-    in_secret_place: bool,
-    /// It may not be shown.
-    secret: bool,
+    /// It stands, or a part of it, where a secret does.
+    starred: bool,
 }
 
 /// A variable and what it gave.
@@ -74,6 +77,10 @@ fn fill_from(
     found: &mut Vec<Diagnostic>,
 ) -> Variables {
     let mut variables = Variables::default();
+    for (_, value) in root.iter() {
+        variables.learn(source, value);
+    }
+    variables.paths = secret::paths(root);
     for (_, value) in root.iter_mut() {
         let span = value.span();
         variables.value(environment, source, value.get_mut(), &span, found);
@@ -147,28 +154,22 @@ impl Variables {
         if used.is_empty() {
             return;
         }
-        let starred = source.text().get(span.clone()) != source.shown().get(span.clone());
         self.filled.push(Filled {
-            secret: starred || used.iter().any(Used::is_secret),
+            starred: source.text().get(span.clone()) != source.shown().get(span.clone()),
             span: span.clone(),
             template: template.to_owned(),
-            in_secret_place: starred,
             used,
         });
     }
 
-    /// What the environment gave and may not be shown; defaults stand in the file, for all to read.
-    fn secrets(&self) -> HashSet<&str> {
-        const SHORTEST: usize = 4;
-        let filled = self.filled.iter().filter(|filled| filled.secret);
-        let used = filled.flat_map(|filled| &filled.used);
-        let given = used.filter(|used| !used.is_default && used.gave.len() >= SHORTEST);
-        given.map(|used| used.gave.as_str()).collect()
-    }
-
     /// Drops what is only the echo of a variable that could not be filled in, and says beside the rest what the variables
     /// gave. What looks like a secret is shown nowhere.
-    pub(in crate::config) fn tell(&self, source: &Source, found: &mut Vec<Diagnostic>) {
+    pub(in crate::config) fn tell(
+        &self,
+        source: &Source,
+        secrets: &Secrets,
+        found: &mut Vec<Diagnostic>,
+    ) {
         let own = |diagnostic: &Diagnostic| {
             let code = diagnostic.code;
             matches!(
@@ -187,29 +188,12 @@ impl Variables {
                     .any(|at| self.filled[*at].is_all_of_the_secret(source));
             !echo && !from_outside
         });
-        let secrets = self.secrets();
         for one in found {
             for at in about(&filled, one) {
-                self.filled[at].tell(one);
+                let filled = &self.filled[at];
+                filled.tell(one, self.is_hidden(filled));
             }
-            hide(&secrets, one);
-        }
-    }
-}
-
-/// Takes the secrets out, wherever else they may have come to stand.
-fn hide(secrets: &HashSet<&str>, diagnostic: &mut Diagnostic) {
-    let labels = diagnostic.primary.iter_mut().chain(&mut diagnostic.others);
-    let texts = labels.map(|label| &mut label.text);
-    let texts = texts
-        .chain([&mut diagnostic.message])
-        .chain(&mut diagnostic.help)
-        .chain(&mut diagnostic.note);
-    for text in texts {
-        for secret in secrets {
-            if text.contains(secret) {
-                *text = text.replace(secret, "***");
-            }
+            one.hide(secrets);
         }
     }
 }
@@ -229,8 +213,8 @@ fn about<T: Copy + Ord>(texts: &Spans<T>, diagnostic: &Diagnostic) -> Vec<T> {
 }
 
 impl Filled {
-    fn tell(&self, diagnostic: &mut Diagnostic) {
-        if self.secret {
+    fn tell(&self, diagnostic: &mut Diagnostic, is_hidden: bool) {
+        if is_hidden {
             let names: Vec<String> = self.used.iter().map(Used::spelled).collect();
             diagnostic.message = format!("this is wrong with {} filled in", names.join(" and "));
             diagnostic.help = None;
@@ -243,7 +227,7 @@ impl Filled {
             }
         }
         for used in &self.used {
-            let gave = if self.secret {
+            let gave = if is_hidden {
                 "`***`".to_owned()
             } else {
                 quoted(&used.gave)
@@ -286,16 +270,6 @@ impl Used {
     /// As the file has it, without a default.
     fn spelled(&self) -> String {
         format!("`${{{}}}`", self.name)
-    }
-
-    fn is_secret(&self) -> bool {
-        let name = self.name.to_ascii_lowercase();
-        let credentials = self.gave.split_once("://");
-        is_secret(&name)
-            || ["pass", "pwd", "credential"]
-                .iter()
-                .any(|mark| name.contains(mark))
-            || credentials.is_some_and(|(_, rest)| rest.contains('@'))
     }
 }
 

@@ -95,11 +95,11 @@ fn everything_is_in_it_and_no_secret() {
         "1 included file merged",
         "[server]\nlisten = \":8080\" # default\n",
         "url = \"redis+sentinel://user:***@a,b:7/cache\"\n",
-        "sentinel = { username = \"watcher\", password = \"***\" }\n",
+        "sentinel = { username = \"watcher\", password = \"***2\" }\n",
         "rate = \"7/s\"\n",
         "burst = 7 # default\n",
         "algorithm = \"token-bucket\" # default\n",
-        "request_headers = { set = { x-api-key = \"***2\", x-token = \"***3\", x-a = \"b\", x-given = \"***4\" } }\n",
+        "request_headers = { set = { x-api-key = \"***3\", x-token = \"***4\", x-a = \"b\", x-given = \"***5\" } }\n",
         "timeout = \"30s\" # default\n",
         "[routes.c]\n",
     ] {

@@ -23,13 +23,19 @@ and Redis keys.
 In texts, never in names, `${NAME}` is a variable of the environment the gateway was started in. One that is not set is a
 mistake, unless it has a default: `${NAME:-default}`, which also stands in for an empty one. `${NAME:?message}` says what is
 missing. `$$` is a `$`. What a variable gives is a text, so `burst = \"${BURST}\"` is not a number, and it is not looked at
-for further variables. Mistakes in a result say what the variables gave, unless it looks like a secret.
+for further variables. Mistakes in a result say what the variables gave, unless it is a secret.
+
+A variable gives a secret if its name has a word for one (`KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `PW`, `CREDS`, `PRIVATE`, `HMAC`, `SALT`,
+`PAT`, `TOTP`, `DSN` and the like), if it gives an address with `user:password@`, or if one place where it is used is a secret's; so does its
+default. Paths of files are none.
 
 A secret need not stand in the file: the store's `password`, that of its sentinels, and every value under `set` and `add` of `request_headers` and
 `response_headers`, may be `{ file = \"/run/secrets/NAME\" }` or `{ env = \"NAME\" }` instead of a text. A newline at the end
 of the file does not count. Such a file is watched: a changed value is taken over as any other change, a changed password by
-the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars; one that is written
-into the file is a warning.
+the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars: not `check` and its
+`--print` and `--diff`, not `explain`, not the start, not a reload. Numbers behind stars tell one secret from another: `***` to `***2` is a
+change. What a request says itself is shown as it is, as are the addresses of servers in the access log, in metrics and in messages about
+connections; a secret of fewer than 4 bytes has stars in `--print` alone. One that is written into the file is a warning.
 
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
 agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;

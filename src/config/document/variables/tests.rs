@@ -90,7 +90,8 @@ fn told(text: &str, code: Code, at: &str) -> String {
         .at(&(start..start + at.len()), "`abcdefgh`")
         .help("write `abcdefgh`");
     let mut found = vec![wrong];
-    variables.tell(&source, &mut found);
+    let secrets = Secrets::new(variables.secrets());
+    variables.tell(&source, &secrets, &mut found);
     Report::new(Arc::new(source), found).human(Colour::Off)
 }
 

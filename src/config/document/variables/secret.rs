@@ -1,0 +1,158 @@
+//! Which variables give secrets: by their names, by what they give, by a place where one is used.
+
+use super::super::super::redact;
+use super::super::super::source::Source;
+use super::{Filled, Used, Variables};
+use std::collections::HashSet;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Keys under which paths stand, which lead to secrets and are none.
+const PATHS: [&str; 6] = ["file", "keys", "jwks", "ca", "cert", "key"];
+
+impl Variables {
+    /// Takes in which variables `value`, whose own are not filled in yet, says are secret.
+    pub(in crate::config::document) fn learn(
+        &mut self,
+        source: &Source,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        match value.get_ref() {
+            DeValue::String(text) if text.contains("${") => {
+                let span = value.span();
+                let written = source.text().get(span.clone()).unwrap_or_default();
+                let shown = source.shown().get(span).unwrap_or_default();
+                if written == shown {
+                    return;
+                }
+                // Text with escapes is secret as a whole.
+                let start = written.find(text.as_ref());
+                for (at, mark) in text.match_indices("${") {
+                    let here = start.and_then(|start| shown.get(start + at..));
+                    if here.is_none_or(|here| !here.starts_with(mark)) {
+                        self.named.insert(name(&text[at + mark.len()..]).to_owned());
+                    }
+                }
+            }
+            DeValue::Array(items) => items.iter().for_each(|item| self.learn(source, item)),
+            DeValue::Table(table) => {
+                if let (1, Some(DeValue::String(name))) =
+                    (table.len(), table.get("env").map(|name| name.get_ref()))
+                {
+                    self.named.insert(name.to_string());
+                }
+                table
+                    .iter()
+                    .for_each(|(_, inner)| self.learn(source, inner));
+            }
+            _ => {}
+        }
+    }
+
+    /// What may not be shown. A path that a variable gives is no secret by the variable's name.
+    pub(in crate::config) fn secrets(&self) -> Vec<String> {
+        let filled = self.filled.iter();
+        let filled = filled.filter(|filled| !self.paths.contains(&filled.span.start));
+        let used = filled.flat_map(|filled| &filled.used);
+        let given: HashSet<&str> = used
+            .filter(|used| self.hides(used))
+            .map(|used| used.gave.as_str())
+            .collect();
+        let parts = given.iter().filter_map(|gave| user_info(gave));
+        let parts = parts.flat_map(|user| [Some(user), user.split_once(':').map(|(_, word)| word)]);
+        let all = given.iter().copied().chain(parts.flatten());
+        all.map(str::to_owned).collect()
+    }
+
+    /// May what this gave not be shown? A default is what its own place makes of it, whatever another says of the variable; an
+    /// empty one gives nothing away.
+    pub(super) fn hides(&self, used: &Used) -> bool {
+        match used.is_default {
+            true => used.is_secret() && !used.gave.is_empty(),
+            false => self.named.contains(&used.name) || used.is_secret(),
+        }
+    }
+
+    /// May this text not be shown as it is?
+    pub(super) fn is_hidden(&self, filled: &Filled) -> bool {
+        filled.starred || filled.used.iter().any(|used| self.hides(used))
+    }
+}
+
+impl Used {
+    fn is_secret(&self) -> bool {
+        let is_address = self.name.to_ascii_lowercase().ends_with("url");
+        redact::is_secret_variable(&self.name)
+            || user_info(&self.gave)
+                .is_some_and(|user| self.gave.contains("://") || is_address && user.contains(':'))
+    }
+}
+
+/// What stands before the `@` of an address.
+fn user_info(address: &str) -> Option<&str> {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.rsplit_once('@').map(|(user, _)| user)
+}
+
+/// The name with which `NAME}`, `NAME:-default}` or `NAME:?message}` begins.
+fn name(inside: &str) -> &str {
+    let end = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    &inside[..end.unwrap_or(inside.len())]
+}
+
+/// Where texts begin that are paths.
+pub(super) fn paths(root: &DeTable<'_>) -> HashSet<usize> {
+    let mut found = HashSet::new();
+    each(root, &mut Vec::new(), &mut |trail, value| {
+        if is_path(trail) {
+            found.insert(value.span().start);
+        }
+    });
+    found
+}
+
+/// Is there a path under these keys?
+pub(super) fn is_path(trail: &[&str]) -> bool {
+    !is_named(trail) && trail.len() > 1 && trail.last().is_some_and(|key| PATHS.contains(key))
+}
+
+/// Is the last of these keys the name of a field or parameter, which may be any word?
+pub(super) fn is_named(trail: &[&str]) -> bool {
+    matches!(
+        trail,
+        ["routes", _, "headers" | "query", _]
+            | [
+                "routes",
+                _,
+                "request_headers" | "response_headers",
+                "set" | "add",
+                _
+            ]
+    )
+}
+
+/// Shows each text below `table` to `look`, with the keys that lead to it.
+fn each<'t>(
+    table: &'t DeTable<'_>,
+    trail: &mut Vec<&'t str>,
+    look: &mut impl FnMut(&[&str], &Spanned<DeValue<'_>>),
+) {
+    for (key, value) in table {
+        trail.push(key.get_ref());
+        inside(value, trail, look);
+        trail.pop();
+    }
+}
+
+fn inside<'t>(
+    value: &'t Spanned<DeValue<'_>>,
+    trail: &mut Vec<&'t str>,
+    look: &mut impl FnMut(&[&str], &Spanned<DeValue<'_>>),
+) {
+    match value.get_ref() {
+        DeValue::String(_) => look(trail, value),
+        DeValue::Array(items) => items.iter().for_each(|item| inside(item, trail, look)),
+        DeValue::Table(table) => each(table, trail, look),
+        _ => {}
+    }
+}
