@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// A shorter one is not looked for: it stands in words that have nothing to do with it.
 const SHORTEST: usize = 4;
+/// Nor is one below this length that could be a word, as `test` or `admin`: stars in place of a name of the file would say what it is.
+const NO_WORD: usize = 8;
 
 /// Values that nobody is shown.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl Secrets {
     /// These, without what is too short to be looked for.
     pub(super) fn new<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Self {
         let values = values.into_iter().map(Into::into);
-        let values: BTreeSet<Arc<str>> = values.filter(|one| one.len() >= SHORTEST).collect();
+        let values: BTreeSet<Arc<str>> = values.filter(|one| is_looked_for(one)).collect();
         let mut spellings: HashMap<_, Vec<Spelling>> = HashMap::new();
         for of in &values {
             for text in spelled(of) {
@@ -99,6 +101,11 @@ impl Secrets {
     }
 }
 
+fn is_looked_for(value: &str) -> bool {
+    let of_a_word = |byte: u8| byte.is_ascii_alphabetic() || b"-_.:/".contains(&byte);
+    value.len() >= NO_WORD || value.len() >= SHORTEST && !value.bytes().all(of_a_word)
+}
+
 /// How a text begins, in small letters.
 fn start(text: impl AsRef<[u8]>) -> Option<[u8; SHORTEST]> {
     let start = text.as_ref().first_chunk::<SHORTEST>()?;
@@ -164,6 +171,8 @@ mod tests {
             "Xoxb-1/%41b",
             "xoxb-1",
             "pin",
+            "admin",
+            "http://",
             "https://h.test/é/",
             "q\"uote",
         ];
@@ -173,6 +182,7 @@ mod tests {
             ("to https://x/xoxb-1/ab (308)", "to https://x/*** (308)"),
             ("xoxb-1/b, XOXB-1xoxb-1", "***/b, ******"),
             ("pin and pins", "pin and pins"),
+            ("http://admin/admin", "http://admin/admin"),
             ("https://h.test/é", "***"),
             ("https://h.test/%C3%A9/x", "***/x"),
             ("\"q\\\"uote\" é", "\"***\" é"),
@@ -186,11 +196,17 @@ mod tests {
 
     #[test]
     fn secrets_that_differ_stay_different() {
-        let (old, new) = (Secrets::new(["abcdef"]), Secrets::new(["ABCdef", "abc"]));
+        let (old, new) = (
+            Secrets::new(["abcdef12"]),
+            Secrets::new(["ABCdef12", "abc"]),
+        );
         let both = Secrets::of_all(&[&old, &new]);
         let mut series = Series::default();
-        let told = both.number("path /abcdef to /ABCdef/abcDEF", &mut series);
+        let told = both.number("path /abcdef12 to /ABCdef12/abcDEF12", &mut series);
         assert_eq!(told, "path /*** to /***2/***2");
-        assert_eq!(both.number("ABCdef to abcdef", &mut series), "***2 to ***");
+        assert_eq!(
+            both.number("ABCdef12 to abcdef12", &mut series),
+            "***2 to ***"
+        );
     }
 }

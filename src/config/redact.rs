@@ -212,7 +212,12 @@ pub(super) fn is_secret_variable(name: &str) -> bool {
     const WORDS: [&str; 9] = [
         "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
     ];
+    /// What these give is called by everybody: how a field with a key is named.
+    const NAMES: [&str; 3] = ["key_header", "key_field", "key_name"];
     let name = name.to_ascii_lowercase();
+    if NAMES.iter().any(|end| name.ends_with(end)) {
+        return false;
+    }
     key::is_secret(&name)
         || MARKS.iter().any(|mark| name.contains(mark))
         || name.split('_').any(|word| WORDS.contains(&word))
@@ -326,6 +331,7 @@ mod tests {
             "ACCREDITED",
             "UPDATE",
             "DATABASE_URL",
+            "API_KEY_HEADER",
         ] {
             assert!(!super::is_secret_variable(name), "{name}");
         }

@@ -35,7 +35,7 @@ of the file does not count. Such a file is watched: a changed value is taken ove
 the connections to Redis that are made from then on. No message, log or dump shows a secret but as stars: not `check` and its
 `--print` and `--diff`, not `explain`, not the start, not a reload. Numbers behind stars tell one secret from another: `***` to `***2` is a
 change. What a request says itself is shown as it is, as are the addresses of servers in the access log, in metrics and in messages about
-connections; a secret of fewer than 4 bytes has stars in `--print` alone. One that is written into the file is a warning.
+connections; a secret of fewer than 4 bytes, or of fewer than 8 that could be a word, has stars in `--print` alone. One that is written into the file is a warning.
 
 A change of the file is taken over while requests go on, whole or not at all: the new file once two readings 50 ms apart
 agree, or the old one where the new one has a mistake. Links are followed, and a link that is swapped counts as a change;
