@@ -248,3 +248,22 @@ impl Beginning {
         self.announced
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_leaves_half_of_the_room_to_others() {
+        let all = Rc::<Beginnings>::default();
+        let client = |text: &str| Client::of(text.parse().unwrap());
+        let (greedy, other) = (client("192.0.2.1"), client("192.0.2.2"));
+        let taken: Vec<Place> = std::iter::from_fn(|| Place::among(&all, greedy)).collect();
+        assert_eq!(taken.len(), 512);
+        let others: Vec<Place> = std::iter::from_fn(|| Place::among(&all, other)).collect();
+        assert_eq!(others.len(), 64);
+        drop((taken, others));
+        assert_eq!(all.kept.get(), 0);
+        assert!(all.clients.borrow().is_empty());
+    }
+}
