@@ -121,10 +121,10 @@ impl Gateway {
         } = compiled;
         snapshot.generation = 1;
         let mut signals = Signals::install()?;
-        let claimed = claim_all(&boot.listen.addresses)?;
+        let bound = bind_all(&boot.listen.addresses)?;
         let admin = boot
             .admin
-            .map(|admin| open_all(&[admin.listen], claim_all(&[admin.listen])?))
+            .map(|admin| open_all(&[admin.listen], bind_all(&[admin.listen])?))
             .transpose()?;
         start_demo(&snapshot).await?;
 
@@ -152,7 +152,7 @@ impl Gateway {
 
         let trusted = trusted(&shared.snapshots);
         let mut addresses = Vec::new();
-        for listener in open_all(&boot.listen.addresses, claimed)? {
+        for listener in open_all(&boot.listen.addresses, bound)? {
             addresses.push(listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(accept(
@@ -253,17 +253,17 @@ async fn until_store_ready(
     }
 }
 
-fn claim_all(addresses: &[SocketAddr]) -> Result<Vec<bind::BoundSocket>, StartError> {
-    let claim = |address: &SocketAddr| bind::claim(*address).map_err(not_at(*address));
-    addresses.iter().map(claim).collect()
+fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<bind::BoundSocket>, StartError> {
+    let bind = |address: &SocketAddr| bind::bind(*address).map_err(not_at(*address));
+    addresses.iter().map(bind).collect()
 }
 
 fn open_all(
     addresses: &[SocketAddr],
-    claimed: Vec<bind::BoundSocket>,
+    bound: Vec<bind::BoundSocket>,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
-    let both = addresses.iter().zip(claimed);
-    both.map(|(address, claimed)| claimed.open().map_err(not_at(*address)))
+    let both = addresses.iter().zip(bound);
+    both.map(|(address, bound)| bound.open().map_err(not_at(*address)))
         .collect()
 }
 

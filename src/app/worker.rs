@@ -7,14 +7,12 @@ use crate::descriptors::DescriptorShare;
 use crate::listen::dispatch::{DealtConnection, Dispatcher};
 use crate::listen::drain::WorkerDrain;
 use crate::listen::socket::Stream;
-use crate::listen::{self, Peer, connection};
+use crate::listen::{ConnectionGuards, ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
 use crate::store::{self, Near, Source, Store};
 use crate::telemetry::access_log::AccessLog;
-use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -37,7 +35,7 @@ pub(super) struct WorkerSetup {
     pub(super) descriptors: DescriptorShare,
     pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
-    pub(super) listen: listen::ListenSettings,
+    pub(super) listen: ListenSettings,
     pub(super) store: store::Settings,
     /// Dropped when the store has answered once.
     pub(super) store_ready: mpsc::Sender<()>,
@@ -119,7 +117,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         snapshots: shared.snapshots,
         holds: shared.holds,
         drain: shared.drain.clone(),
-        pace: listen.allowed(),
+        pace: listen.rate_bound(),
         descriptors: descriptors.clone(),
         access: log.worker(),
         metrics: metrics.clone(),
@@ -140,19 +138,15 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         let DealtConnection {
             tcp, from, open, ..
         } = accepted;
-        let Ok(stream) = Stream::new(tcp, listen.allowed(), descriptors.clone()) else {
+        let Ok(stream) = Stream::new(tcp, listen.rate_bound(), descriptors.clone()) else {
             continue;
         };
-        let address = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let peer = Peer {
-            address,
-            watch: stream.watch(),
+        let guards = ConnectionGuards {
             open,
             registration: register.enter(Client::of(from.ip())),
             metric: metrics.connected(),
-            forwarded_fields: RefCell::default(),
-            timer: RefCell::default(),
         };
+        let peer = Peer::new(from, &stream, guards);
         let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
         tokio::task::spawn_local(async move {
             connection::serve(stream, peer, worker, &listen, drain).await

@@ -4,7 +4,7 @@ use super::beginning::Beginning;
 use super::download::{Download, filter_trailers};
 use super::exchange::{Ending, Exchange};
 use super::patience::QUICK;
-use crate::listen::connection::ResponseBody;
+use crate::listen::handler::ResponseBody;
 use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
@@ -217,7 +217,7 @@ impl Sending {
             Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),
             _ => 0,
         };
-        self.pace.comes(length);
+        self.pace.received(length);
         let ended = self.incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
         self.upload.done.set(ended);
         Poll::Ready(match frame {
