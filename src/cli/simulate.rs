@@ -3,7 +3,7 @@
 use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
-use crate::replay::{Failure, Fault, Lines, Mapping, Replay, Report};
+use crate::replay::{Fault, Mapping, Replay, ReplayError, Report, TraceLines};
 use crate::store::{RedisTarget, Source};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
@@ -83,7 +83,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
             return Err(USAGE);
         }
     }
-    let mut lines = Lines::open(&args.trace).map_err(|error| {
+    let mut lines = TraceLines::open(&args.trace).map_err(|error| {
         tell(&format!(
             "error: cannot open {}: {error}",
             args.trace.display()
@@ -115,7 +115,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     }
     ran.map_err(|failure| {
         tell(&format!("error: {failure}"));
-        if matches!(failure, Failure::Store(_)) {
+        if matches!(failure, ReplayError::Store(_)) {
             UNREACHABLE
         } else {
             BAD
@@ -126,20 +126,21 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     let report = replay.report();
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
-        let drawn = out.write_all(report::picture(&report, &args.sets).as_bytes());
+        let drawn = out.write_all(report::svg(&report, &args.sets).as_bytes());
         drawn
             .and_then(|()| out.flush())
             .map_err(|error| cannot_write(path, &error))?;
     }
     let text = if args.json {
-        format!("{}\n", report::program(&report, &args.sets, took))
+        format!("{}\n", report::json(&report, &args.sets, took))
     } else {
-        report::human(&report, &args.sets, took, marks())
+        report::text(&report, &args.sets, took, marks())
     };
     // It may be closed, and nobody reads then.
-    let text = match args.json {
-        true => printable_json(&text),
-        false => printable(&text),
+    let text = if args.json {
+        printable_json(&text)
+    } else {
+        printable(&text)
     };
     let _ = io::stdout().write_all(text.as_bytes());
     if report.requests == 0 {
@@ -169,9 +170,10 @@ fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, u8> {
 
 /// Why there was nothing to replay.
 fn nothing(report: &Report, args: &SimulateArgs) -> String {
-    let trace = match args.trace.as_path() == Path::new("-") {
-        true => "standard input".to_owned(),
-        false => args.trace.display().to_string(),
+    let trace = if args.trace.as_path() == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        args.trace.display().to_string()
     };
     let (written, nameless) = (report.written, report.nameless.count);
     if written == 0 {
@@ -183,9 +185,10 @@ fn nothing(report: &Report, args: &SimulateArgs) -> String {
         "lines name"
     };
     let names = format!("{nameless} of {written} {lines} no client and no path");
-    let help = match args.fields.is_empty() {
-        true => "say which members do: --fields client=remote_addr,path=request_uri,ts=time",
-        false => "look at what --fields names",
+    let help = if args.fields.is_empty() {
+        "say which members do: --fields client=remote_addr,path=request_uri,ts=time"
+    } else {
+        "look at what --fields names"
     };
     if nameless == written {
         return format!("{names}: {help}");
@@ -330,7 +333,7 @@ impl Bar {
         }
     }
 
-    fn show(&mut self, lines: &Lines, requests: u64) {
+    fn show(&mut self, lines: &TraceLines, requests: u64) {
         let Some(next) = self.next else {
             return;
         };

@@ -6,7 +6,7 @@
 use super::register::{Board, Rank, Register};
 use crate::client::Client;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{GaveWay, Metrics, TurnedAway};
+use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -229,11 +229,11 @@ impl House {
             Whom::Anybody => register.one_gives_way().map(|waiting| waiting.gave_way()),
             Whom::Own => {
                 let own = register.own_gives_way(Client::of(accepted.from.ip()));
-                own.map(|_| GaveWay::Own)
+                own.map(|_| Eviction::Own)
             }
         };
         if let Some(what) = gave_way {
-            self.metrics.gave_way(what);
+            self.metrics.evicted(what);
             self.tell_gave_way(what, accepted.from);
             return Some(accepted);
         }
@@ -257,7 +257,7 @@ impl House {
 
     /// The system gives no descriptor for a new connection.
     pub(super) fn no_descriptor(&self) {
-        self.metrics.turned_away(TurnedAway::Descriptors);
+        self.metrics.rejected(Rejection::Descriptors);
     }
 
     /// The worker with the fewest connections; among equals, the next in turn.
@@ -293,7 +293,7 @@ impl House {
         let most = self.bounds.most;
         match whom {
             Whom::Anybody => {
-                self.metrics.turned_away(TurnedAway::Full);
+                self.metrics.rejected(Rejection::Full);
                 if let Some(more) = FULL.pass() {
                     tracing::warn!(
                         "all {most} connections have a request under way: a new one was closed; raise `max_connections`, and `ulimit -n` where that bounds it{more}"
@@ -301,7 +301,7 @@ impl House {
                 }
             }
             Whom::Own => {
-                self.metrics.turned_away(TurnedAway::PerClient);
+                self.metrics.rejected(Rejection::PerClient);
                 if let Some(more) = PER_CLIENT.pass() {
                     let of_client = self.bounds.of_client(most);
                     tracing::warn!(
@@ -313,22 +313,22 @@ impl House {
         }
     }
 
-    fn tell_gave_way(&self, what: GaveWay, from: SocketAddr) {
+    fn tell_gave_way(&self, what: Eviction, from: SocketAddr) {
         static IDLE: Throttle = Throttle::every(TOLD);
         static SILENT: Throttle = Throttle::every(TOLD);
         static HALF_HEAD: Throttle = Throttle::every(TOLD);
         static OWN: Throttle = Throttle::every(TOLD);
         let (throttle, who) = match what {
-            GaveWay::Idle => (&IDLE, "the one that was idle longest"),
-            GaveWay::Silent => (&SILENT, "one that had sent nothing"),
-            GaveWay::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
-            GaveWay::Own => (&OWN, "an idle one of its own"),
+            Eviction::Idle => (&IDLE, "the one that was idle longest"),
+            Eviction::Silent => (&SILENT, "one that had sent nothing"),
+            Eviction::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
+            Eviction::Own => (&OWN, "an idle one of its own"),
         };
         let Some(more) = throttle.pass() else {
             return;
         };
         match what {
-            GaveWay::Own => tracing::info!(
+            Eviction::Own => tracing::info!(
                 "{} has {} connections, as many as one client may (`max_connections_per_client`): {who} made room for a new one{more}",
                 from.ip().to_canonical(),
                 self.bounds.of_client(self.bounds.most)

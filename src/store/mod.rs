@@ -43,7 +43,7 @@ pub use tls::Tls;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
 use away::StandIn;
 use redis::RedisStore;
 use sparing::Spared;
@@ -281,15 +281,15 @@ fn warn_of_spoilt(checks: &[Check<'_>], half: &Half) {
     }
 }
 
-fn outcome(answer: &Result<Half, StoreError>) -> Outcome {
+fn outcome(answer: &Result<Half, StoreError>) -> CallOutcome {
     let error = match answer {
-        Ok(Half { gap: None, .. }) => return Outcome::Ok,
+        Ok(Half { gap: None, .. }) => return CallOutcome::Ok,
         Ok(Half { gap: Some(gap), .. }) => &gap.why,
         Err(error) => error,
     };
     match error {
-        StoreError::Down => Outcome::Down,
-        StoreError::Timeout { .. } => Outcome::Timeout,
-        _ => Outcome::Error,
+        StoreError::Down => CallOutcome::Down,
+        StoreError::Timeout { .. } => CallOutcome::Timeout,
+        _ => CallOutcome::Error,
     }
 }

@@ -40,7 +40,7 @@ use super::settings::{RedisTarget, Settings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::Limit;
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use cluster::{Cluster, Route};
 use leavers::{Heir, Leavers};
 use node::{Node, Shared};
@@ -289,7 +289,7 @@ impl RedisStore {
             Way::Many(cluster) => {
                 let home = cluster.home(limit, key);
                 if home.is_none() {
-                    let lost = (Operation::Refund, Outcome::Lost);
+                    let lost = (Operation::Refund, CallOutcome::Lost);
                     self.counts().owed(lost.0, lost.1, Duration::ZERO);
                 }
                 home
@@ -386,7 +386,7 @@ impl RedisStore {
 
     /// How much of Redis is asked at present?
     #[must_use]
-    pub fn reached(&self) -> Reach {
+    pub fn reached(&self) -> StoreReach {
         match &self.way {
             Way::One(node) => node.shared.reach(),
             Way::Many(cluster) => cluster.reach(),

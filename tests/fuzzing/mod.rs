@@ -149,7 +149,7 @@ fn any_bytes_are_a_file_that_is_answered() {
         .collect();
     seeds.sort();
     drive(&seeds, |bytes| {
-        tollgate::config::fuzzed::file(bytes);
+        tollgate::config::fuzz::file(bytes);
     });
 }
 
@@ -157,10 +157,10 @@ fn any_bytes_are_a_file_that_is_answered() {
 fn any_bytes_are_a_request_that_keys_are_made_of() {
     let seeds: Vec<Vec<u8>> = HEADS.iter().map(|head| head.as_bytes().to_vec()).collect();
     for seed in &seeds {
-        assert!(tollgate::key::fuzzed::request(seed) > 11);
+        assert!(tollgate::key::fuzz::request(seed) > 11);
     }
     drive(&seeds, |bytes| {
-        tollgate::key::fuzzed::request(bytes);
+        tollgate::key::fuzz::request(bytes);
     });
 }
 
@@ -174,9 +174,9 @@ fn any_bytes_are_a_trace_that_is_answered() {
         .collect();
     seeds.sort();
     for seed in &seeds {
-        assert!(tollgate::replay::fuzzed::trace(seed) > 1);
+        assert!(tollgate::replay::fuzz::trace(seed) > 1);
     }
     drive(&seeds, |bytes| {
-        let _ = tollgate::replay::fuzzed::trace(bytes);
+        let _ = tollgate::replay::fuzz::trace(bytes);
     });
 }

@@ -25,7 +25,7 @@ use crate::store::error::StoreError;
 use crate::store::half::{Half, Tentative};
 use crate::store::place::Address;
 use crate::store::settings::{RedisTarget, Settings};
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use map::Map;
 pub(super) use map::Range;
 use several::Straggler;
@@ -246,7 +246,7 @@ impl Cluster {
     }
 
     /// How much of it is asked?
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> StoreReach {
         self.nodes.reach()
     }
 
@@ -330,14 +330,14 @@ impl Nodes {
         self.knowledge.get() == Knowledge::Known && self.map.borrow().masters().all(is_up)
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> StoreReach {
         let map = self.map.borrow();
         if self.is_up() && map.unserved() == 0 {
-            return Reach::All;
+            return StoreReach::All;
         }
         match map.masters().any(|node| node.shared.health.is_up()) {
-            true => Reach::Part,
-            false => Reach::None,
+            true => StoreReach::Part,
+            false => StoreReach::None,
         }
     }
 
@@ -426,7 +426,7 @@ impl Nodes {
             // Of a cluster of which nothing was ever known.
             None => self
                 .stats
-                .owed(Operation::Refund, Outcome::Lost, Duration::ZERO),
+                .owed(Operation::Refund, CallOutcome::Lost, Duration::ZERO),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::limit::{Rule, wire};
 use crate::store::error::StoreError;
 use crate::store::place::Address;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::Reach;
+use crate::telemetry::metrics::StoreReach;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -242,10 +242,10 @@ impl Shared {
     }
 
     /// All of it, or nothing.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> StoreReach {
         match self.health.is_up() {
-            true => Reach::All,
-            false => Reach::None,
+            true => StoreReach::All,
+            false => StoreReach::None,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::store::redis::gather::{Asked, MOST_WAITING};
 use crate::store::redis::node::Shared;
 use crate::store::redis::question::Question;
 use crate::store::redis::reply::Wrong;
-use crate::telemetry::metrics::Outcome;
+use crate::telemetry::metrics::CallOutcome;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -62,11 +62,11 @@ impl Shared {
         };
         let must_go = is_down && clock.is_some();
         if must_go || debt.is_over() || queued >= MOST_WAITING / 2 {
-            return self.count(Duty::Settlement, Outcome::Lost, Duration::ZERO);
+            return self.count(Duty::Settlement, CallOutcome::Lost, Duration::ZERO);
         }
         match is_down {
             true => {
-                self.count(Duty::Settlement, Outcome::Down, Duration::ZERO);
+                self.count(Duty::Settlement, CallOutcome::Down, Duration::ZERO);
                 let mut debts = self.owed.debts.borrow_mut();
                 debts.push_back((question, route, debt));
             }
@@ -100,7 +100,7 @@ impl Shared {
         };
         let is_full = self.owed.debts.borrow().len() >= MOST_WAITING / 2;
         if is_full || debt.is_over() || asked.clock.is_some() {
-            return self.count(Duty::Settlement, Outcome::Lost, Duration::ZERO);
+            return self.count(Duty::Settlement, CallOutcome::Lost, Duration::ZERO);
         }
         let mut debts = self.owed.debts.borrow_mut();
         debts.push_back((asked.question, asked.route.afresh(), debt));
