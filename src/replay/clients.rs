@@ -288,9 +288,9 @@ mod tests {
             client_totals.about
                 && near(client_totals.all, 400_000)
                 && near(client_totals.refused[1], 100_000),
-            "{heads:?}"
+            "{client_totals:?}"
         );
-        assert!(near(client_totals.first_time, 100_000), "{heads:?}");
+        assert!(near(client_totals.first_time, 100_000), "{client_totals:?}");
         let worst = clients.hardest(1, 1);
         assert_eq!((worst[0].name, worst[0].refused[1]), ("worst", 400_000));
     }
