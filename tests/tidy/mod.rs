@@ -2,6 +2,7 @@
 
 mod grain;
 mod imports;
+mod pages;
 
 use std::fs;
 use std::path::{Path, PathBuf};
