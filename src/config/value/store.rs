@@ -4,7 +4,7 @@
 
 use super::server::host_and_port;
 use super::{Code, Wrong, mended};
-use crate::store::{Address, Place, RedisTarget, Secret, Source, Tls, tls};
+use crate::store::{Address, Backend, RedisEndpoint, RedisTarget, Secret, Tls, tls};
 use std::sync::Arc;
 
 /// Where a Redis listens, if nothing else is said, and where a sentinel does.
@@ -16,7 +16,7 @@ const MOST_NODES: usize = 64;
 const LONGEST_PATH: usize = 100;
 
 /// Reads the store's address, which may have a password in it.
-pub(in crate::config) fn store(text: &str) -> Result<Source, Wrong> {
+pub(in crate::config) fn store(text: &str) -> Result<Backend, Wrong> {
     mended(text, read)
 }
 
@@ -39,9 +39,9 @@ fn wrong(label: &str) -> Wrong {
     )
 }
 
-fn read(text: &str) -> Result<Source, Wrong> {
+fn read(text: &str) -> Result<Backend, Wrong> {
     if text == "memory:" {
-        return Ok(Source::Memory);
+        return Ok(Backend::Memory);
     }
     if let Some(path) = text.strip_prefix("unix:") {
         return unix(path.strip_prefix("//").unwrap_or(path));
@@ -76,7 +76,7 @@ fn read(text: &str) -> Result<Source, Wrong> {
         _ => return Err(wrong("`sentinel` and `cluster` can follow the `+`")),
     };
     let (username, password) = user.map_or(Ok((None, None)), credentials)?;
-    Ok(Source::Redis(RedisTarget {
+    Ok(Backend::Redis(RedisTarget {
         tls: encrypted.then(Tls::of_system),
         database,
         username,
@@ -109,7 +109,7 @@ fn without_scheme(text: &str) -> Wrong {
 }
 
 /// `/path/redis.sock`, with `?db=N` behind it where it is not database 0.
-fn unix(text: &str) -> Result<Source, Wrong> {
+fn unix(text: &str) -> Result<Backend, Wrong> {
     let (path, database) = match text.split_once('?') {
         Some((path, query)) => match query.strip_prefix("db=") {
             Some(number) => (path, number),
@@ -129,13 +129,13 @@ fn unix(text: &str) -> Result<Source, Wrong> {
         return Err(wrong("the path of a socket has at most 100 bytes").help("put it elsewhere"));
     }
     let database = number(database, "`unix:/run/redis/redis.sock?db=0`")?;
-    Ok(Source::Redis(RedisTarget {
+    Ok(Backend::Redis(RedisTarget {
         database,
-        ..RedisTarget::new(Place::Unix(Arc::from(path)))
+        ..RedisTarget::new(RedisEndpoint::Unix(Arc::from(path)))
     }))
 }
 
-fn single(text: &str) -> Result<(Place, u16), Wrong> {
+fn single(text: &str) -> Result<(RedisEndpoint, u16), Wrong> {
     let (place, database) = text.split_once('/').unwrap_or((text, ""));
     if place.contains(',') {
         return Err(wrong("one Redis has one address").help(
@@ -145,10 +145,10 @@ fn single(text: &str) -> Result<(Place, u16), Wrong> {
     }
     let address = address(place, REDIS)?;
     let database = number(database, "`redis://host:6379/0`")?;
-    Ok((Place::Tcp(address), database))
+    Ok((RedisEndpoint::Tcp(address), database))
 }
 
-fn sentinel(text: &str) -> Result<(Place, u16), Wrong> {
+fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), Wrong> {
     let mut parts = text.splitn(3, '/');
     let nodes = addresses(parts.next().unwrap_or_default(), SENTINEL)?;
     let name = parts.next().unwrap_or_default();
@@ -162,7 +162,7 @@ fn sentinel(text: &str) -> Result<(Place, u16), Wrong> {
         parts.next().unwrap_or_default(),
         "`redis+sentinel://h1,h2,h3/NAME/0`",
     )?;
-    let place = Place::Sentinel {
+    let place = RedisEndpoint::Sentinel {
         nodes,
         name: Arc::from(name),
         username: None,
@@ -171,13 +171,13 @@ fn sentinel(text: &str) -> Result<(Place, u16), Wrong> {
     Ok((place, database))
 }
 
-fn cluster(text: &str) -> Result<(Place, u16), Wrong> {
+fn cluster(text: &str) -> Result<(RedisEndpoint, u16), Wrong> {
     let (nodes, database) = text.split_once('/').unwrap_or((text, ""));
     let seeds = addresses(nodes, REDIS)?;
     if number(database, "0 in a cluster")? != 0 {
         return Err(wrong("a cluster has database 0 only").help("leave the number out"));
     }
-    Ok((Place::Cluster { seeds }, 0))
+    Ok((RedisEndpoint::Cluster { seeds }, 0))
 }
 
 fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, Wrong> {
@@ -249,14 +249,14 @@ mod tests {
 
     fn redis(text: &str) -> RedisTarget {
         match store(text) {
-            Ok(Source::Redis(target)) => target,
+            Ok(Backend::Redis(target)) => target,
             other => panic!("{text}: {other:?}"),
         }
     }
 
     #[test]
     fn what_is_written_and_what_is_read() {
-        assert_eq!(store("memory:").unwrap(), Source::Memory);
+        assert_eq!(store("memory:").unwrap(), Backend::Memory);
         for (text, shown) in [
             ("redis://cache", "redis://cache:6379/0"),
             ("redis://[::1]:7/3", "redis://[::1]:7/3"),
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn several_addresses() {
-        let shown = |read: Result<(Place, u16), Wrong>| {
+        let shown = |read: Result<(RedisEndpoint, u16), Wrong>| {
             let (place, database) = read.unwrap();
             let target = RedisTarget {
                 database,

@@ -20,11 +20,11 @@ use super::node::{Node, Shared, Tasks};
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
-use crate::store::batch::{Check, Refund, apart};
+use crate::store::answers::{Answers, TentativeCharge};
+use crate::store::check::{Check, Refund, apart};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::half::{Half, Tentative};
-use crate::store::place::Address;
-use crate::store::settings::{RedisTarget, Settings};
+use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::telemetry::metrics::{Operation, Outcome, Reach};
 use map::Map;
 pub(super) use map::Range;
@@ -70,7 +70,7 @@ pub(super) struct Nodes {
     /// For those that are made later.
     me: Weak<Self>,
     target: RedisTarget,
-    settings: Settings,
+    settings: StoreSettings,
     seeds: Arc<[Address]>,
     stats: Arc<Stats>,
     leavers: Rc<Leavers>,
@@ -99,7 +99,7 @@ enum Knowledge {
     /// Nobody has been asked yet.
     New,
     /// Somebody has told it, however long ago.
-    Known,
+    RefusalCache,
     /// Nobody could be asked.
     Unreachable,
 }
@@ -116,7 +116,7 @@ impl Cluster {
     /// Starts to ask `seeds` and waits for nothing.
     pub(super) fn new(
         target: &RedisTarget,
-        settings: &Settings,
+        settings: &StoreSettings,
         seeds: &Arc<[Address]>,
         stats: Arc<Stats>,
     ) -> Self {
@@ -154,7 +154,7 @@ impl Cluster {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         self.known().await?;
         let parts = several::parts(checks);
         let [(slot, _)] = &parts[..] else {
@@ -180,7 +180,7 @@ impl Cluster {
                 let learned = nodes.learned.notified();
                 match nodes.knowledge.get() {
                     Knowledge::New => learned.await,
-                    Knowledge::Known => return Ok(()),
+                    Knowledge::RefusalCache => return Ok(()),
                     Knowledge::Unreachable => return Err(StoreError::Down),
                 }
             }
@@ -267,7 +267,7 @@ impl Cluster {
     }
 
     /// Takes back what was charged for a request that does not go on.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
         self.nodes.undo(clock, charged);
     }
 
@@ -327,7 +327,7 @@ impl Nodes {
 
     fn is_up(&self) -> bool {
         let is_up = |node: &Node| node.shared.health.is_up();
-        self.knowledge.get() == Knowledge::Known && self.map.borrow().masters().all(is_up)
+        self.knowledge.get() == Knowledge::RefusalCache && self.map.borrow().masters().all(is_up)
     }
 
     fn reach(&self) -> Reach {
@@ -381,7 +381,7 @@ impl Nodes {
             }
         }
         self.pass_on(map);
-        self.knowledge.set(Knowledge::Known);
+        self.knowledge.set(Knowledge::RefusalCache);
         self.learned.notify_waiters();
     }
 }

@@ -13,8 +13,8 @@ use super::reply;
 use super::script::{self, Script};
 use super::sentinel::{First, Lookout};
 use super::signals::{KNOCK_EVERY, Signals, locked};
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
@@ -353,7 +353,7 @@ impl Connections {
             .max_lifetime(None)
             .idle_timeout(None)
             .build_unchecked(manager);
-        let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+        let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
         Self {
             pool,
             lookout: by_sentinels.then(|| Lookout::new(target)),

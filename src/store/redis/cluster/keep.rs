@@ -5,8 +5,8 @@ use super::super::signals::Signals;
 use super::map::{self, Range};
 use super::slot::SLOTS;
 use super::{Knowledge, Nodes};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub(super) async fn keep(nodes: Rc<Nodes>) {
         }
         let sees = nodes.sees();
         let is_new = std::mem::replace(&mut seen, sees) != sees;
-        if is_new || nodes.knowledge.get() != Knowledge::Known {
+        if is_new || nodes.knowledge.get() != Knowledge::RefusalCache {
             since = Instant::now();
         }
         let while_away = match since.elapsed() < STAYS {
@@ -140,7 +140,7 @@ impl Nodes {
 
     /// Nobody can be asked. What was known stays: each of its nodes says for itself whether it is there.
     pub(super) fn unknown(&self, why: &StoreError) {
-        if self.knowledge.get() == Knowledge::Known {
+        if self.knowledge.get() == Knowledge::RefusalCache {
             return;
         }
         *self.why.borrow_mut() = Some(why.clone());
