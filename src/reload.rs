@@ -242,7 +242,7 @@ impl Watcher {
 /// The same files as they are now.
 async fn again(files: &Files) -> Files {
     let files = files.clone();
-    let read = spawn_blocking(move || files.again()).await;
+    let read = spawn_blocking(move || files.reread()).await;
     read.unwrap_or_default()
 }
 

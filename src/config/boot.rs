@@ -3,7 +3,7 @@
 use super::diagnostic::Diagnostic;
 use super::document::Document;
 use super::files::Files;
-use super::hidden::Secrets;
+use super::masking::Secrets;
 use super::source;
 use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};

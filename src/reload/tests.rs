@@ -257,7 +257,7 @@ async fn a_change_before_the_watch_began_is_seen() {
     let (_folder, file) = folder();
     let (_trigger, pulled) = trigger();
     let (sender, mut outcomes) = mpsc::channel(4);
-    let before = Files::holding(&file, text("7/s").as_bytes());
+    let before = Files::with_content(&file, text("7/s").as_bytes());
     let watcher = Watcher::new(file, before, pulled);
     tokio::spawn(watcher.run(Record(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())

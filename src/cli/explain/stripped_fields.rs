@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// A field that nothing of the gateway sees, nor the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct StrippedField {
     pub(super) name: HeaderName,
     pub(super) why: Why,
 }
@@ -18,17 +18,17 @@ pub(super) struct Lost {
 ///
 /// # Errors
 /// When `Connection` names too many.
-pub(super) fn lose(
+pub(super) fn strip(
     fields: &mut HeaderMap,
     snapshot: &Snapshot,
     peer: IpAddr,
-) -> Result<Vec<Lost>, BadRequest> {
+) -> Result<Vec<StrippedField>, BadRequest> {
     let believed = Believed::of(snapshot, peer);
     let all = fields.keys().cloned();
-    let mut lost: Vec<Lost> = all
+    let mut lost: Vec<StrippedField> = all
         .filter_map(|name| {
             let why = why(name.as_str(), &believed)?;
-            Some(Lost { name, why })
+            Some(StrippedField { name, why })
         })
         .collect();
     tidy(fields, &believed);
@@ -37,7 +37,7 @@ pub(super) fn lose(
     let named = before
         .into_iter()
         .filter(|name| !fields.contains_key(name))
-        .map(|name| Lost {
+        .map(|name| StrippedField {
             name,
             why: Why::Named,
         });

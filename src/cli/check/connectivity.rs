@@ -1,7 +1,7 @@
 //! `check --connect`: are Redis and the servers there that the file names? Each is asked once, and waited for no longer than
 //! a few seconds.
 
-use super::{Answer, Format};
+use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
 use crate::config::Compiled;
 use crate::store::redis::{Found, probe};
@@ -20,7 +20,7 @@ const REDIS_WITHIN: Duration = Duration::from_secs(3);
 const AT_ONCE: usize = 64;
 
 /// What came of asking one of them.
-pub(super) struct Asked {
+pub(super) struct Probe {
     what: &'static str,
     name: String,
     pub(super) place: String,
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) open: bool,
 }
 
-impl Asked {
+impl Probe {
     /// A Redis.
     pub(super) fn of_redis(place: String, open: bool, outcome: Result<String, String>) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Asked {
 ///
 /// # Errors
 /// When there is no way to ask anybody.
-pub(super) fn ask(compiled: &Compiled) -> Result<Vec<Asked>, String> {
+pub(super) fn ask(compiled: &Compiled) -> Result<Vec<Probe>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -67,7 +67,7 @@ pub(super) fn ask(compiled: &Compiled) -> Result<Vec<Asked>, String> {
 }
 
 /// Adds what they said.
-pub(super) fn tell(asked: &Result<Vec<Asked>, String>, format: Format, answer: &mut Answer) {
+pub(super) fn tell(asked: &Result<Vec<Probe>, String>, format: Format, answer: &mut CheckOutput) {
     let asked = match asked {
         Ok(asked) => asked,
         Err(error) => {
@@ -84,7 +84,7 @@ pub(super) fn tell(asked: &Result<Vec<Asked>, String>, format: Format, answer: &
     }
 }
 
-async fn everybody(compiled: &Compiled) -> Vec<Asked> {
+async fn everybody(compiled: &Compiled) -> Vec<Probe> {
     let mut asked = Vec::new();
     if let Backend::Redis(target) = &compiled.boot.store.source {
         asked.extend(redis(target, &compiled.boot.store).await);
@@ -122,8 +122,8 @@ async fn everybody(compiled: &Compiled) -> Vec<Asked> {
     asked
 }
 
-async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Asked> {
-    let asked = Asked::of_redis;
+async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
+    let asked = Probe::of_redis;
     let why = match timeout(REDIS_WITHIN, probe(target, &store.prefix)).await {
         Ok(Ok(found)) => {
             let each = found.into_iter().map(|(node, found)| {
@@ -153,7 +153,7 @@ fn too_far(found: &Found, timeout: Duration) -> String {
     )
 }
 
-async fn upstream(name: String, server: Server, within: Duration) -> Asked {
+async fn upstream(name: String, server: Server, within: Duration) -> Probe {
     let place = server.to_string();
     let outcome = match server {
         Server::Demo => Ok("answers inside the gateway".to_owned()),
@@ -166,7 +166,7 @@ async fn upstream(name: String, server: Server, within: Duration) -> Asked {
             }
         }
     };
-    Asked {
+    Probe {
         what: "upstream",
         name,
         place,
@@ -179,7 +179,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
 }
 
-fn told(one: &Asked, format: Format, out: &mut String) {
+fn told(one: &Probe, format: Format, out: &mut String) {
     let said = match &one.outcome {
         Ok(said) | Err(said) => said,
     };
@@ -194,9 +194,10 @@ fn told(one: &Asked, format: Format, out: &mut String) {
             })
         ),
         _ => {
-            let name = match one.name.is_empty() {
-                true => String::new(),
-                false => format!("{}  ", one.name),
+            let name = if one.name.is_empty() {
+                String::new()
+            } else {
+                format!("{}  ", one.name)
             };
             let mark = if good { "" } else { "NOT REACHABLE: " };
             writeln!(out, "  {}  {name}{}  {mark}{said}", one.what, one.place)

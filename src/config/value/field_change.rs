@@ -1,13 +1,13 @@
 //! Fields that a route may change, and the values they may get.
 
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 use crate::key::is_secret;
 use crate::proxy::hop;
 use http::{HeaderName, HeaderValue, header};
 
 /// Whose fields are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum Side {
+pub(in crate::config) enum Direction {
     /// Those of requests on their way to the upstream.
     Request,
     /// Those of answers on their way to the client.
@@ -15,9 +15,12 @@ pub(in crate::config) enum Side {
 }
 
 /// The name of a field that may be changed.
-pub(in crate::config) fn changed_field(side: Side, text: &str) -> Result<HeaderName, Wrong> {
+pub(in crate::config) fn editable_field(
+    side: Direction,
+    text: &str,
+) -> Result<HeaderName, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadField,
             format!("the field {} cannot be changed", quoted(text)),
             label,
@@ -32,7 +35,7 @@ pub(in crate::config) fn changed_field(side: Side, text: &str) -> Result<HeaderN
 }
 
 /// Why no file changes this field.
-fn why_not(side: Side, name: &HeaderName) -> Option<&'static str> {
+fn why_not(side: Direction, name: &HeaderName) -> Option<&'static str> {
     const OURS: &str = "Tollgate writes it itself";
     let text = name.as_str();
     let frames = [
@@ -64,30 +67,31 @@ fn why_not(side: Side, name: &HeaderName) -> Option<&'static str> {
             || matches!(name, "forwarded" | "via" | "x-real-ip" | "max-forwards")
     };
     match side {
-        Side::Request if *name == header::HOST => {
+        Direction::Request if *name == header::HOST => {
             Some("the upstream is asked for the host that the client asked for")
         }
-        Side::Request if is_of_proxies(text) => Some(OURS),
-        Side::Response if is_of_limits(text) => Some(OURS),
-        Side::Request | Side::Response => None,
+        Direction::Request if is_of_proxies(text) => Some(OURS),
+        Direction::Response if is_of_limits(text) => Some(OURS),
+        Direction::Request | Direction::Response => None,
     }
 }
 
 /// A value to set or to add.
-pub(in crate::config) fn changed_value(
-    side: Side,
+pub(in crate::config) fn field_value(
+    side: Direction,
     name: &str,
     text: &str,
-) -> Result<HeaderValue, Wrong> {
+) -> Result<HeaderValue, ValueError> {
     let mut value = value(text)?;
     // No compression of fields remembers it, and no dump shows it.
-    value.set_sensitive(side == Side::Request || is_secret(name));
+    value.set_sensitive(side == Direction::Request || is_secret(name));
     Ok(value)
 }
 
-fn value(text: &str) -> Result<HeaderValue, Wrong> {
+fn value(text: &str) -> Result<HeaderValue, ValueError> {
     mended(text, |text| {
-        let wrong = |label: &str| Wrong::new(Code::BadField, "no field can have this value", label);
+        let wrong =
+            |label: &str| ValueError::new(Code::BadField, "no field can have this value", label);
         if text.contains("${") {
             return Err(wrong("nothing is filled in here"));
         }

@@ -6,7 +6,7 @@ use crate::config::value::quoted;
 use crate::key::Part;
 
 /// A claim is only one when somebody has verified it.
-pub(super) fn claims(document: &Document, found: &mut Vec<Diagnostic>) {
+pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
     if document.may_define("jwt", "jwt") {
         return;
     }

@@ -1,20 +1,20 @@
 //! Files nobody meant: noise, halves and slips of one character never panic and are never quietly taken.
 
-use super::render::Colour;
-use super::{MOST_BYTES, load, parse};
+use super::super::render::Colour;
+use super::super::{MOST_BYTES, load, parse};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const DEMO: &str = include_str!("../../gateway.toml");
+const DEMO: &str = include_str!("../../../gateway.toml");
 /// Beside the files that two of them point to.
 const NAME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/config/valid/gateway.toml"
 );
-const WHO: &str = include_str!("../../tests/config/valid/groups-and-tokens.toml");
-const EVERY: &str = include_str!("../../tests/config/valid/every-key.toml");
+const WHO: &str = include_str!("../../../tests/config/valid/groups-and-tokens.toml");
+const EVERY: &str = include_str!("../../../tests/config/valid/every-key.toml");
 
 /// Whatever the text is, there is an answer, and a report can be shown.
 fn answer(text: &str) -> bool {

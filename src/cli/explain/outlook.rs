@@ -1,6 +1,6 @@
 //! How a request ends, as far as that can be said before it is sent.
 
-use super::request::{Explanation, Held, Key};
+use super::request::{AppliedLimit, Explanation, KeyResult};
 use crate::clock;
 use crate::config::describe;
 use crate::key::Caller;
@@ -14,20 +14,20 @@ use http::{Uri, header};
 
 /// How it ends.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ExpectedAnswer {
     /// By the gateway itself, whatever has been counted.
     Itself(u16, String),
     /// By the upstream, where no limit refuses.
-    Upstream(Limits),
+    Upstream(LimitOutlook),
     /// Likewise by the route: its status, and what it says.
-    Route(u16, String, Limits),
+    Route(u16, String, LimitOutlook),
     /// By the gateway, where no limit refuses that can be asked: its status, and why.
-    Lacking(u16, String, Limits),
+    Lacking(u16, String, LimitOutlook),
 }
 
 /// What limits have to say to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limits {
+pub(super) enum LimitOutlook {
     /// None applies.
     None,
     /// Their counters were not looked at.
@@ -40,24 +40,25 @@ pub(super) enum Limits {
 pub(super) fn answer(
     service: &Service,
     (caller, onward): (&Caller<'_>, &PathAndQuery),
-    limits: &[Held],
+    limits: &[AppliedLimit],
     lack: Option<&ProxyError>,
-) -> Answer {
-    let (held, verdicts): (Vec<&Held>, smallvec::SmallVec<_>) = counted(limits).unzip();
+) -> ExpectedAnswer {
+    let (held, verdicts): (Vec<&AppliedLimit>, smallvec::SmallVec<_>) = counted(limits).unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
         && let Some(held) = held.get(by)
     {
         return refused(&ProxyError::limited(&held.limit, wait));
     }
-    let limits = match held.is_empty() {
-        true => Limits::None,
-        false => Limits::Unasked,
+    let limits = if held.is_empty() {
+        LimitOutlook::None
+    } else {
+        LimitOutlook::Unasked
     };
     if let Some(lack) = lack {
-        return Answer::Lacking(lack.status().as_u16(), lack.to_string(), limits);
+        return ExpectedAnswer::Lacking(lack.status().as_u16(), lack.to_string(), limits);
     }
     if service.upstream.is_some() {
-        return Answer::Upstream(limits);
+        return ExpectedAnswer::Upstream(limits);
     }
     let Some(own) = &service.own else {
         return refused(&ProxyError::NoRoute);
@@ -71,34 +72,36 @@ pub(super) fn answer(
         ),
         None => "the route answers itself".to_owned(),
     };
-    Answer::Route(answer.status().as_u16(), says, limits)
+    ExpectedAnswer::Route(answer.status().as_u16(), says, limits)
 }
 
 /// The limits that decide, and what a counter of each says that nobody has used.
-fn counted(limits: &[Held]) -> impl Iterator<Item = (&Held, Verdict)> {
+fn counted(limits: &[AppliedLimit]) -> impl Iterator<Item = (&AppliedLimit, Verdict)> {
     limits.iter().filter_map(|held| match &held.key {
-        Key::Counted { fresh, .. } if held.limit.mode.decides() => Some((held, *fresh)),
-        Key::Counted { .. }
-        | Key::Skipped
-        | Key::Exempt(_)
-        | Key::Absent(_)
-        | Key::Unknown(_)
-        | Key::Ambiguous(_)
-        | Key::Unbelieved(_)
-        | Key::LeftOut(_) => None,
+        KeyResult::Counted { fresh, .. } if held.limit.mode.decides() => Some((held, *fresh)),
+        KeyResult::Counted { .. }
+        | KeyResult::Skipped
+        | KeyResult::Exempt(_)
+        | KeyResult::Absent(_)
+        | KeyResult::Unknown(_)
+        | KeyResult::Ambiguous(_)
+        | KeyResult::Unbelieved(_)
+        | KeyResult::LeftOut(_) => None,
     })
 }
 
-pub(super) fn refused(error: &ProxyError) -> Answer {
-    Answer::Itself(error.status().as_u16(), error.to_string())
+pub(super) fn refused(error: &ProxyError) -> ExpectedAnswer {
+    ExpectedAnswer::Itself(error.status().as_u16(), error.to_string())
 }
 
 impl Explanation {
     /// Takes in what the running gateway has said of the counters: the answer, and what each would be charged.
     pub(super) fn settle(&mut self) {
-        let Some(way) = &mut self.way else { return };
+        let Some(routing) = &mut self.routing else {
+            return;
+        };
         let mut all_seen = true;
-        let seen = counted(&way.limits).map(|(held, fresh)| match &held.now {
+        let seen = counted(&routing.limits).map(|(held, fresh)| match &held.now {
             Some(now) => Verdict {
                 outcome: now.outcome,
                 ..fresh
@@ -109,30 +112,30 @@ impl Explanation {
             }
         });
         let ruling = Decision::of(clock::wall(), seen.collect()).ruling;
-        let (Answer::Upstream(limits)
-        | Answer::Route(_, _, limits)
-        | Answer::Lacking(_, _, limits)) = &mut self.answer
+        let (ExpectedAnswer::Upstream(limits)
+        | ExpectedAnswer::Route(_, _, limits)
+        | ExpectedAnswer::Lacking(_, _, limits)) = &mut self.answer
         else {
-            way.charge_nothing();
+            routing.charge_nothing();
             return;
         };
         match ruling {
             Ruling::Refuse { by, wait } => {
-                let named = counted(&way.limits).nth(by);
+                let named = counted(&routing.limits).nth(by);
                 if let Some((held, _)) = named {
                     self.answer = refused(&ProxyError::limited(&held.limit, wait));
                 }
-                way.charge_nothing();
+                routing.charge_nothing();
             }
-            Ruling::Admit { delay } if all_seen && *limits == Limits::Unasked => {
-                *limits = Limits::Room(delay);
+            Ruling::Admit { delay } if all_seen && *limits == LimitOutlook::Unasked => {
+                *limits = LimitOutlook::Room(delay);
             }
             Ruling::Admit { .. } => {}
         }
     }
 }
 
-impl super::request::Way {
+impl super::request::Routing {
     /// A refused request is charged by none of the limits that decide.
     fn charge_nothing(&mut self) {
         let deciding = self.limits.iter_mut();
@@ -144,7 +147,7 @@ impl super::request::Way {
     }
 }
 
-impl Held {
+impl AppliedLimit {
     /// The status it refuses with.
     pub(super) fn status(&self) -> u16 {
         let limited = ProxyError::limited(&self.limit, Wait::Micros(1));

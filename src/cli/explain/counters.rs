@@ -1,6 +1,6 @@
 //! `explain --live`: asks the running gateway's admin listener what is left on the counters of a request.
 
-use super::request::{Explanation, Held, Key};
+use super::request::{AppliedLimit, Explanation, KeyResult};
 use crate::admin::PEEK;
 use crate::limit::concurrency::HINT;
 use crate::limit::rate::{Interval, Span};
@@ -19,7 +19,7 @@ const MOST: u64 = 1024 * 1024;
 
 /// What the running gateway says of one counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum CounterState {
     /// So many of so many, and the microseconds until it is as if unused.
     Units { remaining: u64, of: u64, reset: u64 },
     /// The gateway runs with a file that has no such limit.
@@ -30,7 +30,7 @@ pub(super) enum Left {
 
 /// What the request would get from a counter as it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Now {
+pub(super) struct LiveVerdict {
     pub(super) outcome: Outcome,
     /// Is the wait of a refusal the one that the gateway would tell, and no upper bound?
     pub(super) is_exact: bool,
@@ -43,14 +43,17 @@ pub(super) struct Now {
 /// # Errors
 /// Why there is no answer.
 pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Result<()> {
-    let limits = explanation.way.iter_mut().flat_map(|way| &mut way.limits);
-    let mut counted: Vec<(&mut Held, Value)> = limits
+    let limits = explanation
+        .routing
+        .iter_mut()
+        .flat_map(|routing| &mut routing.limits);
+    let mut counted: Vec<(&mut AppliedLimit, Value)> = limits
         .filter_map(|held| {
             // The gateway is asked by name, and that is the limit's own.
             if held.limit.mode == Mode::Candidate {
                 return None;
             }
-            let Key::Counted { raw, .. } = &held.key else {
+            let KeyResult::Counted { raw, .. } = &held.key else {
                 return None;
             };
             let counter = json!({
@@ -68,7 +71,7 @@ pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Res
     let seen = seen.ok_or_else(|| io::Error::other("an answer that is none"))?;
     for ((held, _), seen) in counted.iter_mut().zip(seen) {
         let left = left(seen);
-        if let Key::Counted { cost, .. } = &held.key {
+        if let KeyResult::Counted { cost, .. } = &held.key {
             held.now = now(&held.limit, *cost, &left);
         }
         held.left = Some(left);
@@ -80,8 +83,8 @@ pub(super) fn ask(explanation: &mut Explanation, address: SocketAddr) -> io::Res
 /// What a request of `cost` gets where so much is left; nothing where that is not known.
 ///
 /// The time until a counter is as if unused says how full a bucket is, and when a window ends.
-fn now(limit: &Limit, cost: u32, left: &Left) -> Option<Now> {
-    let Left::Units {
+fn now(limit: &Limit, cost: u32, left: &CounterState) -> Option<LiveVerdict> {
+    let CounterState::Units {
         remaining,
         of,
         reset,
@@ -90,10 +93,7 @@ fn now(limit: &Limit, cost: u32, left: &Left) -> Option<Now> {
         return None;
     };
     let most = u32::try_from(remaining.max(1)).unwrap_or(u32::MAX);
-    let takes = match limit.partial {
-        true => cost.min(most),
-        false => cost,
-    };
+    let takes = if limit.partial { cost.min(most) } else { cost };
     let fits = u64::from(takes) <= remaining;
     let (outcome, is_exact) = match &limit.rule {
         _ if takes == 0 => (Outcome::Admit { delay: 0 }, true),
@@ -124,7 +124,7 @@ fn now(limit: &Limit, cost: u32, left: &Left) -> Option<Now> {
         Outcome::Admit { .. } => takes,
         Outcome::Refuse(_) => 0,
     };
-    Some(Now {
+    Some(LiveVerdict {
         outcome,
         is_exact,
         takes,
@@ -141,16 +141,16 @@ fn over((interval, units): (Interval, u32), reset: u64, capacity: Span) -> u64 {
     interval.sub(next, capacity).map_or(0, |over| over.whole)
 }
 
-fn left(seen: &Value) -> Left {
+fn left(seen: &Value) -> CounterState {
     let number = |name: &str| seen[name].as_u64();
     match (number("remaining"), number("of"), number("reset_us")) {
-        (Some(remaining), Some(of), Some(reset)) => Left::Units {
+        (Some(remaining), Some(of), Some(reset)) => CounterState::Units {
             remaining,
             of,
             reset,
         },
-        _ if seen["known"] == false => Left::Unknown,
-        _ => Left::Failed(seen["error"].as_str().unwrap_or("no word").to_owned()),
+        _ if seen["known"] == false => CounterState::Unknown,
+        _ => CounterState::Failed(seen["error"].as_str().unwrap_or("no word").to_owned()),
     }
 }
 

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A route that is passed by, with a path in another case and the limits that do not hold there.
-struct PassedBy<'a> {
+struct CaseBypass<'a> {
     route: &'a Route,
     path: String,
     without: Vec<&'a str>,
@@ -28,8 +28,8 @@ pub(super) fn note(
         .collect();
     let deciding = document.limits.iter().filter(|limit| decides(limit));
     let deciding: HashSet<&str> = deciding.map(|limit| limit.name.value.as_str()).collect();
-    let servers = Servers::of_all(document);
-    let mut general: BTreeMap<usize, Vec<PassedBy<'_>>> = BTreeMap::new();
+    let servers = ServerSet::of_all(document);
+    let mut general: BTreeMap<usize, Vec<CaseBypass<'_>>> = BTreeMap::new();
     for rule in rules {
         let Some(route) = routes.get(&*rule.name) else {
             continue;
@@ -42,7 +42,7 @@ pub(super) fn note(
         if limits.is_empty() {
             continue;
         }
-        let request = Request::of(rule);
+        let request = ProbeRequest::of(rule);
         let passed = other_spellings(rule).into_iter().find_map(|path| {
             let taken = table.find(&request.host, &path, &request.method, &request)?;
             let other = routes.get(&*rules.get(taken)?.name)?;
@@ -56,7 +56,7 @@ pub(super) fn note(
             (!without.is_empty()).then_some((taken, path, without))
         });
         if let Some((taken, path, without)) = passed {
-            general.entry(taken).or_default().push(PassedBy {
+            general.entry(taken).or_default().push(CaseBypass {
                 route,
                 path,
                 without,
@@ -70,9 +70,9 @@ pub(super) fn note(
 }
 
 /// The servers of each upstream: two names may stand for the same.
-struct Servers<'a>(HashMap<&'a str, Vec<String>>);
+struct ServerSet<'a>(HashMap<&'a str, Vec<String>>);
 
-impl<'a> Servers<'a> {
+impl<'a> ServerSet<'a> {
     fn of_all(document: &'a Document) -> Self {
         let all = document.upstreams.iter().map(|upstream| {
             let servers = upstream.servers.entries().iter();
@@ -89,7 +89,7 @@ impl<'a> Servers<'a> {
     }
 }
 
-fn told(taken: &Route, passed: &[PassedBy<'_>]) -> Option<Diagnostic> {
+fn told(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
     let (first, others) = passed.split_first()?;
     let without: Vec<String> = first.without.iter().map(|name| quoted(name)).collect();
     let (limits, name) = (without.join(" and "), quoted(&first.route.name.value));
@@ -127,7 +127,7 @@ fn decides(limit: &super::super::document::Limit) -> bool {
 }
 
 /// A request that `rule` takes, but for its path.
-struct Request {
+struct ProbeRequest {
     host: String,
     method: Method,
     fields: HeaderMap,
@@ -135,7 +135,7 @@ struct Request {
     https: bool,
 }
 
-impl Request {
+impl ProbeRequest {
     fn of(rule: &Rule) -> Self {
         let host = match rule.hosts.first() {
             None => String::new(),
@@ -168,7 +168,7 @@ impl Request {
     }
 }
 
-impl Asked for Request {
+impl Asked for ProbeRequest {
     fn fields(&self) -> &HeaderMap {
         &self.fields
     }
@@ -222,8 +222,9 @@ fn other_spellings(rule: &Rule) -> Vec<String> {
 }
 
 fn other_case(letter: char) -> char {
-    match letter.is_ascii_lowercase() {
-        true => letter.to_ascii_uppercase(),
-        false => letter.to_ascii_lowercase(),
+    if letter.is_ascii_lowercase() {
+        letter.to_ascii_uppercase()
+    } else {
+        letter.to_ascii_lowercase()
     }
 }

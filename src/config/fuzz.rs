@@ -36,3 +36,6 @@ pub fn file(bytes: &[u8]) -> bool {
     assert_eq!(again.human(Colour::Off), shown, "two readings differ");
     taken
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
         peer: || trusted,
         other_methods: looked_at.is_none(),
     };
-    let dropped = Dropped {
+    let dropped = StrippedFields {
         why: |name: &HeaderName| why(name.as_str(), &believed),
         looked_at,
     };
@@ -70,12 +70,12 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
 }
 
 /// Which fields are dropped under this file.
-struct Dropped<'a, W> {
+struct StrippedFields<'a, W> {
     why: W,
     looked_at: Option<(&'a Span, &'static str)>,
 }
 
-impl<W: Fn(&HeaderName) -> Option<Why>> Dropped<'_, W> {
+impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
     fn of_limit(&self, limit: &Limit, found: &mut Vec<Diagnostic>) {
         let title = || format!("limit {}", quoted(&limit.name.value));
         let parts = limit.by.entries().iter();

@@ -1,6 +1,6 @@
 //! Why it was not another route: which came near, and what they lacked. Each question is put to the route table itself.
 
-use super::lost::Lost;
+use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
 use crate::key::is_secret;
 use crate::route::{self, Condition, HostPattern, PathPattern, Rule, Segment, Table};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A route that came near.
 #[derive(Debug)]
-pub(super) struct Near {
+pub(super) struct RouteCandidate {
     pub(super) name: Arc<str>,
     pub(super) place: Option<String>,
     pub(super) why: String,
@@ -17,25 +17,25 @@ pub(super) struct Near {
 
 /// What a request is matched by.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct RouteQuery<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
     pub(super) method: &'a Method,
     /// What conditions do not see of it.
-    pub(super) lost: &'a [Lost],
+    pub(super) lost: &'a [StrippedField],
     /// What conditions look at.
-    pub(super) head: Head<'a>,
+    pub(super) head: HeadView<'a>,
 }
 
 /// The rest of a request's head.
 #[derive(Debug)]
-pub(super) struct Head<'a> {
+pub(super) struct HeadView<'a> {
     pub(super) fields: &'a HeaderMap,
     pub(super) query: Option<&'a str>,
     pub(super) https: bool,
 }
 
-impl route::Asked for Head<'_> {
+impl route::Asked for HeadView<'_> {
     fn fields(&self) -> &HeaderMap {
         self.fields
     }
@@ -49,7 +49,7 @@ impl route::Asked for Head<'_> {
     }
 }
 
-impl Wanted<'_> {
+impl RouteQuery<'_> {
     fn finds(&self, rules: &[Rule]) -> Option<usize> {
         let table = Table::build(rules).ok()?;
         table.find(self.host, self.path, self.method, &self.head)
@@ -61,7 +61,11 @@ impl Wanted<'_> {
 }
 
 /// The routes that take the request too and have a lower rank, and those that lack one thing only.
-pub(super) fn near(compiled: &Compiled, found: Option<usize>, wanted: &Wanted<'_>) -> Vec<Near> {
+pub(super) fn near(
+    compiled: &Compiled,
+    found: Option<usize>,
+    wanted: &RouteQuery<'_>,
+) -> Vec<RouteCandidate> {
     let routes = &compiled.outline.routes;
     let winner = found.and_then(|found| Some(&routes.get(found)?.rule));
     let others = routes.iter().enumerate();
@@ -72,7 +76,7 @@ pub(super) fn near(compiled: &Compiled, found: Option<usize>, wanted: &Wanted<'_
             Some(winner) => lower(winner, rule, wanted).to_owned(),
             None => lacks(rule, wanted)?,
         };
-        Some(Near {
+        Some(RouteCandidate {
             name: Arc::clone(&rule.name),
             place: compiled.place("routes", &rule.name),
             why,
@@ -82,7 +86,7 @@ pub(super) fn near(compiled: &Compiled, found: Option<usize>, wanted: &Wanted<'_
 }
 
 /// The one thing that keeps `rule` from taking the request; nothing where there are several.
-fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
+fn lacks(rule: &Rule, wanted: &RouteQuery<'_>) -> Option<String> {
     let any_method = Rule {
         methods: Vec::new(),
         ..rule.clone()
@@ -123,7 +127,7 @@ fn lacks(rule: &Rule, wanted: &Wanted<'_>) -> Option<String> {
 }
 
 /// Its conditions that do not hold, in words; values of what authenticates by its name are not shown.
-fn unmet(rule: &Rule, wanted: &Wanted<'_>) -> String {
+fn unmet(rule: &Rule, wanted: &RouteQuery<'_>) -> String {
     let fails = |one: &&Condition| {
         let alone = Rule {
             conditions: vec![(*one).clone()],
@@ -141,9 +145,10 @@ fn unmet(rule: &Rule, wanted: &Wanted<'_>) -> String {
             Some(name) => format!("{table}{name} = \"***\""),
             None => format!("{table}{one}"),
         };
-        let lost = |lost: &&Lost| matches!(one, Condition::Field(name, _) if *name == lost.name);
+        let lost =
+            |lost: &&StrippedField| matches!(one, Condition::Field(name, _) if *name == lost.name);
         match wanted.lost.iter().find(lost) {
-            Some(Lost { why, .. }) => {
+            Some(StrippedField { why, .. }) => {
                 format!("{shown}, and the request's field of that name is dropped, since {why}")
             }
             None => shown,
@@ -159,7 +164,7 @@ fn first(path: &str) -> &str {
 }
 
 /// Why `winner` comes before `rule`, where both take the request.
-fn lower(winner: &Rule, rule: &Rule, wanted: &Wanted<'_>) -> &'static str {
+fn lower(winner: &Rule, rule: &Rule, wanted: &RouteQuery<'_>) -> &'static str {
     if rank_of_host(winner, wanted) != rank_of_host(rule, wanted) {
         return "it takes it too, but the host of the other is more specific";
     }
@@ -180,7 +185,7 @@ fn lower(winner: &Rule, rule: &Rule, wanted: &Wanted<'_>) -> &'static str {
 }
 
 /// Length of the host pattern that matches; the exact one before all, any host behind.
-fn rank_of_host(rule: &Rule, wanted: &Wanted<'_>) -> usize {
+fn rank_of_host(rule: &Rule, wanted: &RouteQuery<'_>) -> usize {
     let matching = rule.hosts.iter().filter(|host| {
         let alone = Rule {
             hosts: vec![(*host).clone()],

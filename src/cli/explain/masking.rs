@@ -1,26 +1,28 @@
 //! Stars for what is secret in an explanation: in what the file says, not in what the request does.
 
-use super::answer::Answer;
-use super::request::{Explanation, Held, Key, Way};
-use crate::config::hidden::Secrets;
+use super::outlook::ExpectedAnswer;
+use super::request::{AppliedLimit, Explanation, KeyResult, Routing};
+use crate::config::masking::Secrets;
 
 impl Explanation {
     /// Puts them in.
     pub(super) fn hide(&mut self, secrets: &Secrets) {
         let hide = |text: &mut String| *text = secrets.hide(text).into_owned();
         match &mut self.answer {
-            Answer::Itself(_, says) | Answer::Route(_, says, _) | Answer::Lacking(_, says, _) => {
+            ExpectedAnswer::Itself(_, says)
+            | ExpectedAnswer::Route(_, says, _)
+            | ExpectedAnswer::Lacking(_, says, _) => {
                 hide(says);
             }
-            Answer::Upstream(_) => {}
+            ExpectedAnswer::Upstream(_) => {}
         }
-        if let Some(way) = &mut self.way {
-            way.hide(&hide);
+        if let Some(routing) = &mut self.routing {
+            routing.hide(&hide);
         }
     }
 }
 
-impl Way {
+impl Routing {
     fn hide(&mut self, hide: &impl Fn(&mut String)) {
         // What goes on as it came is the request's own.
         let matched = &self.matched;
@@ -36,7 +38,7 @@ impl Way {
     }
 }
 
-impl Held {
+impl AppliedLimit {
     fn hide(&mut self, hide: &impl Fn(&mut String)) {
         hide(&mut self.means);
         hide(&mut self.by);
@@ -44,12 +46,12 @@ impl Held {
             hide(means);
         }
         match &mut self.key {
-            Key::Absent(part)
-            | Key::Unknown(part)
-            | Key::Ambiguous(part)
-            | Key::Unbelieved(part)
-            | Key::LeftOut(part) => hide(part),
-            Key::Counted { .. } | Key::Skipped | Key::Exempt(_) => {}
+            KeyResult::Absent(part)
+            | KeyResult::Unknown(part)
+            | KeyResult::Ambiguous(part)
+            | KeyResult::Unbelieved(part)
+            | KeyResult::LeftOut(part) => hide(part),
+            KeyResult::Counted { .. } | KeyResult::Skipped | KeyResult::Exempt(_) => {}
         }
     }
 }

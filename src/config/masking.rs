@@ -60,7 +60,7 @@ impl Secrets {
     }
 
     /// The same where two that differ are to stay different.
-    pub(super) fn number<'t>(&self, text: &'t str, series: &mut Series) -> Cow<'t, str> {
+    pub(super) fn number<'t>(&self, text: &'t str, series: &mut Numbering) -> Cow<'t, str> {
         self.replaced(text, &mut |secret| series.stars(secret))
     }
 
@@ -146,11 +146,11 @@ impl fmt::Debug for Secrets {
 
 /// Stars with numbers, in the order in which secrets are met: the first has none.
 #[derive(Default)]
-pub(super) struct Series {
+pub(super) struct Numbering {
     given: HashMap<String, usize>,
 }
 
-impl Series {
+impl Numbering {
     /// What is shown for this one.
     pub(super) fn stars(&mut self, secret: &str) -> String {
         let next = self.given.len() + 1;
@@ -201,7 +201,7 @@ mod tests {
             Secrets::new(["ABCdef12", "abc"]),
         );
         let both = Secrets::of_all(&[&old, &new]);
-        let mut series = Series::default();
+        let mut series = Numbering::default();
         let told = both.number("path /abcdef12 to /ABCdef12/abcDEF12", &mut series);
         assert_eq!(told, "path /*** to /***2/***2");
         assert_eq!(

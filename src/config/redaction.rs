@@ -117,9 +117,10 @@ fn members(text: &str) -> Vec<Range<usize>> {
         let list = text[start..].trim_start();
         let start = text.len() - list.len();
         // A list ends with its bracket; a single text, and what is torn, with the line.
-        let end = match list.starts_with('[') {
-            true => list.find(']').unwrap_or(list.len()),
-            false => list.find('\n').unwrap_or(list.len()),
+        let end = if list.starts_with('[') {
+            list.find(']').unwrap_or(list.len())
+        } else {
+            list.find('\n').unwrap_or(list.len())
         };
         let mut from = 0;
         while let Some(quote) = list[from..end].find(['"', '\'']) {

@@ -10,35 +10,35 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// What is said of a store of several nodes, or of a file that is written for one.
-pub(super) struct Spread<'a> {
+pub(super) struct SlotSpread<'a> {
     /// Knows what may not be shown.
     compiled: &'a Compiled,
     /// Whoever is held to several slots: the route, or nothing for requests of none.
-    routes: Vec<(Option<&'a str>, Vec<Slot<'a>>)>,
-    hot: Vec<Hot<'a>>,
+    routes: Vec<(Option<&'a str>, Vec<SlotLimits<'a>>)>,
+    hot: Vec<HotSlot<'a>>,
 }
 
 /// Limits of a route whose counters live in one slot.
-struct Slot<'a> {
+struct SlotLimits<'a> {
     /// What chooses it.
-    by: By,
+    by: SlotChoice,
     limits: Vec<&'a str>,
 }
 
 #[derive(PartialEq, Eq)]
-enum By {
+enum SlotChoice {
     Tag(Arc<str>),
     /// A key, as the file writes it, and what counts for who lacks it, unless nobody is counted then.
     Key(String, Option<Missing>),
 }
 
 /// Counters that are all in one slot, on one master.
-struct Hot<'a> {
+struct HotSlot<'a> {
     tag: Option<&'a str>,
     limits: Vec<&'a str>,
 }
 
-impl<'a> Spread<'a> {
+impl<'a> SlotSpread<'a> {
     /// Of this file, where it matters there.
     pub(super) fn of(compiled: &'a Compiled) -> Option<Self> {
         let outline = &compiled.outline;
@@ -60,7 +60,7 @@ impl<'a> Spread<'a> {
             by_name.entry(&limit.name).or_insert(limit);
         }
         let slots = |names: &[Arc<str>]| {
-            let mut slots: Vec<Slot<'a>> = Vec::new();
+            let mut slots: Vec<SlotLimits<'a>> = Vec::new();
             for limit in names
                 .iter()
                 .filter_map(|name| by_name.get(&**name).copied())
@@ -71,7 +71,7 @@ impl<'a> Spread<'a> {
                         slot.by.learn(by);
                         slot.limits.push(&limit.name);
                     }
-                    None => slots.push(Slot {
+                    None => slots.push(SlotLimits {
                         by,
                         limits: vec![&limit.name],
                     }),
@@ -84,7 +84,7 @@ impl<'a> Spread<'a> {
             (Some(name), slots(&route.limits))
         });
         let unrouted = std::iter::once((None, slots(&outline.defaults)));
-        let mut hot: Vec<Hot<'a>> = Vec::new();
+        let mut hot: Vec<HotSlot<'a>> = Vec::new();
         let mut at_tag: HashMap<Option<&str>, usize> = HashMap::new();
         let mut seen = HashSet::new();
         for limit in &shared {
@@ -94,7 +94,7 @@ impl<'a> Spread<'a> {
             }
             let at = *at_tag.entry(tag).or_insert_with(|| {
                 let limits = Vec::new();
-                hot.push(Hot { tag, limits });
+                hot.push(HotSlot { tag, limits });
                 hot.len() - 1
             });
             if seen.insert((tag, &*limit.name)) {
@@ -114,7 +114,7 @@ impl<'a> Spread<'a> {
         let mut spans = false;
         for (route, slots) in self.routes.iter().filter(|(_, slots)| slots.len() > 1) {
             spans = true;
-            let shown = |slot: &Slot<'_>| self.compiled.hide(&slot.by.shown());
+            let shown = |slot: &SlotLimits<'_>| self.compiled.hide(&slot.by.shown());
             let named: Vec<String> = slots
                 .iter()
                 .map(|slot| format!("{} ({})", slot.limits.join(" and "), shown(slot)))
@@ -172,9 +172,9 @@ impl<'a> Spread<'a> {
 }
 
 /// Limits of one key live in the slots of its values.
-fn chosen(limit: &Limit) -> By {
+fn chosen(limit: &Limit) -> SlotChoice {
     match &limit.with {
-        Some(tag) => By::Tag(Arc::clone(tag)),
+        Some(tag) => SlotChoice::Tag(Arc::clone(tag)),
         None => {
             let instead = match limit.by.missing {
                 missing @ (Missing::Ip | Missing::Shared) if limit.by.can_be_absent() => {
@@ -182,12 +182,12 @@ fn chosen(limit: &Limit) -> By {
                 }
                 _ => None,
             };
-            By::Key(describe::key(&limit.by), instead)
+            SlotChoice::Key(describe::key(&limit.by), instead)
         }
     }
 }
 
-impl By {
+impl SlotChoice {
     /// Is it one slot with `other`, whatever the request? Who lacks a key may be counted in two ways.
     fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
@@ -235,7 +235,7 @@ mod tests {
         let file = folder.path().join("gateway.toml");
         std::fs::write(&file, text).unwrap();
         let compiled = config::load(&file).unwrap();
-        Spread::of(&compiled).map(|spread| (spread.text(), spread.json()))
+        SlotSpread::of(&compiled).map(|spread| (spread.text(), spread.json()))
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         let file = folder.path().join("gateway.toml");
         std::fs::write(&file, text).unwrap();
         let compiled = config::load(&file).unwrap();
-        let told = Spread::of(&compiled).unwrap().text();
+        let told = SlotSpread::of(&compiled).unwrap().text();
         assert_eq!(
             told.lines().next().unwrap(),
             "cluster: a request of route all pays up to 2 calls, one for each slot: a and b and d (by header:x-k, who has none by ip); \

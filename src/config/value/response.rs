@@ -1,11 +1,11 @@
 //! What answers of the gateway's own say and look like.
 
 use super::super::document::ErrorText;
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 use crate::snapshot::errors::Page;
 
 /// Reads `problem+json`, `text`, `html`, `accept` or `file:PATH`.
-pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, Wrong> {
+pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError> {
     const WORDS: [&str; 5] = ["problem+json", "text", "html", "accept", "file:PATH"];
     match text {
         "problem+json" => return Ok(ErrorText::Problem),
@@ -15,10 +15,10 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, Wrong> {
         _ => {}
     }
     let Some(path) = text.strip_prefix("file:") else {
-        return Err(Wrong::choice("body", text, &WORDS));
+        return Err(ValueError::choice("body", text, &WORDS));
     };
     if path.is_empty() || !Page::ENDS.iter().any(|end| path.ends_with(end)) {
-        return Err(Wrong::new(
+        return Err(ValueError::new(
             Code::BadChoice,
             format!("{} does not say what kind of file it is", quoted(text)),
             format!(
@@ -31,11 +31,11 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, Wrong> {
 }
 
 /// Reads `10%`, up to 100.
-pub(in crate::config) fn percent(text: &str) -> Result<u8, Wrong> {
+pub(in crate::config) fn percent(text: &str) -> Result<u8, ValueError> {
     mended(text, |text| {
         let wrong = |label: &str| {
             let message = format!("{} is no share of the time to wait", quoted(text));
-            Wrong::new(Code::BadNumber, message, label)
+            ValueError::new(Code::BadNumber, message, label)
         };
         let Some(digits) = text.strip_suffix('%') else {
             let meant = text.parse::<u8>().ok().map(|number| format!("{number}%"));
@@ -49,9 +49,9 @@ pub(in crate::config) fn percent(text: &str) -> Result<u8, Wrong> {
 }
 
 /// Reads a tag that counters share: what a name may be.
-pub(in crate::config) fn tag(text: &str) -> Result<String, Wrong> {
+pub(in crate::config) fn tag(text: &str) -> Result<String, ValueError> {
     public_name(text).map_err(|_| {
-        Wrong::new(
+        ValueError::new(
             Code::BadName,
             format!("{} cannot be a tag", quoted(text)),
             "1 to 64 letters, digits, `_` and `-`",
@@ -60,14 +60,15 @@ pub(in crate::config) fn tag(text: &str) -> Result<String, Wrong> {
 }
 
 /// Reads a name for the wire: what a limit's own name may be.
-pub(in crate::config) fn public_name(text: &str) -> Result<String, Wrong> {
+pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    match (1..=64).contains(&text.len()) && text.bytes().all(is_good) {
-        true => Ok(text.to_owned()),
-        false => Err(Wrong::new(
+    if (1..=64).contains(&text.len()) && text.bytes().all(is_good) {
+        Ok(text.to_owned())
+    } else {
+        Err(ValueError::new(
             Code::BadName,
             format!("{} cannot be the name of a limit", quoted(text)),
             "1 to 64 letters, digits, `_` and `-`",
-        )),
+        ))
     }
 }

@@ -1,44 +1,45 @@
 //! An explanation for programs.
 
-use super::answer::{Answer, Limits};
-use super::human::spelled;
-use super::live::{Left, Now};
-use super::request::{Explanation, Held, Key, Way};
+use super::counters::{CounterState, LiveVerdict};
+use super::outlook::{ExpectedAnswer, LimitOutlook};
+use super::request::{AppliedLimit, Explanation, KeyResult, Routing};
+use super::text::spelled;
 use crate::key::client_ip::{Walk, Why};
 use crate::limit::verdict::{Outcome, Wait};
 use serde_json::{Value, json};
 
 /// The whole explanation as one object.
 pub(super) fn object(explanation: &Explanation) -> Value {
-    let way = explanation.way.as_ref();
+    let routing = explanation.routing.as_ref();
     let (status, by, reason, limits) = match &explanation.answer {
-        Answer::Itself(status, why) => (Some(status), "gateway", Some(why), None),
-        Answer::Route(status, says, limits) | Answer::Lacking(status, says, limits) => {
+        ExpectedAnswer::Itself(status, why) => (Some(status), "gateway", Some(why), None),
+        ExpectedAnswer::Route(status, says, limits)
+        | ExpectedAnswer::Lacking(status, says, limits) => {
             (Some(status), "gateway", Some(says), Some(limits))
         }
-        Answer::Upstream(limits) => (None, "upstream", None, Some(limits)),
+        ExpectedAnswer::Upstream(limits) => (None, "upstream", None, Some(limits)),
     };
     let held = match limits {
-        Some(Limits::Room(delay)) => Some(delay),
-        Some(Limits::None | Limits::Unasked) | None => None,
+        Some(LimitOutlook::Room(delay)) => Some(delay),
+        Some(LimitOutlook::None | LimitOutlook::Unasked) | None => None,
     };
     json!({
         "method": explanation.method.as_str(),
         "target": explanation.target,
-        "host": way.map(|way| &way.host),
-        "path": way.map(|way| json!({ "matched": way.matched, "forwarded": way.forwarded })),
+        "host": routing.map(|routing| &routing.host),
+        "path": routing.map(|routing| json!({ "matched": routing.matched, "forwarded": routing.forwarded })),
         "client": client(&explanation.client, &explanation.peer.to_string()),
-        "route": way.and_then(route),
-        "near": way.map(|way| {
-            let near = way.near.iter();
+        "route": routing.and_then(route),
+        "near": routing.map(|routing| {
+            let near = routing.near.iter();
             near.map(|near| json!({ "route": &*near.name, "at": near.place, "why": near.why })).collect::<Vec<_>>()
         }),
-        "dropped": way.map(|way| {
-            let lost = way.lost.iter();
+        "dropped": routing.map(|routing| {
+            let lost = routing.lost.iter();
             lost.map(|lost| json!({ "field": lost.name.as_str(), "why": lost.why.to_string() })).collect::<Vec<_>>()
         }),
-        "token": way.and_then(|way| way.token).map(|why| why.as_str()),
-        "limits": way.map(|way| way.limits.iter().map(limit).collect::<Vec<_>>()),
+        "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
+        "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
         "answer": { "by": by, "status": status, "reason": reason, "held_us": held },
     })
 }
@@ -64,8 +65,8 @@ fn client(walk: &Walk, peer: &str) -> Value {
     })
 }
 
-fn route(way: &Way) -> Option<Value> {
-    let route = way.route.as_ref()?;
+fn route(routing: &Routing) -> Option<Value> {
+    let route = routing.route.as_ref()?;
     Some(json!({
         "name": &*route.name,
         "at": route.place,
@@ -74,15 +75,15 @@ fn route(way: &Way) -> Option<Value> {
     }))
 }
 
-fn now(left: &Left) -> Value {
+fn now(left: &CounterState) -> Value {
     match left {
-        Left::Units {
+        CounterState::Units {
             remaining,
             of,
             reset,
         } => json!({ "remaining": remaining, "of": of, "reset_us": reset }),
-        Left::Unknown => json!({ "known": false }),
-        Left::Failed(why) => json!({ "error": why }),
+        CounterState::Unknown => json!({ "known": false }),
+        CounterState::Failed(why) => json!({ "error": why }),
     }
 }
 
@@ -95,7 +96,7 @@ fn outcome(outcome: Outcome) -> &'static str {
 }
 
 /// How long it is held, or refused; nothing where that is not known.
-fn wait(now: &Now) -> Option<u64> {
+fn wait(now: &LiveVerdict) -> Option<u64> {
     match now.outcome {
         Outcome::Admit { delay } => Some(delay),
         Outcome::Refuse(Wait::Micros(wait)) if now.is_exact => Some(wait),
@@ -103,7 +104,7 @@ fn wait(now: &Now) -> Option<u64> {
     }
 }
 
-fn limit(held: &Held) -> Value {
+fn limit(held: &AppliedLimit) -> Value {
     let mut limit = json!({
         "name": &*held.limit.name,
         "mode": held.limit.mode.as_str(),
@@ -113,35 +114,35 @@ fn limit(held: &Held) -> Value {
         "by": held.by,
     });
     match &held.key {
-        Key::Skipped | Key::Exempt(_) => {
+        KeyResult::Skipped | KeyResult::Exempt(_) => {
             limit["applies"] = false.into();
-            limit["exempt"] = matches!(held.key, Key::Exempt(_)).into();
-            if let Key::Exempt(group) = &held.key {
+            limit["exempt"] = matches!(held.key, KeyResult::Exempt(_)).into();
+            if let KeyResult::Exempt(group) = &held.key {
                 limit["group"] = group.as_deref().into();
             }
         }
-        Key::Ambiguous(part) => {
+        KeyResult::Ambiguous(part) => {
             limit["applies"] = true.into();
             limit["ambiguous"] = part.as_str().into();
         }
-        Key::Absent(part) => {
+        KeyResult::Absent(part) => {
             limit["applies"] = true.into();
             limit["absent"] = part.as_str().into();
         }
-        Key::Unknown(part) => {
+        KeyResult::Unknown(part) => {
             limit["applies"] = true.into();
             limit["unknown"] = part.as_str().into();
         }
-        Key::Unbelieved(part) => {
+        KeyResult::Unbelieved(part) => {
             limit["applies"] = true.into();
             limit["unbelieved"] = part.as_str().into();
         }
-        Key::LeftOut(part) => {
+        KeyResult::LeftOut(part) => {
             limit["applies"] = false.into();
             limit["exempt"] = false.into();
             limit["left_out"] = part.as_str().into();
         }
-        Key::Counted {
+        KeyResult::Counted {
             key,
             cost,
             misquoted,

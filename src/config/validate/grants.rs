@@ -117,14 +117,13 @@ fn path(route: &Route, source: &Source, found: &mut Vec<Diagnostic>) {
     .at(span, "not within its `paths`");
     let instead = grant.with("paths", &path.to_string());
     let refused = grant.shown(refused, source, &instead);
-    found.push(match route.path.is_absent() {
-        true => {
-            let paths: Vec<String> = bounds.iter().map(ToString::to_string).collect();
-            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            let help = in_route("path", &paths, &grant.help(source, &instead));
-            refused.help(help)
-        }
-        false => refused,
+    found.push(if route.path.is_absent() {
+        let paths: Vec<String> = bounds.iter().map(ToString::to_string).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let help = in_route("path", &paths, &grant.help(source, &instead));
+        refused.help(help)
+    } else {
+        refused
     });
 }
 

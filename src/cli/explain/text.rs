@@ -1,9 +1,9 @@
 //! An explanation for people.
 
-use super::answer::{Answer, Limits};
-use super::live::Left;
-use super::lost::Lost;
-use super::request::{ASSUMED_HOST, Chosen, Explanation, Held, Key, Way};
+use super::counters::CounterState;
+use super::outlook::{ExpectedAnswer, LimitOutlook};
+use super::request::{ASSUMED_HOST, AppliedLimit, ChosenRoute, Explanation, KeyResult, Routing};
+use super::stripped_fields::StrippedField;
 use crate::config::describe;
 use crate::key::client_ip::{Field, Walk, Why};
 use crate::limit::verdict::{Outcome, Wait};
@@ -20,34 +20,34 @@ pub(super) fn text(explanation: &Explanation) -> String {
         target,
         peer,
         client,
-        way,
+        routing,
         answer,
     } = explanation;
     let mut out = format!("{method} {target} from {peer}\n\n");
-    if let Some(way) = way {
-        route(way, &mut out);
+    if let Some(routing) = routing {
+        route(routing, &mut out);
     }
     line(&mut out, "client", &walked(client, *peer));
-    if let Some(way) = way {
-        for (at, Lost { name, why }) in way.lost.iter().enumerate() {
+    if let Some(routing) = routing {
+        for (at, StrippedField { name, why }) in routing.lost.iter().enumerate() {
             let title = if at == 0 { "dropped" } else { "" };
             line(&mut out, title, &format!("{name}, since {why}"));
         }
-        let matched = &way.matched;
-        let path = match &way.forwarded {
+        let matched = &routing.matched;
+        let path = match &routing.forwarded {
             None => format!("{matched}: matched; nothing is forwarded"),
             Some(same) if same == matched => format!("{matched}: matched, and forwarded"),
             Some(other) => format!("{matched}: matched; forwarded as {other}"),
         };
         line(&mut out, "path", &path);
-        if let Some(why) = way.token {
+        if let Some(why) = routing.token {
             let why = format!("claims nothing: it is {}", why.as_str());
             line(&mut out, "token", &why);
         }
-        for (at, held) in way.limits.iter().enumerate() {
+        for (at, held) in routing.limits.iter().enumerate() {
             limit(held, if at == 0 { "limits" } else { "" }, &mut out);
         }
-        if way.limits.is_empty() {
+        if routing.limits.is_empty() {
             line(&mut out, "limits", "none");
         }
     }
@@ -64,15 +64,16 @@ fn at(place: Option<&str>) -> String {
     place.map_or(String::new(), |place| format!(" ({place})"))
 }
 
-fn route(way: &Way, out: &mut String) {
-    let host = match way.host_assumed {
-        true => format!("{ASSUMED_HOST}, since no other was given with --host"),
-        false => way.host.clone(),
+fn route(routing: &Routing, out: &mut String) {
+    let host = if routing.host_assumed {
+        format!("{ASSUMED_HOST}, since no other was given with --host")
+    } else {
+        routing.host.clone()
     };
     line(out, "host", &host);
-    let chosen = match &way.route {
+    let chosen = match &routing.route {
         None => "none: no route takes it".to_owned(),
-        Some(Chosen {
+        Some(ChosenRoute {
             name,
             place,
             upstream,
@@ -87,11 +88,11 @@ fn route(way: &Way, out: &mut String) {
         }
     };
     line(out, "route", &chosen);
-    for near in way.near.iter().take(MOST_NEAR) {
+    for near in routing.near.iter().take(MOST_NEAR) {
         let place = at(near.place.as_deref());
         line(out, "", &format!("not {}{place}: {}", near.name, near.why));
     }
-    if let Some(more @ 1..) = way.near.len().checked_sub(MOST_NEAR) {
+    if let Some(more @ 1..) = routing.near.len().checked_sub(MOST_NEAR) {
         line(out, "", &format!("nor {more} more that came near"));
     }
 }
@@ -140,7 +141,7 @@ pub(super) fn spelled(field: Field) -> &'static str {
     }
 }
 
-fn limit(held: &Held, title: &str, out: &mut String) {
+fn limit(held: &AppliedLimit, title: &str, out: &mut String) {
     let limit = &held.limit;
     let window = limit.window.as_ref();
     let window = window.map_or(String::new(), |window| format!(" {window}"));
@@ -148,21 +149,22 @@ fn limit(held: &Held, title: &str, out: &mut String) {
     line(out, title, &format!("{name}: {}", held.means));
     let by = &held.by;
     match &held.key {
-        Key::Skipped => line(
+        KeyResult::Skipped => line(
             out,
             "",
             &format!("  does not apply: the request has no {by}"),
         ),
-        Key::Exempt(None) => line(out, "", "  does not apply: it exempts such requests"),
-        Key::Exempt(Some(group)) => {
+        KeyResult::Exempt(None) => line(out, "", "  does not apply: it exempts such requests"),
+        KeyResult::Exempt(Some(group)) => {
             let why =
                 format!("  does not apply: it exempts group {group}, and the client is in it");
             line(out, "", &why);
         }
-        Key::Ambiguous(part) => {
-            let refuses = match limit.mode.decides() {
-                true => "refuses with 400",
-                false => "would refuse, and refuses nobody",
+        KeyResult::Ambiguous(part) => {
+            let refuses = if limit.mode.decides() {
+                "refuses with 400"
+            } else {
+                "would refuse, and refuses nobody"
             };
             line(
                 out,
@@ -170,25 +172,26 @@ fn limit(held: &Held, title: &str, out: &mut String) {
                 &format!("  {refuses}: {part} came several times and differs"),
             );
         }
-        Key::LeftOut(part) => {
+        KeyResult::LeftOut(part) => {
             let why = format!("  is not asked: nobody knows the request's {part}");
             line(out, "", &why);
         }
-        Key::Absent(part) | Key::Unknown(part) | Key::Unbelieved(part) => {
-            let refuses = match limit.mode.decides() {
-                true => "refuses",
-                false => "would refuse, and refuses nobody",
+        KeyResult::Absent(part) | KeyResult::Unknown(part) | KeyResult::Unbelieved(part) => {
+            let refuses = if limit.mode.decides() {
+                "refuses"
+            } else {
+                "would refuse, and refuses nobody"
             };
             let why = match &held.key {
-                Key::Unknown(_) => format!("no group knows the request's {part}"),
-                Key::Unbelieved(_) => {
+                KeyResult::Unknown(_) => format!("no group knows the request's {part}"),
+                KeyResult::Unbelieved(_) => {
                     format!("{part} is asked for, and the request's token is not believed")
                 }
                 _ => format!("the request has no {part}"),
             };
             line(out, "", &format!("  {refuses}: {why}"));
         }
-        Key::Counted {
+        KeyResult::Counted {
             key,
             cost,
             misquoted,
@@ -239,14 +242,14 @@ fn limit(held: &Held, title: &str, out: &mut String) {
 }
 
 /// What the running gateway said.
-fn now(left: &Left) -> String {
+fn now(left: &CounterState) -> String {
     match left {
-        Left::Units {
+        CounterState::Units {
             remaining,
             of,
             reset: 0,
         } => format!("now: {remaining} of {of} left"),
-        Left::Units {
+        CounterState::Units {
             remaining,
             of,
             reset,
@@ -254,13 +257,13 @@ fn now(left: &Left) -> String {
             "now: {remaining} of {of} left, all of it in {}",
             describe::rounded_up(*reset)
         ),
-        Left::Unknown => "now: the running gateway has no such limit".to_owned(),
-        Left::Failed(why) => format!("now: it could not be looked at: {why}"),
+        CounterState::Unknown => "now: the running gateway has no such limit".to_owned(),
+        CounterState::Failed(why) => format!("now: it could not be looked at: {why}"),
     }
 }
 
 /// What this request gets from what is left.
-fn gets(held: &Held, cost: u32) -> String {
+fn gets(held: &AppliedLimit, cost: u32) -> String {
     let Some(now) = held.now else {
         return String::new();
     };
@@ -281,30 +284,31 @@ fn gets(held: &Held, cost: u32) -> String {
         }
         Wait::Micros(_) | Wait::Never => String::new(),
     };
-    match held.limit.mode.decides() {
-        true => format!("; refuses this with {}{until}", held.status()),
-        false => format!("; would refuse this{until}, and refuses nobody"),
+    if held.limit.mode.decides() {
+        format!("; refuses this with {}{until}", held.status())
+    } else {
+        format!("; would refuse this{until}, and refuses nobody")
     }
 }
 
-fn ending(answer: &Answer) -> String {
+fn ending(answer: &ExpectedAnswer) -> String {
     let (what, limits) = match answer {
-        Answer::Itself(status, why) => return format!("{status} by the gateway: {why}"),
-        Answer::Upstream(limits) => ("the upstream's".to_owned(), *limits),
-        Answer::Route(status, says, limits) => {
+        ExpectedAnswer::Itself(status, why) => return format!("{status} by the gateway: {why}"),
+        ExpectedAnswer::Upstream(limits) => ("the upstream's".to_owned(), *limits),
+        ExpectedAnswer::Route(status, says, limits) => {
             (format!("{status} by the gateway: {says}"), *limits)
         }
-        Answer::Lacking(status, why, limits) => return lacking(*status, why, *limits),
+        ExpectedAnswer::Lacking(status, why, limits) => return lacking(*status, why, *limits),
     };
     match limits {
-        Limits::None => format!("{what}; no limit applies"),
-        Limits::Unasked => {
+        LimitOutlook::None => format!("{what}; no limit applies"),
+        LimitOutlook::Unasked => {
             format!("{what}, unless a limit refuses; nothing was counted here")
         }
-        Limits::Room(0) => {
+        LimitOutlook::Room(0) => {
             format!("{what}; every limit has room for it now, and nothing was counted here")
         }
-        Limits::Room(delay) => format!(
+        LimitOutlook::Room(delay) => format!(
             "{what}, after it was held for {}; nothing was counted here",
             describe::rounded_up(delay)
         ),
@@ -312,17 +316,17 @@ fn ending(answer: &Answer) -> String {
 }
 
 /// How a request ends that lacks what one of its limits demands. The others are asked and charged.
-fn lacking(status: u16, why: &str, limits: Limits) -> String {
+fn lacking(status: u16, why: &str, limits: LimitOutlook) -> String {
     let what = format!("{status} by the gateway: {why}");
     match limits {
-        Limits::None => format!("{what}; no other limit counts it"),
-        Limits::Unasked => format!(
+        LimitOutlook::None => format!("{what}; no other limit counts it"),
+        LimitOutlook::Unasked => format!(
             "{what}; the other limits count it, and where one refuses its answer goes first; nothing was counted here"
         ),
-        Limits::Room(0) => format!(
+        LimitOutlook::Room(0) => format!(
             "{what}; the other limits count it and have room for it now; nothing was counted here"
         ),
-        Limits::Room(delay) => format!(
+        LimitOutlook::Room(delay) => format!(
             "{what}, after it was held for {}; the other limits count it; nothing was counted here",
             describe::rounded_up(delay)
         ),
