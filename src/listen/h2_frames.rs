@@ -17,7 +17,7 @@ const LEAST: u64 = FRONT as u64 + 1;
 
 /// The place in the bytes of one connection.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(super) struct FrameTracker {
     /// Bytes of the present frame, or of the greeting, that are passed over.
     left: u32,
     /// The front of the next frame, as far as it is there.
@@ -34,19 +34,19 @@ pub(super) struct Frames {
     /// Bytes that have been written to it.
     written: u64,
     /// Bytes of these that no answer of that kind has, and how often there were more of them.
-    others: Others,
+    others: OtherTraffic,
 }
 
 /// What is written beside answers to PING and SETTINGS.
 #[derive(Debug, Default)]
-struct Others {
+struct OtherTraffic {
     bytes: u64,
     times: u64,
 }
 
 /// What a connection has demanded, and been given beside it, since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Demanded {
+pub(super) struct ControlTraffic {
     /// Answers to PING and SETTINGS.
     pub(super) answers: u64,
     /// Bytes of everything that was written.
@@ -55,7 +55,7 @@ pub(super) struct Demanded {
     pub(super) times: u64,
 }
 
-impl Frames {
+impl FrameTracker {
     /// Before the greeting.
     pub(super) fn new() -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Frames {
             stream: 0,
             demanded: 0,
             written: 0,
-            others: Others::default(),
+            others: OtherTraffic::default(),
         }
     }
 
@@ -82,8 +82,8 @@ impl Frames {
     }
 
     /// What it has demanded so far.
-    pub(super) fn demanded(&self) -> Demanded {
-        Demanded {
+    pub(super) fn demanded(&self) -> ControlTraffic {
+        ControlTraffic {
             answers: self.demanded,
             bytes: self.written,
             times: self.others.times,
@@ -166,9 +166,9 @@ mod tests {
 
     /// In a head after the last byte?
     fn in_head(bytes: &[u8]) -> bool {
-        let mut whole = Frames::new();
+        let mut whole = FrameTracker::new();
         whole.over(bytes);
-        let mut byte_by_byte = Frames::new();
+        let mut byte_by_byte = FrameTracker::new();
         for byte in bytes {
             byte_by_byte.over(&[*byte]);
         }

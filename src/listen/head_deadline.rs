@@ -8,9 +8,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The deadline of whatever head is on its way on an HTTP/2 connection. Costs nothing while none is.
 #[derive(Debug, Default)]
-pub(super) struct LateHead(Option<Pin<Box<Sleep>>>);
+pub(super) struct HeadDeadline(Option<Pin<Box<Sleep>>>);
 
-impl LateHead {
+impl HeadDeadline {
     /// A head is on its way, or none is; ready when it has been for longer than `allowed`.
     pub(super) fn poll(
         &mut self,

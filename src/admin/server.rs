@@ -1,7 +1,7 @@
 //! Accepts and serves admin connections: few, none for long, and never so many silent ones that nobody else is heard.
 
-use super::answer::{Answer, answer};
-use super::host::Names;
+use super::endpoints::{AdminResponse, answer};
+use super::host_check::ListenerNames;
 use super::{AdminState, peek};
 use crate::telemetry::log::Throttle;
 use hyper::body::Incoming;
@@ -24,7 +24,7 @@ const CONNECTIONS: usize = 100;
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct AdminTimeouts {
     /// For a request's head, from the connection's start or the answer before.
     pub(super) head: Duration,
     /// For a connection; the answer under way is then its last.
@@ -33,7 +33,7 @@ pub(super) struct Patience {
     pub(super) last_answer: Duration,
 }
 
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: AdminTimeouts = AdminTimeouts {
     head: Duration::from_secs(10),
     connection: Duration::from_secs(60),
     last_answer: Duration::from_secs(5),
@@ -46,12 +46,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 ///
 /// Meant to outlive the traffic: `/readyz` tells of draining while the gateway drains.
 pub async fn serve(listener: TcpListener, state: AdminState, shutdown: impl Future<Output = ()>) {
-    serve_within(PATIENCE, listener, state, shutdown).await;
+    serve_within(TIMEOUTS, listener, state, shutdown).await;
 }
 
-/// The same with a patience of one's own.
+/// [`serve`] with other timeouts.
 pub(super) async fn serve_within(
-    patience: Patience,
+    timeouts: AdminTimeouts,
     listener: TcpListener,
     state: AdminState,
     shutdown: impl Future<Output = ()>,
@@ -59,7 +59,7 @@ pub(super) async fn serve_within(
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
-    let mut guests = Guests::default();
+    let mut connections_open = OpenConnections::default();
     loop {
         let stream = tokio::select! {
             () = &mut shutdown => break,
@@ -68,17 +68,17 @@ pub(super) async fn serve_within(
             Some(_) = connections.join_next() => continue,
         };
         if let Some(stream) = stream {
-            guests.make_room();
+            connections_open.make_room();
             let asked = Arc::new(AtomicBool::new(false));
             let serving = connection(
-                patience,
+                timeouts,
                 stream,
                 state.clone(),
                 Arc::clone(&asked),
                 ended.clone(),
             );
             let serving = connections.spawn(serving);
-            guests.0.push(Guest { serving, asked });
+            connections_open.0.push(OpenConnection { serving, asked });
         }
     }
     drop(listener);
@@ -88,22 +88,23 @@ pub(super) async fn serve_within(
 
 /// Those who are connected, the oldest first.
 #[derive(Default)]
-struct Guests(Vec<Guest>);
+struct OpenConnections(Vec<OpenConnection>);
 
-struct Guest {
+struct OpenConnection {
     serving: AbortHandle,
     /// It has sent a whole request.
     asked: Arc<AtomicBool>,
 }
 
-impl Guests {
+impl OpenConnections {
     /// Sees to it that one more may come.
     fn make_room(&mut self) {
-        self.0.retain(|guest| !guest.serving.is_finished());
+        self.0
+            .retain(|connection| !connection.serving.is_finished());
         if self.0.len() < CONNECTIONS {
             return;
         }
-        let silent = |guest: &Guest| !guest.asked.load(Ordering::Relaxed);
+        let silent = |connection: &OpenConnection| !connection.asked.load(Ordering::Relaxed);
         let oldest = self.0.iter().position(silent).unwrap_or(0);
         self.0.remove(oldest).serving.abort();
     }
@@ -125,7 +126,7 @@ async fn accept(listener: &TcpListener) -> Option<TcpStream> {
 }
 
 async fn connection(
-    patience: Patience,
+    timeouts: AdminTimeouts,
     stream: TcpStream,
     state: AdminState,
     asked: Arc<AtomicBool>,
@@ -133,29 +134,35 @@ async fn connection(
 ) {
     // Where nobody can say which address was asked for, loopback's names are left.
     let address = stream.local_addr().map(|at| at.ip());
-    let names = Arc::new(Names::at(address.unwrap_or(Ipv4Addr::LOCALHOST.into())));
+    let names = Arc::new(ListenerNames::at(
+        address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+    ));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let (state, names) = (state.clone(), Arc::clone(&names));
-        async move { Ok::<Answer, Infallible>(respond(&names, state, request).await) }
+        async move { Ok::<AdminResponse, Infallible>(respond(&names, state, request).await) }
     });
     let mut serving = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(patience.head)
+            .header_read_timeout(timeouts.head)
             .serve_connection(TokioIo::new(stream), service)
     );
     // How an admin connection ends interests nobody: scrapers come and go.
     tokio::select! {
         _ = &mut serving => return,
-        () = tokio::time::sleep(patience.connection) => {}
+        () = tokio::time::sleep(timeouts.connection) => {}
         _ = ended.wait_for(|ended| *ended) => {}
     }
     serving.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(patience.last_answer, serving).await;
+    let _ = tokio::time::timeout(timeouts.last_answer, serving).await;
 }
 
-async fn respond(names: &Names, state: AdminState, request: hyper::Request<Incoming>) -> Answer {
+async fn respond(
+    names: &ListenerNames,
+    state: AdminState,
+    request: hyper::Request<Incoming>,
+) -> AdminResponse {
     let path = request.uri().path();
     // Scrapers and probes come by all sorts of names, and what these say names nobody.
     let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
@@ -163,7 +170,7 @@ async fn respond(names: &Names, state: AdminState, request: hyper::Request<Incom
         return refused;
     }
     match path {
-        peek::PATH => peek::answer(state.questions.as_ref(), request).await,
+        peek::PATH => peek::answer(state.peeks.as_ref(), request).await,
         _ => answer(state, request).await,
     }
 }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 const STEADY: Duration = Duration::from_secs(1);
 
 /// Every server that a pool leads to. Asked when a pool is made, never by a request.
-static KNOWN: Mutex<BTreeMap<String, Weak<Reach>>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<BTreeMap<String, Weak<Reachability>>> = Mutex::new(BTreeMap::new());
 
 /// What is known of one server. Times are microseconds of this process, 0 is never.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct Reachability {
     /// Since when it takes no connections; 0 while it does, for all that is known.
     lost: AtomicU64,
     /// When it failed last.
@@ -25,7 +25,7 @@ pub(super) struct Reach {
     taken: AtomicU64,
 }
 
-impl Reach {
+impl Reachability {
     /// What all pools of this process to `server` share.
     pub(super) fn of(server: &Server) -> Arc<Self> {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_failure_and_a_return_are_said_once() {
-        let reach = Reach::default();
+        let reach = Reachability::default();
         assert!(reach.fails_at(5 * SECOND));
         assert!(!reach.fails_at(6 * SECOND));
         assert_eq!(reach.returns_at(60 * SECOND), None, "nobody has tried");
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn one_that_takes_every_other_connection_is_not_back() {
-        let reach = Reach::default();
+        let reach = Reachability::default();
         assert!(reach.fails_at(SECOND));
         for beat in 3..50 {
             reach.taken.store(beat * SECOND / 2, Ordering::Relaxed);
@@ -131,10 +131,10 @@ mod tests {
             host: "192.0.2.1".into(),
             port: 1,
         };
-        let one = Reach::of(&server);
-        assert!(Arc::ptr_eq(&one, &Reach::of(&server)));
+        let one = Reachability::of(&server);
+        assert!(Arc::ptr_eq(&one, &Reachability::of(&server)));
         one.fails_at(1);
         drop(one);
-        assert!(Reach::of(&server).fails_at(2));
+        assert!(Reachability::of(&server).fails_at(2));
     }
 }

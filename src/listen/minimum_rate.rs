@@ -14,14 +14,14 @@ const PARTS: usize = 8;
 
 /// What is asked of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowed {
+pub struct RateBound {
     /// Longest without a byte.
     pub idle: Duration,
     /// Least bytes in that time; 0 asks for none.
     pub least: u64,
 }
 
-impl Allowed {
+impl RateBound {
     /// `rate` bytes a second, over `idle`.
     #[must_use]
     pub fn new(idle: Duration, rate: u64) -> Self {
@@ -41,8 +41,8 @@ impl Allowed {
 
 /// What one peer has done so far, in one direction.
 #[derive(Debug)]
-pub struct Pace {
-    allowed: Allowed,
+pub struct RateMeter {
+    allowed: RateBound,
     /// Bytes that came in the present part of what was waited, and in those before it.
     parts: [u64; PARTS],
     present: usize,
@@ -50,24 +50,24 @@ pub struct Pace {
     over: usize,
     /// Waited in the present part.
     waited: Duration,
-    wait: Option<Wait>,
+    wait: Option<WaitSpan>,
     /// The latest parts brought too little.
     slow: bool,
 }
 
 /// The peer is waited for.
 #[derive(Debug, Clone, Copy)]
-struct Wait {
+struct WaitSpan {
     /// Since the wait began, or its last byte came.
     silent: Instant,
     /// What was waited before this is in the parts.
     counted: Instant,
 }
 
-impl Pace {
+impl RateMeter {
     /// Nothing has come, and nothing is waited for.
     #[must_use]
-    pub fn new(allowed: Allowed) -> Self {
+    pub fn new(allowed: RateBound) -> Self {
         Self {
             allowed,
             parts: [0; PARTS],
@@ -87,7 +87,7 @@ impl Pace {
 
     /// The peer is waited for from now on, if it was not before.
     pub fn waits(&mut self, now: Instant) {
-        self.wait.get_or_insert(Wait {
+        self.wait.get_or_insert(WaitSpan {
             silent: now,
             counted: now,
         });
@@ -122,7 +122,7 @@ impl Pace {
     /// It could do nothing until now.
     pub fn excuse(&mut self, now: Instant) {
         if let Some(wait) = &mut self.wait {
-            *wait = Wait {
+            *wait = WaitSpan {
                 silent: now,
                 counted: now,
             };
@@ -196,17 +196,17 @@ impl Pace {
 
 /// The same with a timer of its own, which is made when something is waited for, and moved when it fires.
 #[derive(Debug)]
-pub struct Timed {
-    pace: Pace,
+pub struct RateTimer {
+    pace: RateMeter,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timed {
+impl RateTimer {
     /// Nothing has come, and nothing is waited for.
     #[must_use]
-    pub fn new(allowed: Allowed) -> Self {
+    pub fn new(allowed: RateBound) -> Self {
         Self {
-            pace: Pace::new(allowed),
+            pace: RateMeter::new(allowed),
             timer: None,
         }
     }
@@ -225,7 +225,7 @@ impl Timed {
     }
 
     /// The peer is waited for; ready when it is time to look whether it is late ([`Self::is_late`]).
-    pub fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_check(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.pace.is_waiting() {
             self.pace.waits(Instant::now());
         }
@@ -251,7 +251,7 @@ impl Timed {
     /// The peer is waited for; ready when it has been silent for too long, or brought too little.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            ready!(self.poll_look(cx));
+            ready!(self.poll_check(cx));
             if self.is_late() {
                 return Poll::Ready(());
             }
@@ -265,15 +265,15 @@ mod tests {
     use proptest::prelude::*;
 
     const IDLE: Duration = Duration::from_secs(60);
-    const ALLOWED: Allowed = Allowed {
+    const ALLOWED: RateBound = RateBound {
         idle: IDLE,
         least: 15_360,
     };
 
     /// When a peer is late that is waited for all the time, and sends `bytes` each `every`.
-    fn late_after(allowed: Allowed, every: Duration, bytes: u64) -> Option<Duration> {
+    fn late_after(allowed: RateBound, every: Duration, bytes: u64) -> Option<Duration> {
         let start = Instant::now();
-        let mut pace = Pace::new(allowed);
+        let mut pace = RateMeter::new(allowed);
         pace.waits(start);
         let (mut now, mut sends) = (start, start + every);
         while now < start + IDLE * 10 {
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn who_drips_is_late_as_well_and_who_keeps_the_rate_is_not() {
         let second = Duration::from_secs(1);
-        assert_eq!(Allowed::new(IDLE, 256), ALLOWED);
+        assert_eq!(RateBound::new(IDLE, 256), ALLOWED);
         for bytes in [1, 100, 255] {
             assert_eq!(late_after(ALLOWED, second, bytes), Some(IDLE), "{bytes}");
         }
@@ -318,7 +318,7 @@ mod tests {
     fn who_becomes_lazy_is_late_a_part_of_the_idle_time_later_at_most() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         for busy in 0..30 {
-            let mut pace = Pace::new(ALLOWED);
+            let mut pace = RateMeter::new(ALLOWED);
             pace.waits(start);
             for at in 0..busy {
                 pace.comes_at(start + second * at, 1_000_000);
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn what_others_take_is_not_counted() {
         let start = Instant::now();
-        let mut pace = Pace::new(ALLOWED);
+        let mut pace = RateMeter::new(ALLOWED);
         for turn in 0..100 {
             // A second of waiting brings enough for it, and an hour of something else nothing.
             let now = start + Duration::from_secs(3600) * turn;
@@ -352,7 +352,7 @@ mod tests {
             pace.rests(now + Duration::from_secs(1));
             assert_eq!(pace.next(), None);
         }
-        let mut pace = Pace::new(ALLOWED);
+        let mut pace = RateMeter::new(ALLOWED);
         pace.waits(start + Duration::from_secs(400_000));
         pace.excuse(start + Duration::from_secs(500_000));
         assert!(!pace.is_late(start + Duration::from_secs(500_059)));
@@ -365,7 +365,7 @@ mod tests {
             gaps in proptest::collection::vec((1u64..7_000, 0u64..100_000), 1..60),
         ) {
             let mut now = Instant::now();
-            let mut pace = Pace::new(ALLOWED);
+            let mut pace = RateMeter::new(ALLOWED);
             for (wait, rest) in gaps {
                 pace.waits(now);
                 now += Duration::from_millis(wait);

@@ -29,7 +29,7 @@ const AMONG_OWN: usize = 1;
 
 /// What a connection waits for its client to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum ClientWait {
     /// To ask for something again.
     Idle,
     /// To say anything.
@@ -38,7 +38,7 @@ pub enum Waiting {
     HalfHead,
 }
 
-impl Waiting {
+impl ClientWait {
     const ALL: [Self; 3] = [Self::Idle, Self::Silent, Self::HalfHead];
 
     /// As the metrics call it.
@@ -64,18 +64,18 @@ impl Waiting {
 }
 
 /// Where a connection stands among all that could give way, of all workers: the least goes first.
-pub(super) type Rank = (u8, u64);
+pub(super) type EvictionRank = (u8, u64);
 
 /// Since when the first of each ring waits, for others to read.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Board {
+pub(super) struct EvictionBoard {
     /// Times are counted from here.
     from: Instant,
-    firsts: [AtomicU64; Waiting::ALL.len()],
+    firsts: [AtomicU64; ClientWait::ALL.len()],
 }
 
-impl Board {
+impl EvictionBoard {
     /// Nobody waits. `from` must be the same for all that are compared.
     pub(super) fn new(from: Instant) -> Arc<Self> {
         Arc::new(Self {
@@ -85,16 +85,16 @@ impl Board {
     }
 
     /// Who would give way first, if anybody.
-    pub(super) fn first(&self) -> Option<(Rank, Waiting)> {
+    pub(super) fn first(&self) -> Option<(EvictionRank, ClientWait)> {
         let now = self.micros(Instant::now());
-        let waiting = Waiting::ALL.into_iter().filter_map(|waiting| {
+        let waiting = ClientWait::ALL.into_iter().filter_map(|waiting| {
             let since = self.firsts[waiting as usize].load(Ordering::Relaxed);
             (since != NEVER).then(|| ((waiting.rank(since, now), since), waiting))
         });
         waiting.min_by_key(|(rank, _)| *rank)
     }
 
-    fn post(&self, waiting: Waiting, since: Option<Instant>) {
+    fn post(&self, waiting: ClientWait, since: Option<Instant>) {
         let since = since.map_or(NEVER, |since| self.micros(since));
         self.firsts[waiting as usize].store(since, Ordering::Relaxed);
     }
@@ -106,36 +106,36 @@ impl Board {
 
 /// The register. Stays on its worker's thread.
 #[derive(Debug, Clone)]
-pub struct Register(Rc<Shared>);
+pub struct ConnectionRegister(Rc<RegisterState>);
 
 #[derive(Debug)]
-struct Shared {
-    book: RefCell<Book>,
-    board: Arc<Board>,
+struct RegisterState {
+    book: RefCell<ConnectionTable>,
+    board: Arc<EvictionBoard>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    entries: Vec<Entry>,
+struct ConnectionTable {
+    entries: Vec<ConnectionEntry>,
     free: Vec<u32>,
-    rings: [Ring; Waiting::ALL.len()],
+    rings: [Ring; ClientWait::ALL.len()],
     /// Where each client's chain is.
     clients: HashMap<Client, u32, foldhash::fast::RandomState>,
-    chains: Vec<Chain>,
+    chains: Vec<ClientChain>,
     free_chains: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    links: [Link; 2],
+struct ConnectionEntry {
+    links: [RingLink; 2],
     chain: u32,
-    waiting: Option<(Waiting, Instant)>,
+    waiting: Option<(ClientWait, Instant)>,
     asked: bool,
     waker: Option<Waker>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct RingLink {
     before: u32,
     after: u32,
 }
@@ -149,7 +149,7 @@ struct Ring {
 
 /// One client's connections here.
 #[derive(Debug)]
-struct Chain {
+struct ClientChain {
     client: Client,
     members: u32,
     idle: Ring,
@@ -166,8 +166,8 @@ impl Default for Ring {
 
 impl Ring {
     /// Puts it last. True when it is the first as well.
-    fn join(&mut self, entries: &mut [Entry], which: usize, at: u32) -> bool {
-        entries[at as usize].links[which] = Link {
+    fn join(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
+        entries[at as usize].links[which] = RingLink {
             before: self.last,
             after: NONE,
         };
@@ -180,8 +180,8 @@ impl Ring {
     }
 
     /// Takes it out. True when it was the first.
-    fn leave(&mut self, entries: &mut [Entry], which: usize, at: u32) -> bool {
-        let Link { before, after } = entries[at as usize].links[which];
+    fn leave(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
+        let RingLink { before, after } = entries[at as usize].links[which];
         match before {
             NONE => self.first = after,
             before => entries[before as usize].links[which].after = after,
@@ -194,9 +194,9 @@ impl Ring {
     }
 }
 
-impl Register {
-    pub(super) fn new(board: Arc<Board>) -> Self {
-        Self(Rc::new(Shared {
+impl ConnectionRegister {
+    pub(super) fn new(board: Arc<EvictionBoard>) -> Self {
+        Self(Rc::new(RegisterState {
             book: RefCell::default(),
             board,
         }))
@@ -204,24 +204,24 @@ impl Register {
 
     /// Enters a connection, which waits for nothing yet.
     #[must_use]
-    pub fn enter(&self, client: Client) -> Guest {
-        Guest {
+    pub fn enter(&self, client: Client) -> Registration {
+        Registration {
             register: self.clone(),
             at: self.0.book.borrow_mut().enter(client),
             waiting: Cell::new(None),
-            stays: Cell::new(false),
+            exempt: Cell::new(false),
         }
     }
 
     /// Asks one connection to go, the first of all that wait. Returns what it waited for.
-    pub(super) fn one_gives_way(&self) -> Option<Waiting> {
+    pub(super) fn evict_first(&self) -> Option<ClientWait> {
         let (_, waiting) = self.0.board.first()?;
         let first = self.0.book.borrow().rings[waiting as usize].first;
         self.ask(first)
     }
 
     /// The same, of those of one client that are between requests.
-    pub(super) fn own_gives_way(&self, client: Client) -> Option<Waiting> {
+    pub(super) fn evict_of_client(&self, client: Client) -> Option<ClientWait> {
         let first = {
             let book = self.0.book.borrow();
             book.chains[*book.clients.get(&client)? as usize].idle.first
@@ -229,7 +229,7 @@ impl Register {
         self.ask(first)
     }
 
-    fn ask(&self, at: u32) -> Option<Waiting> {
+    fn ask(&self, at: u32) -> Option<ClientWait> {
         let (waiting, waker) = {
             let mut book = self.0.book.borrow_mut();
             let entry = book.entries.get_mut(at as usize)?;
@@ -244,8 +244,8 @@ impl Register {
     }
 
     /// Has it wait for something else, or for nothing.
-    fn move_to(&self, at: u32, waiting: Option<(Waiting, Instant)>) {
-        let Shared { book, board } = &*self.0;
+    fn move_to(&self, at: u32, waiting: Option<(ClientWait, Instant)>) {
+        let RegisterState { book, board } = &*self.0;
         let book = &mut *book.borrow_mut();
         if let Some(left) = book.leave(at) {
             board.post(left, book.since(left));
@@ -258,15 +258,15 @@ impl Register {
     }
 }
 
-impl Book {
+impl ConnectionTable {
     fn enter(&mut self, client: Client) -> u32 {
         let chain = self.chain(client);
         self.chains[chain as usize].members += 1;
-        let nowhere = Link {
+        let nowhere = RingLink {
             before: NONE,
             after: NONE,
         };
-        let entry = Entry {
+        let entry = ConnectionEntry {
             links: [nowhere; 2],
             chain,
             waiting: None,
@@ -284,7 +284,7 @@ impl Book {
             ..
         } = self;
         *clients.entry(client).or_insert_with(|| {
-            let chain = Chain {
+            let chain = ClientChain {
                 client,
                 members: 0,
                 idle: Ring::default(),
@@ -306,11 +306,11 @@ impl Book {
     }
 
     /// Takes it out of its rings. Returns what it waited for, where it was the first who did.
-    fn leave(&mut self, at: u32) -> Option<Waiting> {
+    fn leave(&mut self, at: u32) -> Option<ClientWait> {
         let entry = &mut self.entries[at as usize];
         let (waiting, _) = entry.waiting.take()?;
         let chain = &mut self.chains[entry.chain as usize];
-        if waiting == Waiting::Idle {
+        if waiting == ClientWait::Idle {
             chain.idle.leave(&mut self.entries, AMONG_OWN, at);
         }
         let ring = &mut self.rings[waiting as usize];
@@ -319,11 +319,11 @@ impl Book {
     }
 
     /// Puts it into its rings. True where it is the first who waits for that.
-    fn join(&mut self, at: u32, waiting: Waiting, since: Instant) -> bool {
+    fn join(&mut self, at: u32, waiting: ClientWait, since: Instant) -> bool {
         let entry = &mut self.entries[at as usize];
         entry.waiting = Some((waiting, since));
         let chain = &mut self.chains[entry.chain as usize];
-        if waiting == Waiting::Idle {
+        if waiting == ClientWait::Idle {
             chain.idle.join(&mut self.entries, AMONG_OWN, at);
         }
         let ring = &mut self.rings[waiting as usize];
@@ -331,7 +331,7 @@ impl Book {
     }
 
     /// Since when the first waits.
-    fn since(&self, waiting: Waiting) -> Option<Instant> {
+    fn since(&self, waiting: ClientWait) -> Option<Instant> {
         let first = self.rings[waiting as usize].first;
         let (_, since) = self.entries.get(first as usize)?.waiting?;
         Some(since)
@@ -351,18 +351,18 @@ fn put<T>(places: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
 
 /// A connection in the register, until dropped.
 #[derive(Debug)]
-pub struct Guest {
-    register: Register,
+pub struct Registration {
+    register: ConnectionRegister,
     at: u32,
-    waiting: Cell<Option<Waiting>>,
+    waiting: Cell<Option<ClientWait>>,
     /// It is never asked to go any more.
-    stays: Cell<bool>,
+    exempt: Cell<bool>,
 }
 
-impl Guest {
+impl Registration {
     /// It waits for its client, since then.
-    pub(super) fn waits(&self, waiting: Waiting, since: Instant) {
-        if self.waiting.get() != Some(waiting) && !self.stays.get() {
+    pub(super) fn waits(&self, waiting: ClientWait, since: Instant) {
+        if self.waiting.get() != Some(waiting) && !self.exempt.get() {
             self.waiting.set(Some(waiting));
             self.register.move_to(self.at, Some((waiting, since)));
         }
@@ -376,9 +376,9 @@ impl Guest {
     }
 
     /// It ends by itself, or has become something else.
-    pub(super) fn stays(&self) {
+    pub(super) fn exempt(&self) {
         self.is_busy();
-        self.stays.set(true);
+        self.exempt.set(true);
     }
 
     /// Does it wait for its client?
@@ -387,7 +387,7 @@ impl Guest {
     }
 
     /// Ready when it is to make room.
-    pub(super) fn poll_asked(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         let mut book = self.register.0.book.borrow_mut();
         let entry = &mut book.entries[self.at as usize];
         if entry.asked {
@@ -401,7 +401,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.is_busy();
         self.register.0.book.borrow_mut().strike(self.at);

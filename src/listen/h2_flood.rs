@@ -1,7 +1,7 @@
 //! A client of HTTP/2 that demands answers to PING and SETTINGS, and hardly anything else (CVE-2019-9512, CVE-2019-9515): each
 //! costs it a few bytes and the gateway a frame to write.
 
-use super::frames::{ANSWER, Demanded};
+use super::h2_frames::{ANSWER, ControlTraffic};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -17,22 +17,22 @@ const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 
 /// What one connection has demanded of late.
 #[derive(Debug)]
-pub(super) struct Demands {
+pub(super) struct FloodMeter {
     since: Instant,
     /// What there was by then.
-    before: Demanded,
+    before: ControlTraffic,
 }
 
-impl Demands {
+impl FloodMeter {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             since: now,
-            before: Demanded::default(),
+            before: ControlTraffic::default(),
         }
     }
 
     /// Is it a flood? So much there was since the connection began.
-    pub(super) fn are_too_many(&mut self, all: Demanded, now: impl FnOnce() -> Instant) -> bool {
+    pub(super) fn is_flood(&mut self, all: ControlTraffic, now: impl FnOnce() -> Instant) -> bool {
         let demanded = all.answers - self.before.answers;
         if demanded <= MOST {
             return false;
@@ -48,7 +48,7 @@ impl Demands {
 }
 
 /// The bytes of the last frame, on a connection whose latest stream is this.
-pub(super) fn calm_down(stream: u32) -> [u8; GOAWAY.len()] {
+pub(super) fn goaway(stream: u32) -> [u8; GOAWAY.len()] {
     let mut frame = GOAWAY;
     frame[9..13].copy_from_slice(&stream.to_be_bytes());
     frame
@@ -58,8 +58,8 @@ pub(super) fn calm_down(stream: u32) -> [u8; GOAWAY.len()] {
 mod tests {
     use super::*;
 
-    fn demanded(answers: u64, bytes: u64, times: u64) -> Demanded {
-        Demanded {
+    fn demanded(answers: u64, bytes: u64, times: u64) -> ControlTraffic {
+        ControlTraffic {
             answers,
             bytes,
             times,
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn many_in_a_short_time_for_nothing_are_a_flood() {
         let now = Instant::now();
-        let flood = |all| Demands::new(now).are_too_many(all, || now);
+        let flood = |all| FloodMeter::new(now).is_flood(all, || now);
         assert!(!flood(demanded(MOST, MOST * ANSWER, 0)));
         assert!(flood(demanded(MOST + 1, (MOST + 1) * ANSWER, 0)));
         let paid = 2 * MOST * ANSWER + MOST * WORTH;
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn what_was_demanded_long_ago_is_forgotten() {
         let now = Instant::now();
-        let mut demands = Demands::new(now);
+        let mut demands = FloodMeter::new(now);
         let later = now + WHILE;
-        assert!(!demands.are_too_many(demanded(MOST + 1, 0, 0), || later));
-        assert!(!demands.are_too_many(demanded(2 * MOST + 1, 0, 0), || later));
-        assert!(demands.are_too_many(demanded(2 * MOST + 2, 0, 0), || later));
+        assert!(!demands.is_flood(demanded(MOST + 1, 0, 0), || later));
+        assert!(!demands.is_flood(demanded(2 * MOST + 1, 0, 0), || later));
+        assert!(demands.is_flood(demanded(2 * MOST + 2, 0, 0), || later));
     }
 }

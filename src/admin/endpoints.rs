@@ -8,13 +8,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use std::sync::Arc;
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type AdminResponse = Response<Full<Bytes>>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROBLEM: &str = "application/problem+json";
 
 /// Answers one request; its body, if it has one, is left unread.
-pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> Answer {
+pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
     let path = request.uri().path();
     if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store") {
         let detail = "here are /metrics, /healthz, /readyz, /v1/store and /v1/peek";
@@ -38,7 +38,7 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> Answer 
     }
 }
 
-async fn metrics(state: &AdminState, headers: &HeaderMap) -> Answer {
+async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = TextFormat::accepted(accept);
     let metrics = Arc::clone(&state.metrics);
@@ -56,7 +56,7 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> Answer {
 }
 
 /// The store is told of, and has no say.
-fn readiness(phase: Phase, store: Option<SharedStore>) -> Answer {
+fn readiness(phase: Phase, store: Option<SharedStore>) -> AdminResponse {
     match phase {
         Phase::Ready => text(
             StatusCode::OK,
@@ -81,7 +81,7 @@ fn readiness(phase: Phase, store: Option<SharedStore>) -> Answer {
 }
 
 /// How the store stands.
-fn store(shared: Option<SharedStore>) -> Answer {
+fn store(shared: Option<SharedStore>) -> AdminResponse {
     json(&match shared {
         None => serde_json::json!({ "kind": "memory", "up": true }),
         Some(shared) => serde_json::json!({
@@ -96,15 +96,15 @@ fn store(shared: Option<SharedStore>) -> Answer {
 }
 
 /// An object.
-pub(super) fn json(object: &serde_json::Value) -> Answer {
+pub(super) fn json(object: &serde_json::Value) -> AdminResponse {
     response(StatusCode::OK, "application/json", object.to_string())
 }
 
-fn text(status: StatusCode, said: &'static str) -> Answer {
+fn text(status: StatusCode, said: &'static str) -> AdminResponse {
     response(status, TEXT, said)
 }
 
-pub(super) fn problem(status: StatusCode, detail: &str) -> Answer {
+pub(super) fn problem(status: StatusCode, detail: &str) -> AdminResponse {
     let body = serde_json::json!({
         "title": status.canonical_reason(),
         "status": status.as_u16(),
@@ -113,7 +113,7 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Answer {
     response(status, PROBLEM, body.to_string())
 }
 
-fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> AdminResponse {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();

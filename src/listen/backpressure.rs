@@ -5,11 +5,11 @@
 //! through. So the body is not asked while the client takes nothing, and only the pieces know that nothing is taken.
 //!
 //! h2 takes and drops pieces under locks of its own, which dropping a body may want too (its request's, if that is still
-//! to come). So what a piece finds out is noted only; the connection finishes what is to be finished ([`super::streams`]).
+//! to come). So what a piece finds out is noted only; the connection finishes what is to be finished ([`super::stream_deadline`]).
 
-use super::connection::Carried;
-use super::pace::{Allowed, Pace};
-use super::streams::{Pulse, Streams};
+use super::connection::ResponseBody;
+use super::minimum_rate::{RateBound, RateMeter};
+use super::stream_deadline::{ConnectionActivity, StreamSet};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 const PIECE: usize = 16 * 1024;
 
 /// One answer, from its request on.
-pub(super) struct Taking<B> {
+pub(super) struct PendingResponse<B> {
     /// Nothing before it is there, and once it is over.
     body: RefCell<Option<B>>,
     /// What has come and was too much to hand out at once.
@@ -33,7 +33,7 @@ pub(super) struct Taking<B> {
     /// Handed out and not yet taken.
     pieces: Cell<u32>,
     /// How the client takes it.
-    pace: RefCell<Pace>,
+    pace: RefCell<RateMeter>,
     /// All of it has been handed out.
     whole: Cell<bool>,
     /// A piece was dropped instead of taken.
@@ -44,30 +44,30 @@ pub(super) struct Taking<B> {
     stalled: Cell<bool>,
     /// What hyper does for it.
     task: Cell<Option<AbortHandle>>,
-    pulse: Rc<Pulse>,
+    pulse: Rc<ConnectionActivity>,
 }
 
 /// The body that hyper has.
-pub(super) struct Tracked<B: Carried> {
-    taking: Rc<Taking<B>>,
-    streams: Rc<Streams<B>>,
+pub(super) struct StreamBody<B: ResponseBody> {
+    taking: Rc<PendingResponse<B>>,
+    streams: Rc<StreamSet<B>>,
 }
 
 /// A piece on its way out.
-pub(super) struct Piece<B> {
+pub(super) struct BodyPiece<B> {
     bytes: Bytes,
-    of: Rc<Taking<B>>,
+    of: Rc<PendingResponse<B>>,
 }
 
-impl<B> Taking<B> {
+impl<B> PendingResponse<B> {
     /// A request has come.
-    pub(super) fn begin(pulse: &Rc<Pulse>, allowed: Allowed) -> Rc<Self> {
+    pub(super) fn begin(pulse: &Rc<ConnectionActivity>, allowed: RateBound) -> Rc<Self> {
         pulse.begins();
         Rc::new(Self {
             body: RefCell::default(),
             rest: RefCell::default(),
             pieces: Cell::new(0),
-            pace: RefCell::new(Pace::new(allowed)),
+            pace: RefCell::new(RateMeter::new(allowed)),
             whole: Cell::new(false),
             lost: Cell::new(false),
             gone: Cell::new(false),
@@ -100,10 +100,7 @@ impl<B> Taking<B> {
     /// When to look again; nothing when the client is late.
     pub(super) fn look(&self, now: Instant) -> Option<Instant> {
         let mut pace = self.pace.borrow_mut();
-        match pace.is_late(now) {
-            true => None,
-            false => pace.next(),
-        }
+        if pace.is_late(now) { None } else { pace.next() }
     }
 
     /// When the client last took a byte of it, or was to begin.
@@ -111,14 +108,14 @@ impl<B> Taking<B> {
         self.pace.borrow().silent_since()
     }
 
-    fn hand_out(self: &Rc<Self>, bytes: Bytes) -> Piece<B> {
+    fn hand_out(self: &Rc<Self>, bytes: Bytes) -> BodyPiece<B> {
         if !bytes.is_empty() {
             if self.pieces.get() == 0 {
                 self.pace.borrow_mut().waits(self.pulse.waits());
             }
             self.pieces.set(self.pieces.get() + 1);
         }
-        Piece {
+        BodyPiece {
             bytes,
             of: Rc::clone(self),
         }
@@ -134,7 +131,7 @@ impl<B> Taking<B> {
     }
 }
 
-impl<B: Carried> Taking<B> {
+impl<B: ResponseBody> PendingResponse<B> {
     /// Lets go of the body. Not to be called by a piece.
     pub(super) fn finish(&self) {
         if let Some(mut body) = self.body.take()
@@ -145,7 +142,7 @@ impl<B: Carried> Taking<B> {
         }
     }
 
-    /// Takes the rest away and resets the stream. What h2 already has to the end stays with it.
+    /// Takes the rest away and resets the stream. What h2 already has to the end stays with h2.
     pub(super) fn give_up(&self) {
         self.stalled.set(true);
         if let Some(mut body) = self.body.take() {
@@ -158,15 +155,15 @@ impl<B: Carried> Taking<B> {
     }
 }
 
-impl<B: Carried> Tracked<B> {
-    pub(super) fn new(taking: Rc<Taking<B>>, streams: Rc<Streams<B>>) -> Self {
+impl<B: ResponseBody> StreamBody<B> {
+    pub(super) fn new(taking: Rc<PendingResponse<B>>, streams: Rc<StreamSet<B>>) -> Self {
         Self { taking, streams }
     }
 
     /// The answer is there.
     pub(super) fn with(self, body: B) -> Self {
         self.taking.whole.set(body.is_end_stream());
-        if !body.has_pace() {
+        if !body.has_minimum_rate() {
             self.taking.pace.borrow_mut().idle_alone();
         }
         self.taking.body.replace(Some(body));
@@ -174,14 +171,14 @@ impl<B: Carried> Tracked<B> {
     }
 }
 
-impl<B: Carried> Body for Tracked<B> {
-    type Data = Piece<B>;
+impl<B: ResponseBody> Body for StreamBody<B> {
+    type Data = BodyPiece<B>;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Piece<B>>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<BodyPiece<B>>, B::Error>>> {
         let taking = &self.taking;
         let mut body = taking.body.borrow_mut();
         // What asks for a body that was given up is itself being ended.
@@ -230,7 +227,7 @@ impl<B: Carried> Body for Tracked<B> {
     }
 }
 
-impl<B: Carried> Drop for Tracked<B> {
+impl<B: ResponseBody> Drop for StreamBody<B> {
     fn drop(&mut self) {
         self.taking.gone.set(true);
         if self.taking.pieces.get() == 0 {
@@ -241,7 +238,7 @@ impl<B: Carried> Drop for Tracked<B> {
     }
 }
 
-impl<B> Buf for Piece<B> {
+impl<B> Buf for BodyPiece<B> {
     fn remaining(&self) -> usize {
         self.bytes.len()
     }
@@ -263,7 +260,7 @@ impl<B> Buf for Piece<B> {
     }
 }
 
-impl<B> Drop for Piece<B> {
+impl<B> Drop for BodyPiece<B> {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
             self.of.lost.set(true);

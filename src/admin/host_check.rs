@@ -1,7 +1,7 @@
 //! Whom the admin listener is asked as. A page of another site can have its own name lead to this address, and would then read
 //! as its own what the gateway shows; the name stays in `Host`, and its own in `Origin`.
 
-use super::answer::{Answer, problem};
+use super::endpoints::{AdminResponse, problem};
 use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderMap, Request, StatusCode, Uri};
@@ -9,14 +9,14 @@ use std::net::IpAddr;
 
 /// What this listener is called.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(super) struct ListenerNames {
     /// The address of this end of the connection.
     pub(super) address: IpAddr,
     /// The machine's name.
     pub(super) machine: Box<str>,
 }
 
-impl Names {
+impl ListenerNames {
     /// On this machine, by a connection that has come to `address`.
     pub(super) fn at(address: IpAddr) -> Self {
         let system = rustix::system::uname();
@@ -27,7 +27,7 @@ impl Names {
     }
 
     /// Nothing where the request is for this listener, and no page of another site has sent it.
-    pub(super) fn refuse<B>(&self, request: &Request<B>) -> Option<Answer> {
+    pub(super) fn refuse<B>(&self, request: &Request<B>) -> Option<AdminResponse> {
         if !self.is_asked(request.uri(), request.headers()) {
             return Some(problem(
                 StatusCode::MISDIRECTED_REQUEST,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     fn answer(target: &str, fields: &[(&str, &str)]) -> Option<StatusCode> {
-        let names = Names {
+        let names = ListenerNames {
             address: [192, 0, 2, 7].into(),
             machine: "gate.example.com".into(),
         };

@@ -5,7 +5,7 @@ use memchr::memchr;
 
 /// Somewhere in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chunks {
+pub(super) enum ChunkState {
     /// Before a chunk's size.
     Start,
     /// In its digits.
@@ -34,18 +34,18 @@ pub(super) enum Chunks {
 
 /// What became of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ChunkProgress {
     /// All bytes belong to it, and there is more to come.
-    Within(Chunks),
+    Within(ChunkState),
     /// It ended, with so many bytes.
-    Ended(usize),
+    EndReason(usize),
     /// It is not framed as it should be: hyper gives up here.
     Broken,
 }
 
-impl Chunks {
+impl ChunkState {
     /// Follows a body over `bytes`.
-    pub(super) fn over(self, bytes: &[u8]) -> Step {
+    pub(super) fn over(self, bytes: &[u8]) -> ChunkProgress {
         let (mut place, mut at) = (self, 0);
         while at < bytes.len() {
             if let Some((next, passed)) = place.skip(&bytes[at..]) {
@@ -55,14 +55,14 @@ impl Chunks {
             let byte = bytes[at];
             at += 1;
             if place == Self::EndLf && byte == b'\n' {
-                return Step::Ended(at);
+                return ChunkProgress::EndReason(at);
             }
             let Some(next) = place.after(byte) else {
-                return Step::Broken;
+                return ChunkProgress::Broken;
             };
             place = next;
         }
-        Step::Within(place)
+        ChunkProgress::Within(place)
     }
 
     /// Passes over many bytes at once, where they mean nothing.
@@ -123,14 +123,17 @@ mod tests {
         let mut bytes = BODY.to_vec();
         bytes.extend(b"GET");
         let length = BODY.len();
-        assert_eq!(Chunks::Start.over(&bytes), Step::Ended(length));
+        assert_eq!(
+            ChunkState::Start.over(&bytes),
+            ChunkProgress::EndReason(length)
+        );
         for cut in 0..length {
-            let Step::Within(place) = Chunks::Start.over(&bytes[..cut]) else {
+            let ChunkProgress::Within(place) = ChunkState::Start.over(&bytes[..cut]) else {
                 panic!("ended or broken at {cut}");
             };
             assert_eq!(
                 place.over(&bytes[cut..]),
-                Step::Ended(length - cut),
+                ChunkProgress::EndReason(length - cut),
                 "{cut}"
             );
         }
@@ -150,7 +153,11 @@ mod tests {
             b"0\r\nA: b\r!",
             b"0\r\n\r!",
         ] {
-            assert_eq!(Chunks::Start.over(body), Step::Broken, "{body:?}");
+            assert_eq!(
+                ChunkState::Start.over(body),
+                ChunkProgress::Broken,
+                "{body:?}"
+            );
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The requests of one HTTP/2 connection: handed on, watched until their answers are taken, and given up when they are not.
 
-use super::connection::{Answer, Carried};
-use super::heads::Finding;
-use super::pace::Allowed;
-use super::register::Guest;
-use super::socket::Beside;
-use super::taking::{Taking, Tracked};
+use super::backpressure::{PendingResponse, StreamBody};
+use super::connection::{Handler, ResponseBody};
+use super::connection_register::Registration;
+use super::framing::FramingFault;
+use super::minimum_rate::RateBound;
+use super::socket::SocketProbe;
 use super::{Peer, connection};
 use http::{HeaderMap, Request, Response, Uri};
 use hyper::body::Incoming;
@@ -24,28 +24,28 @@ use tokio::time::{Instant, sleep_until};
 const FIELD: usize = 32;
 
 /// Answers requests.
-pub(super) struct Calls<A: Answer> {
-    pub(super) answer: Rc<A>,
+pub(super) struct H2Service<A: Handler> {
+    pub(super) handler: Rc<A>,
     pub(super) peer: Rc<Peer>,
-    pub(super) streams: Rc<Streams<A::Body>>,
+    pub(super) streams: Rc<StreamSet<A::Body>>,
 }
 
-impl<A: Answer> Service<Request<Incoming>> for Calls<A> {
-    type Response = Response<Tracked<A::Body>>;
+impl<A: Handler> Service<Request<Incoming>> for H2Service<A> {
+    type Response = Response<StreamBody<A::Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let (answer, peer) = (Rc::clone(&self.answer), Rc::clone(&self.peer));
-        peer.guest.is_busy();
+        let (handler, peer) = (Rc::clone(&self.handler), Rc::clone(&self.peer));
+        peer.registration.is_busy();
         let tracked = self.streams.begin();
         if request.headers().len() > connection::MOST_FIELDS
             || size(request.uri(), request.headers()) > connection::MOST_HEAD
         {
-            request.extensions_mut().insert(Finding::TooLarge);
+            request.extensions_mut().insert(FramingFault::TooLarge);
         }
         Box::pin(async move {
-            let response = answer.answer(request, peer).await;
+            let response = handler.answer(request, peer).await;
             Ok(response.map(|body| tracked.with(body)))
         })
     }
@@ -64,7 +64,7 @@ fn size(uri: &Uri, fields: &HeaderMap) -> usize {
 }
 
 /// A connection's signs of life. Pieces of answers write here from within h2.
-pub(super) struct Pulse {
+pub(super) struct ConnectionActivity {
     /// Requests that wait for us or for an upstream.
     under_way: Cell<u32>,
     /// Answers that wait for the client.
@@ -77,7 +77,7 @@ pub(super) struct Pulse {
     driver: Cell<Option<Waker>>,
 }
 
-impl Pulse {
+impl ConnectionActivity {
     pub(super) fn since(&self) -> Instant {
         self.since.get()
     }
@@ -127,16 +127,17 @@ impl Pulse {
     /// One waits no more: it is under way again, unless nobody does anything for it.
     pub(super) fn waits_no_more(&self, gone: bool) {
         self.waiting.set(self.waiting.get().saturating_sub(1));
-        match gone {
-            true => self.finished.set(true),
-            false => self.begins(),
+        if gone {
+            self.finished.set(true);
+        } else {
+            self.begins();
         }
     }
 }
 
 /// How long a connection is waited for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waits {
+pub(super) struct IdleBounds {
     /// At least until so long after this.
     pub(super) from: Instant,
     /// Without a request.
@@ -146,17 +147,17 @@ pub(super) struct Waits {
 }
 
 /// The streams of one connection.
-pub(super) struct Streams<B> {
-    pulse: Rc<Pulse>,
-    allowed: Allowed,
-    all: RefCell<Vec<Rc<Taking<B>>>>,
+pub(super) struct StreamSet<B> {
+    pulse: Rc<ConnectionActivity>,
+    allowed: RateBound,
+    all: RefCell<Vec<Rc<PendingResponse<B>>>>,
     /// The one that was begun last, until its task is.
-    latest: RefCell<Option<Rc<Taking<B>>>>,
+    latest: RefCell<Option<Rc<PendingResponse<B>>>>,
 }
 
-impl<B: Carried> Streams<B> {
-    pub(super) fn new(allowed: Allowed) -> Rc<Self> {
-        let pulse = Pulse {
+impl<B: ResponseBody> StreamSet<B> {
+    pub(super) fn new(allowed: RateBound) -> Rc<Self> {
+        let pulse = ConnectionActivity {
             under_way: Cell::new(0),
             waiting: Cell::new(0),
             since: Cell::new(Instant::now()),
@@ -171,14 +172,14 @@ impl<B: Carried> Streams<B> {
         })
     }
 
-    fn begin(self: &Rc<Self>) -> Tracked<B> {
-        let taking = Taking::begin(&self.pulse, self.allowed);
+    fn begin(self: &Rc<Self>) -> StreamBody<B> {
+        let taking = PendingResponse::begin(&self.pulse, self.allowed);
         self.all.borrow_mut().push(Rc::clone(&taking));
         self.latest.replace(Some(Rc::clone(&taking)));
-        Tracked::new(taking, Rc::clone(self))
+        StreamBody::new(taking, Rc::clone(self))
     }
 
-    pub(super) fn remove(&self, one: &Rc<Taking<B>>) {
+    pub(super) fn remove(&self, one: &Rc<PendingResponse<B>>) {
         let mut all = self.all.borrow_mut();
         if let Some(at) = all.iter().position(|other| Rc::ptr_eq(one, other)) {
             all.swap_remove(at);
@@ -189,18 +190,18 @@ impl<B: Carried> Streams<B> {
     pub(super) fn drive<'a, C: Future>(
         &'a self,
         mut connection: Pin<&'a mut C>,
-        guest: &'a Guest,
-        socket: &'a Beside,
+        registration: &'a Registration,
+        socket: &'a SocketProbe,
     ) -> impl Future<Output = C::Output> + 'a {
         poll_fn(move |cx| {
             let ended = connection.as_mut().poll(cx);
             self.settle();
             if !self.pulse.is_still() {
                 self.pulse.driver.set(Some(cx.waker().clone()));
-            } else if !guest.is_waiting()
+            } else if !registration.is_waiting()
                 && let Some(waiting) = socket.waiting()
             {
-                guest.waits(waiting, self.pulse.since());
+                registration.waits(waiting, self.pulse.since());
             }
             ended
         })
@@ -213,23 +214,22 @@ impl<B: Carried> Streams<B> {
         }
         let mut at = 0;
         while let Some(one) = self.get(at) {
-            match one.is_over() {
-                true => {
-                    self.all.borrow_mut().swap_remove(at);
-                    one.finish();
-                }
-                false => at += 1,
+            if one.is_over() {
+                self.all.borrow_mut().swap_remove(at);
+                one.finish();
+            } else {
+                at += 1;
             }
         }
     }
 
-    fn get(&self, at: usize) -> Option<Rc<Taking<B>>> {
+    fn get(&self, at: usize) -> Option<Rc<PendingResponse<B>>> {
         self.all.borrow().get(at).cloned()
     }
 
     /// Resolves when the client is no longer to be waited for: it has asked for nothing, or taken nothing of any answer
     /// that is there, for too long. Until then answers are given up that are not taken beside others that are.
-    pub(super) async fn over(&self, waits: Waits, socket: &Beside) {
+    pub(super) async fn over(&self, waits: IdleBounds, socket: &SocketProbe) {
         loop {
             let now = Instant::now();
             // What the socket does not take cannot be taken; a client that takes nothing of that is found out there.
@@ -281,15 +281,15 @@ impl<B: Carried> Streams<B> {
 }
 
 /// Runs what hyper does for the streams, on the worker's own thread, and lets each know what is done for it.
-pub(super) struct OnWorker<B>(pub(super) Rc<Streams<B>>);
+pub(super) struct WorkerExecutor<B>(pub(super) Rc<StreamSet<B>>);
 
-impl<B> Clone for OnWorker<B> {
+impl<B> Clone for WorkerExecutor<B> {
     fn clone(&self) -> Self {
         Self(Rc::clone(&self.0))
     }
 }
 
-impl<B, F: Future + 'static> Executor<F> for OnWorker<B> {
+impl<B, F: Future + 'static> Executor<F> for WorkerExecutor<B> {
     fn execute(&self, future: F) {
         let task = tokio::task::spawn_local(future);
         // hyper calls the service, and runs what that returns, before it looks at the next request.

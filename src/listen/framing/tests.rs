@@ -6,16 +6,16 @@ const GOOD: &str = "GET /a?b HTTP/1.1\r\nHost: a.test\r\nTe: trailers\r\nCookie:
 const LURE: &str = "GET /#x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
 
 /// What is found in which head, whatever the bytes are cut into.
-fn found(bytes: &str) -> Option<(u64, Finding)> {
-    let mut whole = Heads::new();
+fn found(bytes: &str) -> Option<(u64, FramingFault)> {
+    let mut whole = FramingTracker::new();
     whole.over(bytes.as_bytes());
-    let mut single = Heads::new();
+    let mut single = FramingTracker::new();
     for byte in bytes.as_bytes() {
         single.over(std::slice::from_ref(byte));
     }
     assert_eq!(single.found, whole.found, "{bytes:?}");
     for cut in 1..bytes.len() {
-        let mut twice = Heads::new();
+        let mut twice = FramingTracker::new();
         twice.over(&bytes.as_bytes()[..cut]);
         twice.over(&bytes.as_bytes()[cut..]);
         assert_eq!(twice.found, whole.found, "cut at {cut}: {bytes:?}");
@@ -36,7 +36,7 @@ fn both_framings_are_found_in_either_order_and_any_case() {
         ["Transfer-Encoding: chunked", "Content-Length: nonsense"],
     ] {
         let post = head("POST / HTTP/1.1", &fields);
-        let expected = Some((1, Finding::LengthAndCoding));
+        let expected = Some((1, FramingFault::LengthAndCoding));
         assert_eq!(found(&post), expected, "{fields:?}");
         assert_eq!(found(&post.replace("\r\n", "\n")), expected, "{fields:?}");
         assert_eq!(found(&format!("\r\n\n{post}")), expected, "{fields:?}");
@@ -50,7 +50,10 @@ fn a_fragment_is_found_in_a_target_only() {
         "GET http://a.test/#b HTTP/1.1",
         "GET # HTTP/1.0",
     ] {
-        assert_eq!(found(&head(line, &["A: b"])), Some((1, Finding::Fragment)));
+        assert_eq!(
+            found(&head(line, &["A: b"])),
+            Some((1, FramingFault::Fragment))
+        );
     }
     for line in ["G#T /a HTTP/1.1", "GET /a%23b HTTP/1.1"] {
         assert_eq!(found(&head(line, &["A: #b", "Content-Type: #"])), None);
@@ -89,16 +92,16 @@ fn every_head_of_a_connection_is_followed() {
     let chunked = head("POST / HTTP/1.1", &["Transfer-Encoding: chunked"])
         + "3\r\nGET\r\n0\r\nSum: 1\r\n\r\n";
     let all = format!("{GOOD}{sized}{empty}{chunked}{bad}{GOOD}");
-    assert_eq!(found(&all), Some((5, Finding::LengthAndCoding)));
+    assert_eq!(found(&all), Some((5, FramingFault::LengthAndCoding)));
     assert_eq!(
         found(&format!("{bad}{all}")),
-        Some((1, Finding::LengthAndCoding))
+        Some((1, FramingFault::LengthAndCoding))
     );
 }
 
 #[test]
 fn it_knows_when_a_body_is_on_its_way() {
-    let mut heads = Heads::new();
+    let mut heads = FramingTracker::new();
     heads.over(GOOD.as_bytes());
     assert_eq!(heads.in_body(), None);
     heads.over(head("POST / HTTP/1.1", &["Content-Length: 4"]).as_bytes());
@@ -109,11 +112,11 @@ fn it_knows_when_a_body_is_on_its_way() {
 
 #[test]
 fn the_latest_first_line_is_kept_within_bounds() {
-    let mut heads = Heads::new();
+    let mut heads = FramingTracker::new();
     heads.over(GOOD.as_bytes());
     heads.over(b"GET /second HTTP/1.1\r\nHo");
     assert_eq!(heads.line(), b"GET /second HTTP/1.1");
-    let mut heads = Heads::new();
+    let mut heads = FramingTracker::new();
     heads.over(&[b'x'; 100_000]);
     assert_eq!(heads.line().len(), KEPT);
     heads.over(b"\nOther: ");

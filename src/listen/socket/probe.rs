@@ -1,25 +1,25 @@
 //! What of a connection is seen beside hyper: heads and frames, bytes that wait, a client that leaves.
 
-use super::{Shared, lock};
-use crate::listen::frames::Demanded;
-use crate::listen::heads::{Finding, Heads};
-use crate::listen::register::Waiting;
+use super::{SharedSocket, lock};
+use crate::listen::connection_register::ClientWait;
+use crate::listen::framing::{FramingFault, FramingTracker};
+use crate::listen::h2_frames::ControlTraffic;
 use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 /// Sees what hyper does not tell of a connection, most of it in HTTP/1.1 only. Keeps the socket open.
 #[derive(Debug, Clone)]
-pub(in crate::listen) struct Beside(pub(super) Shared);
+pub(in crate::listen) struct SocketProbe(pub(super) SharedSocket);
 
-impl Beside {
+impl SocketProbe {
     /// What is wrong with the head of the `nth` request, counted from 1.
-    pub(in crate::listen) fn found(&self, nth: u64) -> Option<Finding> {
+    pub(in crate::listen) fn found(&self, nth: u64) -> Option<FramingFault> {
         lock(&self.0).heads.as_ref()?.found(nth)
     }
 
     /// The connection is about to become a tunnel.
-    pub(in crate::listen) fn unfollow(&self) {
+    pub(in crate::listen) fn begin_tunnel(&self) {
         let mut socket = lock(&self.0);
         socket.heads = None;
         socket.idle_alone = true;
@@ -28,7 +28,7 @@ impl Beside {
     /// The first line of the latest head, or its beginning.
     pub(in crate::listen) fn first_line(&self) -> Vec<u8> {
         let socket = lock(&self.0);
-        let line = socket.heads.as_ref().map(Heads::line);
+        let line = socket.heads.as_ref().map(FramingTracker::line);
         line.unwrap_or_default().to_owned()
     }
 
@@ -43,7 +43,7 @@ impl Beside {
     }
 
     /// Writes the last bytes of a connection that hyper has nothing to say on, as far as the socket takes them at once.
-    pub(in crate::listen) fn say_last(&self, bytes: &[u8]) {
+    pub(in crate::listen) fn write_last(&self, bytes: &[u8]) {
         let socket = lock(&self.0);
         if !socket.is_full {
             // Who is not there to read it misses nothing.
@@ -51,8 +51,8 @@ impl Beside {
         }
     }
 
-    /// What [`Frames::demanded`] and [`Frames::stream`] say of a connection of HTTP/2.
-    pub(in crate::listen) fn demanded(&self) -> Option<(Demanded, u32)> {
+    /// What [`FrameTracker::demanded`] and [`FrameTracker::stream`] say of a connection of HTTP/2.
+    pub(in crate::listen) fn demanded(&self) -> Option<(ControlTraffic, u32)> {
         let socket = lock(&self.0);
         let frames = socket.frames.as_ref()?;
         Some((frames.demanded(), frames.stream()))
@@ -75,15 +75,17 @@ impl Beside {
 
     /// What the connection waits for while no request is under way; nothing where an answer has not left yet, or a
     /// body still comes behind it.
-    pub(in crate::listen) fn waiting(&self) -> Option<Waiting> {
+    pub(in crate::listen) fn waiting(&self) -> Option<ClientWait> {
         let socket = lock(&self.0);
         let heads = socket.heads.as_ref();
         if socket.is_full || heads.is_some_and(|heads| heads.in_body().is_some()) {
             return None;
         }
-        Some(match heads.is_some_and(Heads::in_head) {
-            true => Waiting::HalfHead,
-            false => Waiting::Idle,
+        let half_head = heads.is_some_and(FramingTracker::in_head);
+        Some(if half_head {
+            ClientWait::HalfHead
+        } else {
+            ClientWait::Idle
         })
     }
 
@@ -92,7 +94,11 @@ impl Beside {
     /// hyper would look by reading, into 8 KiB that it gets for each request only for that.
     pub(in crate::listen) fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
         let socket = &mut *lock(&self.0);
-        let in_body = socket.heads.as_ref().and_then(Heads::in_body).is_some();
+        let in_body = socket
+            .heads
+            .as_ref()
+            .and_then(FramingTracker::in_body)
+            .is_some();
         if in_body || socket.is_unread {
             return Poll::Pending;
         }

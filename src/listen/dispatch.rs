@@ -3,7 +3,7 @@
 //! The control thread lets in, and knows of each worker's register only who would give way first. A new connection for which
 //! room is to be made is dealt to the worker of the one that gives way: that one goes and the new one stays, and no count changes.
 
-use super::register::{Board, Rank, Register};
+use super::connection_register::{ConnectionRegister, EvictionBoard, EvictionRank};
 use crate::client::Client;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{GaveWay, Metrics, TurnedAway};
@@ -28,28 +28,28 @@ const TOLD: Duration = Duration::from_secs(10);
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct DealtConnection {
     /// The socket, not yet registered with any runtime.
     pub tcp: TcpStream,
     /// The far end.
     pub from: SocketAddr,
     /// Counts it as open until dropped.
     pub open: OpenGuard,
-    place: Place,
+    place: Placement,
 }
 
 /// Where a new connection is to find room.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Placement {
     /// There is some.
     Free,
     /// That of another. Workers were asked so many times.
-    InsteadOf(Whom, usize),
+    InsteadOf(EvictionScope, usize),
 }
 
 /// Whose connection gives way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whom {
+enum EvictionScope {
     /// The first of all that wait.
     Anybody,
     /// One of the same client that is between requests.
@@ -58,14 +58,14 @@ enum Whom {
 
 /// How many connections are taken.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct ConnectionBounds {
     /// At once.
     pub most: usize,
     /// Of one client, whenever; nothing where a tenth of all is to hold while more than half of the house is taken.
     pub per_client: Option<usize>,
 }
 
-impl Bounds {
+impl ConnectionBounds {
     /// How many one client may have while so many are open.
     fn of_client(self, open: usize) -> usize {
         match self.per_client {
@@ -78,17 +78,17 @@ impl Bounds {
 
 /// One worker, as seen by those who deal connections out.
 #[derive(Debug)]
-struct Seat {
-    connections: mpsc::Sender<Accepted>,
+struct WorkerSeat {
+    connections: mpsc::Sender<DealtConnection>,
     open: Arc<AtomicUsize>,
-    board: Arc<Board>,
+    board: Arc<EvictionBoard>,
 }
 
 /// Connections of all workers.
 #[derive(Debug)]
-pub struct House {
-    seats: Vec<Seat>,
-    bounds: Bounds,
+pub struct Dispatcher {
+    seats: Vec<WorkerSeat>,
+    bounds: ConnectionBounds,
     /// How many connections each client has. The control thread's own; locked for the length of one look.
     clients: Mutex<HashMap<Client, Arc<AtomicUsize>, foldhash::fast::RandomState>>,
     turn: AtomicUsize,
@@ -128,23 +128,23 @@ impl Drop for OpenGuard {
 
 /// There is no worker any more to deal a connection to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NobodyServes;
+pub(super) struct NoWorkers;
 
-impl House {
+impl Dispatcher {
     /// A house for so many workers, and each one's connections to come.
     #[must_use]
     pub fn new(
         workers: usize,
-        bounds: Bounds,
+        bounds: ConnectionBounds,
         metrics: &Arc<Metrics>,
-    ) -> (Arc<Self>, Vec<mpsc::Receiver<Accepted>>) {
+    ) -> (Arc<Self>, Vec<mpsc::Receiver<DealtConnection>>) {
         let from = Instant::now();
         let seat = |_| {
             let (connections, incoming) = mpsc::channel(ON_THE_WAY);
-            let seat = Seat {
+            let seat = WorkerSeat {
                 connections,
                 open: Arc::default(),
-                board: Board::new(from),
+                board: EvictionBoard::new(from),
             };
             (seat, incoming)
         };
@@ -161,8 +161,8 @@ impl House {
 
     /// The register of a worker, made on its thread.
     #[must_use]
-    pub fn register(&self, worker: usize) -> Register {
-        Register::new(Arc::clone(&self.seats[worker].board))
+    pub fn register(&self, worker: usize) -> ConnectionRegister {
+        ConnectionRegister::new(Arc::clone(&self.seats[worker].board))
     }
 
     /// Connections that are open.
@@ -178,79 +178,79 @@ impl House {
     }
 
     /// Deals a new connection to a worker, or closes it. A client that is `trusted` has no bound of its own.
-    pub(super) async fn let_in(
+    pub(super) async fn dispatch(
         &self,
         tcp: TcpStream,
         from: SocketAddr,
         trusted: bool,
-    ) -> Result<(), NobodyServes> {
+    ) -> Result<(), NoWorkers> {
         let open = self.open();
         let client = Client::of(from.ip());
         let of_client = self.count_of(client, open);
         let own = of_client.load(Ordering::Relaxed);
         let place = if !trusted && own >= self.bounds.of_client(open) {
-            Place::InsteadOf(Whom::Own, 0)
+            Placement::InsteadOf(EvictionScope::Own, 0)
         } else if open >= self.bounds.most {
-            Place::InsteadOf(Whom::Anybody, 0)
+            Placement::InsteadOf(EvictionScope::Anybody, 0)
         } else {
-            Place::Free
+            Placement::Free
         };
         let seat = match place {
-            Place::InsteadOf(Whom::Anybody, _) => self.first_to_give_way(),
-            Place::Free | Place::InsteadOf(Whom::Own, _) => self.emptiest(),
+            Placement::InsteadOf(EvictionScope::Anybody, _) => self.first_to_evict(),
+            Placement::Free | Placement::InsteadOf(EvictionScope::Own, _) => self.emptiest(),
         };
         let Some(seat) = seat else {
-            self.turn_away(Whom::Anybody, from);
+            self.reject(EvictionScope::Anybody, from);
             return Ok(());
         };
-        let accepted = Accepted {
+        let accepted = DealtConnection {
             tcp,
             from,
             open: OpenGuard::new(&seat.open, of_client),
             place,
         };
         let dealt = seat.connections.send(accepted).await;
-        dealt.map_err(|_| NobodyServes)
+        dealt.map_err(|_| NoWorkers)
     }
 
     /// Makes room for a connection that was dealt to `worker`, whose register that is. Nothing when there is none, and it
     /// was passed on or closed.
     #[must_use]
-    pub fn make_room(
+    pub fn evict_for(
         &self,
-        mut accepted: Accepted,
+        mut accepted: DealtConnection,
         worker: usize,
-        register: &Register,
-    ) -> Option<Accepted> {
-        let Place::InsteadOf(whom, asked) = accepted.place else {
+        register: &ConnectionRegister,
+    ) -> Option<DealtConnection> {
+        let Placement::InsteadOf(whom, asked) = accepted.place else {
             return Some(accepted);
         };
         let gave_way = match whom {
-            Whom::Anybody => register.one_gives_way().map(|waiting| waiting.gave_way()),
-            Whom::Own => {
-                let own = register.own_gives_way(Client::of(accepted.from.ip()));
+            EvictionScope::Anybody => register.evict_first().map(|waiting| waiting.gave_way()),
+            EvictionScope::Own => {
+                let own = register.evict_of_client(Client::of(accepted.from.ip()));
                 own.map(|_| GaveWay::Own)
             }
         };
         if let Some(what) = gave_way {
             self.metrics.gave_way(what);
-            self.tell_gave_way(what, accepted.from);
+            self.log_eviction(what, accepted.from);
             return Some(accepted);
         }
         // Who was to give way has a request meanwhile, or another was faster.
         let next = match whom {
-            Whom::Anybody => self.first_to_give_way(),
-            Whom::Own => self.seats.get((worker + 1) % self.seats.len()),
+            EvictionScope::Anybody => self.first_to_evict(),
+            EvictionScope::Own => self.seats.get((worker + 1) % self.seats.len()),
         };
         let from = accepted.from;
         let next = next.filter(|_| asked + 1 < self.seats.len());
         let passed_on = next.is_some_and(|next| {
             accepted.open.move_to(&next.open);
-            accepted.place = Place::InsteadOf(whom, asked + 1);
+            accepted.place = Placement::InsteadOf(whom, asked + 1);
             next.connections.try_send(accepted).is_ok()
         });
         if !passed_on {
-            self.turn_away(whom, from);
+            self.reject(whom, from);
         }
         None
     }
@@ -261,7 +261,7 @@ impl House {
     }
 
     /// The worker with the fewest connections; among equals, the next in turn.
-    fn emptiest(&self) -> Option<&Seat> {
+    fn emptiest(&self) -> Option<&WorkerSeat> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let (before, after) = self.seats.split_at(turn % self.seats.len().max(1));
         let seats = after.iter().chain(before);
@@ -269,12 +269,12 @@ impl House {
     }
 
     /// The worker of the connection that gives way before all others.
-    fn first_to_give_way(&self) -> Option<&Seat> {
+    fn first_to_evict(&self) -> Option<&WorkerSeat> {
         let firsts = self.seats.iter().filter_map(|seat| {
             let (rank, _) = seat.board.first()?;
             Some((rank, seat))
         });
-        let first = firsts.min_by_key(|(rank, _): &(Rank, _)| *rank);
+        let first = firsts.min_by_key(|(rank, _): &(EvictionRank, _)| *rank);
         first.map(|(_, seat)| seat)
     }
 
@@ -287,12 +287,12 @@ impl House {
         Arc::clone(clients.entry(client).or_default())
     }
 
-    fn turn_away(&self, whom: Whom, from: SocketAddr) {
+    fn reject(&self, whom: EvictionScope, from: SocketAddr) {
         static FULL: Throttle = Throttle::every(TOLD);
         static PER_CLIENT: Throttle = Throttle::every(TOLD);
         let most = self.bounds.most;
         match whom {
-            Whom::Anybody => {
+            EvictionScope::Anybody => {
                 self.metrics.turned_away(TurnedAway::Full);
                 if let Some(more) = FULL.pass() {
                     tracing::warn!(
@@ -300,7 +300,7 @@ impl House {
                     );
                 }
             }
-            Whom::Own => {
+            EvictionScope::Own => {
                 self.metrics.turned_away(TurnedAway::PerClient);
                 if let Some(more) = PER_CLIENT.pass() {
                     let of_client = self.bounds.of_client(most);
@@ -313,7 +313,7 @@ impl House {
         }
     }
 
-    fn tell_gave_way(&self, what: GaveWay, from: SocketAddr) {
+    fn log_eviction(&self, what: GaveWay, from: SocketAddr) {
         static IDLE: Throttle = Throttle::every(TOLD);
         static SILENT: Throttle = Throttle::every(TOLD);
         static HALF_HEAD: Throttle = Throttle::every(TOLD);
@@ -347,14 +347,14 @@ mod tests {
 
     #[test]
     fn a_share_that_is_not_written_holds_while_half_the_house_is_taken() {
-        let bounds = |per_client| Bounds {
+        let bounds = |per_client| ConnectionBounds {
             most: 100,
             per_client,
         };
         assert_eq!(bounds(None).of_client(50), usize::MAX);
         assert_eq!(bounds(None).of_client(51), 10);
         assert_eq!(bounds(Some(3)).of_client(0), 3);
-        let small = Bounds {
+        let small = ConnectionBounds {
             most: 4,
             per_client: None,
         };

@@ -5,7 +5,7 @@
 //! runs beside the parser, byte for byte in step with it: where it is stricter or laxer than hyper, hyper has the word,
 //! because what hyper refuses is the connection's last request, and where this loses its way it finds nothing more.
 
-use super::chunks::{Chunks, Step};
+use super::chunk_framing::{ChunkProgress, ChunkState};
 use memchr::memchr;
 
 /// Most of a first line that is kept: enough to recognise a request in the log.
@@ -13,7 +13,7 @@ const KEPT: usize = 1024;
 
 /// What is wrong with a head although hyper takes it. Found here in HTTP/1.1, and by the streams of HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
+pub enum FramingFault {
     /// `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
     LengthAndCoding,
     /// `#` in the target (RFC 9112, section 3.2.1).
@@ -24,13 +24,13 @@ pub enum Finding {
 
 /// The place in the bytes of one connection.
 #[derive(Debug)]
-pub(super) struct Heads {
-    at: At,
-    head: Head,
+pub(super) struct FramingTracker {
+    at: FramingState,
+    head: HeadFields,
     /// Heads that have ended.
     ended: u64,
     /// The first finding, and which head it is about.
-    found: Option<(u64, Finding)>,
+    found: Option<(u64, FramingFault)>,
     /// The first line of the latest head, as far as it is kept.
     line: Vec<u8>,
     /// The beginning of a line that may matter and was cut by the end of a read.
@@ -40,7 +40,7 @@ pub(super) struct Heads {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum FramingState {
     /// Before a head.
     Before,
     /// In its first line.
@@ -52,14 +52,14 @@ enum At {
     /// In a body, with so much to come.
     Body(u64),
     /// In a body of chunks.
-    Chunks(Chunks),
+    ChunkState(ChunkState),
     /// Where nothing is looked for any more.
     Lost,
 }
 
 /// What is known of the head being read.
 #[derive(Debug, Default)]
-struct Head {
+struct HeadFields {
     length: Option<u64>,
     /// A length that hyper refuses, unless a coding makes it look away.
     odd_length: bool,
@@ -69,12 +69,12 @@ struct Head {
     fragment: bool,
 }
 
-impl Heads {
+impl FramingTracker {
     /// At the start of a connection.
     pub(super) fn new() -> Self {
         Self {
-            at: At::Before,
-            head: Head::default(),
+            at: FramingState::Before,
+            head: HeadFields::default(),
             ended: 0,
             found: None,
             line: Vec::new(),
@@ -84,7 +84,7 @@ impl Heads {
     }
 
     /// What was found in the head that ended as the `nth`, counted from 1.
-    pub(super) fn found(&self, nth: u64) -> Option<Finding> {
+    pub(super) fn found(&self, nth: u64) -> Option<FramingFault> {
         self.found
             .and_then(|(of, finding)| (of == nth).then_some(finding))
     }
@@ -97,12 +97,15 @@ impl Heads {
 
     /// Bytes followed so far, while a body is on its way.
     pub(super) fn in_body(&self) -> Option<u64> {
-        matches!(self.at, At::Body(_) | At::Chunks(_)).then_some(self.seen)
+        matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
     }
 
     /// A head has begun and not ended.
     pub(super) fn in_head(&self) -> bool {
-        matches!(self.at, At::First | At::Field | At::Other)
+        matches!(
+            self.at,
+            FramingState::First | FramingState::Field | FramingState::Other
+        )
     }
 
     /// Follows the connection over what was read from it.
@@ -110,13 +113,13 @@ impl Heads {
         self.seen += bytes.len() as u64;
         while !bytes.is_empty() {
             bytes = match self.at {
-                At::Lost => return,
-                At::Before => self.before(bytes),
-                At::First => self.first(bytes),
-                At::Field => self.field(bytes),
-                At::Other => self.other(bytes),
-                At::Body(left) => self.body(left, bytes),
-                At::Chunks(place) => self.chunks(place, bytes),
+                FramingState::Lost => return,
+                FramingState::Before => self.before(bytes),
+                FramingState::First => self.first(bytes),
+                FramingState::Field => self.field(bytes),
+                FramingState::Other => self.other(bytes),
+                FramingState::Body(left) => self.body(left, bytes),
+                FramingState::ChunkState(place) => self.chunks(place, bytes),
             };
         }
     }
@@ -126,9 +129,9 @@ impl Heads {
         let Some(start) = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')) else {
             return &[];
         };
-        self.head = Head::default();
+        self.head = HeadFields::default();
         self.line.clear();
-        self.at = At::First;
+        self.at = FramingState::First;
         &bytes[start..]
     }
 
@@ -150,7 +153,7 @@ impl Heads {
         let Some(end) = end else {
             return &[];
         };
-        self.at = At::Field;
+        self.at = FramingState::Field;
         &bytes[end + 1..]
     }
 
@@ -161,7 +164,7 @@ impl Heads {
             if matters(first) || first == b'\r' {
                 self.cut.extend_from_slice(bytes);
             } else {
-                self.at = At::Other;
+                self.at = FramingState::Other;
             }
             return &[];
         };
@@ -179,7 +182,7 @@ impl Heads {
         let Some(end) = memchr(b'\n', bytes) else {
             return &[];
         };
-        self.at = At::Field;
+        self.at = FramingState::Field;
         &bytes[end + 1..]
     }
 
@@ -187,18 +190,18 @@ impl Heads {
         let passed = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
         let left = left - passed as u64;
         self.at = if left == 0 {
-            At::Before
+            FramingState::Before
         } else {
-            At::Body(left)
+            FramingState::Body(left)
         };
         &bytes[passed..]
     }
 
-    fn chunks<'a>(&mut self, place: Chunks, bytes: &'a [u8]) -> &'a [u8] {
+    fn chunks<'a>(&mut self, place: ChunkState, bytes: &'a [u8]) -> &'a [u8] {
         let (at, rest) = match place.over(bytes) {
-            Step::Within(place) => (At::Chunks(place), &[][..]),
-            Step::Ended(with) => (At::Before, &bytes[with..]),
-            Step::Broken => (At::Lost, &[][..]),
+            ChunkProgress::Within(place) => (FramingState::ChunkState(place), &[][..]),
+            ChunkProgress::EndReason(with) => (FramingState::Before, &bytes[with..]),
+            ChunkProgress::Broken => (FramingState::Lost, &[][..]),
         };
         self.at = at;
         rest
@@ -225,27 +228,27 @@ impl Heads {
         let head = &self.head;
         let has_length = head.length.is_some() || head.odd_length;
         let finding = if head.coded && has_length {
-            Some(Finding::LengthAndCoding)
+            Some(FramingFault::LengthAndCoding)
         } else if head.fragment {
-            Some(Finding::Fragment)
+            Some(FramingFault::Fragment)
         } else {
             None
         };
         self.found = finding.map(|finding| (self.ended, finding));
         self.at = if finding.is_some() || head.odd_length {
-            At::Lost
+            FramingState::Lost
         } else if head.coded {
-            At::Chunks(Chunks::Start)
+            FramingState::ChunkState(ChunkState::Start)
         } else {
             match head.length {
-                Some(length) if length > 0 => At::Body(length),
-                _ => At::Before,
+                Some(length) if length > 0 => FramingState::Body(length),
+                _ => FramingState::Before,
             }
         };
     }
 }
 
-impl Head {
+impl HeadFields {
     fn length_is(&mut self, value: &[u8]) {
         let number = std::str::from_utf8(value)
             .ok()
