@@ -19,7 +19,6 @@ pub mod settings;
 mod settlement;
 mod shadow;
 mod shared;
-pub mod tls;
 mod worker_cache;
 
 pub use crate::limit::OnDown;
@@ -36,7 +35,6 @@ pub use refund::{PendingRefund, RefundOutcome};
 pub use settings::{Backend, RedisTarget, Secret, StoreSettings};
 pub use settlement::{Correction, more};
 pub use shadow::ShadowVerdict;
-pub use tls::Tls;
 pub use worker_cache::WorkerCache;
 
 use crate::limit::rate::Cost;
