@@ -18,7 +18,7 @@ mod together;
 pub use together::{Standing, TooLong, Turn};
 
 use crate::limit::{LimitId, Scope};
-use crate::store::{Charge, DecidedBy, Given, GivenSoon, Store};
+use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
 use standing::{Line, Place};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(900);
 const LAST: Duration = Duration::from_secs(1);
 
 /// One line for each limit and key, and for each that counts.
-type Name = (LimitId, Box<[u8]>, DecidedBy);
+type Name = (LimitId, Box<[u8]>, Decider);
 
 type Shard = HashMap<Name, Line>;
 
@@ -79,7 +79,7 @@ struct Desk {
 struct Group {
     all: Arc<AllLines>,
     name: Name,
-    places: Vec<(Place, GivenSoon)>,
+    places: Vec<(Place, PendingRefund)>,
     told: bool,
 }
 
@@ -136,7 +136,7 @@ impl Lines {
         let heir = Rc::downgrade(&desk);
         store.bequeath(move |charge, ends| {
             if let Some(desk) = heir.upgrade() {
-                let name = name(&charge, DecidedBy::Redis);
+                let name = name(&charge, Decider::Redis);
                 desk.join(&name, Place::left(Instant::now() + ends, charge));
             }
         });
@@ -157,7 +157,7 @@ impl Lines {
     pub fn join(
         &self,
         (came, until): (Instant, Instant),
-        (charge, by): (Charge, DecidedBy),
+        (charge, by): (Charge, Decider),
         of_several: bool,
     ) -> Standing {
         let (name, limit) = (name(&charge, by), Arc::clone(&charge.limit));
@@ -174,7 +174,7 @@ impl Lines {
 
     /// Is there a line for any of these, decided `by` that? Whoever need not wait passes it only in turn.
     #[must_use]
-    pub fn is_any(&self, charges: &[Charge], by: DecidedBy) -> bool {
+    pub fn is_any(&self, charges: &[Charge], by: Decider) -> bool {
         let mut names = charges.iter().map(|charge| name(charge, by));
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
     }
@@ -301,10 +301,10 @@ impl Desk {
             let (mut places, mut any) = (Vec::new(), false);
             for place in last {
                 match self.store.give_back(&place.charge, name.2) {
-                    Given::Back => any = true,
-                    Given::Kept => line.keep(place),
-                    Given::Lost => {}
-                    Given::Soon(soon) => places.push((place, soon)),
+                    RefundOutcome::Refunded => any = true,
+                    RefundOutcome::Declined => line.keep(place),
+                    RefundOutcome::Lost => {}
+                    RefundOutcome::Pending(soon) => places.push((place, soon)),
                 }
             }
             if any {
@@ -343,10 +343,10 @@ impl Desk {
         let (mut kept, mut any) = (Vec::new(), false);
         let mut places = mem::take(&mut group.places).into_iter();
         for (place, soon) in places.by_ref() {
-            match soon.told().await {
-                Given::Back => any = true,
-                Given::Kept => kept.push(place),
-                Given::Lost | Given::Soon(_) => {}
+            match soon.outcome().await {
+                RefundOutcome::Refunded => any = true,
+                RefundOutcome::Declined => kept.push(place),
+                RefundOutcome::Lost | RefundOutcome::Pending(_) => {}
             }
         }
         group.told = true;
@@ -370,9 +370,9 @@ impl Drop for Group {
 }
 
 /// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
-fn name(charge: &Charge, by: DecidedBy) -> Name {
+fn name(charge: &Charge, by: Decider) -> Name {
     let by = match charge.limit.scope {
-        Scope::Gateway => DecidedBy::Memory,
+        Scope::Gateway => Decider::Memory,
         Scope::Cluster => charge.by.unwrap_or(by),
     };
     (charge.limit.id, charge.key.clone(), by)
