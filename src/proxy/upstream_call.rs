@@ -8,7 +8,7 @@ use super::response_body::BodyStart;
 use super::soft_timeout::QUICK;
 use super::upstream_request::UpstreamHead;
 use super::worker_snapshot::{Server, Servers};
-use crate::descriptors::Promise;
+use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::connection::{Connection, is_repeatable};
@@ -37,7 +37,7 @@ pub struct UpstreamCall<'a> {
     /// What becomes of the body.
     pub upload: Option<&'a Upload>,
     /// A descriptor for a connection, if it needs a new one.
-    pub promise: Option<Promise<'a>>,
+    pub promise: Option<DescriptorReserve<'a>>,
     /// What it is to become.
     pub purpose: Purpose,
     /// When it sets out.
@@ -150,7 +150,7 @@ pub async fn send(
         None => Box::pin(connect(servers, tried)).await?,
     };
     if purpose == Purpose::Tunnel {
-        connection.set_apart();
+        connection.spawn_tunnel();
     }
     if let Some(returns) = returns {
         returns.forwarded();
