@@ -5,8 +5,8 @@ use super::document::{Document, Kept, Sentinel, StoreTls};
 use super::files::Files;
 use super::source::{At, Source as Text};
 use super::value::quoted;
-use crate::store::tls::{Material, Mistake};
-use crate::store::{Place, RedisTarget, Secret, Settings, Source, Tls};
+use crate::store::{Place, RedisTarget, Secret, Settings, Source};
+use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::sync::Arc;
 
 /// More than every authority there is.
@@ -110,7 +110,7 @@ impl SettingsReader<'_> {
         let key = self.file(written.key.at());
         let identity = cert.as_deref().zip(key.as_deref());
         let server_name = written.server_name.get().map(String::as_str);
-        let made = Tls::new(Material {
+        let made = ClientTls::new(PemFiles {
             ca: ca.as_deref(),
             identity,
             server_name,

@@ -21,7 +21,6 @@ pub mod redis;
 pub mod settings;
 mod settle;
 mod sparing;
-pub mod tls;
 
 pub use crate::limit::OnDown;
 pub use batch::{Charge, Check, Decided, Refund, Unknown};
@@ -38,7 +37,6 @@ pub use news::News;
 pub use place::{Address, Place};
 pub use settings::{RedisTarget, Secret, Settings, Source};
 pub use settle::{Correction, more};
-pub use tls::Tls;
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};

@@ -1,8 +1,8 @@
 //! What the file says about the store. Read once, at start, but for its secrets.
 
 use super::place::Place;
-use super::tls::Tls;
 use crate::limit::OnDown;
+use crate::tls::ClientTls;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub struct RedisTarget {
     /// Where it is.
     pub place: Place,
     /// How connections to it are encrypted, if they are.
-    pub tls: Option<Tls>,
+    pub tls: Option<ClientTls>,
     /// Logical database.
     pub database: u16,
     /// User of the access control list, if not the default one.

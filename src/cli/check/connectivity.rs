@@ -4,7 +4,7 @@
 use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
 use crate::config::Compiled;
-use crate::store::redis::{Found, probe};
+use crate::store::redis::{RedisReport, probe};
 use crate::store::{RedisTarget, Settings, Source};
 use crate::upstream::Server;
 use serde_json::json;
@@ -142,7 +142,7 @@ async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Probe> {
 }
 
 /// What there is to say where hardly any time is left for a decision to wait, or for a network to be slower than now.
-fn too_far(found: &Found, timeout: Duration) -> String {
+fn too_far(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
     }

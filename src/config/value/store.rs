@@ -4,7 +4,8 @@
 
 use super::server::host_and_port;
 use super::{Code, ValueError, mended};
-use crate::store::{Address, Place, RedisTarget, Secret, Source, Tls, tls};
+use crate::store::{Address, Place, RedisTarget, Secret, Source};
+use crate::tls::{self, ClientTls};
 use std::sync::Arc;
 
 /// Where a Redis listens, if nothing else is said, and where a sentinel does.
@@ -77,7 +78,7 @@ fn read(text: &str) -> Result<Source, ValueError> {
     };
     let (username, password) = user.map_or(Ok((None, None)), credentials)?;
     Ok(Source::Redis(RedisTarget {
-        tls: encrypted.then(Tls::of_system),
+        tls: encrypted.then(ClientTls::of_system),
         database,
         username,
         password,

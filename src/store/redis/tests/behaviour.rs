@@ -208,9 +208,10 @@ async fn a_batch_equals_its_sequence_also_on_one_key() {
         let Value::BulkString(bytes) = value else {
             panic!("{value:?}");
         };
-        match sequence.is_empty() {
-            true => sequence.extend(bytes),
-            false => sequence.extend(&bytes[8..]),
+        if sequence.is_empty() {
+            sequence.extend(bytes)
+        } else {
+            sequence.extend(&bytes[8..])
         }
     }
     assert_eq!(together, vec![Value::BulkString(sequence)]);
@@ -307,9 +308,10 @@ async fn many_tasks_on_one_key_never_pass_the_limit() {
                 let (mut admissions, mut refusals) = (0, 0);
                 while begun.elapsed() < Duration::from_millis(500) || refusals == 0 {
                     let decided = store.decide(&[Check::new(&limit, b"a")]).await.unwrap();
-                    match admitted(&decided) {
-                        true => admissions += 1,
-                        false => refusals += 1,
+                    if admitted(&decided) {
+                        admissions += 1
+                    } else {
+                        refusals += 1
                     }
                 }
                 admissions

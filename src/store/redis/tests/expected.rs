@@ -69,9 +69,10 @@ pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
         (Expected::Life(Some(u64::MAX)), Value::Int(-1)) => Ok(()),
         (Expected::Life(Some(life)), Value::Int(left)) => {
             let (most, left) = (life.saturating_add(SLACK), left as u64);
-            match left <= most && left >= most - PATIENCE {
-                true => Ok(()),
-                false => Err(format!("lives {left} ms, wanted {most}")),
+            if left <= most && left >= most - PATIENCE {
+                Ok(())
+            } else {
+                Err(format!("lives {left} ms, wanted {most}"))
             }
         }
         (Expected::Refunded(wanted), value) => Err(format!("{value:?}, wanted {wanted:?}")),

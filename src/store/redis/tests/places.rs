@@ -10,8 +10,8 @@ use crate::store::error::StoreError;
 use crate::store::place::Address;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::tests::support::look;
-use crate::store::redis::{Found, probe};
-use crate::store::redis::{RedisStore, Sign, layout, library, script};
+use crate::store::redis::{Presence, RedisStore, layout, library, script};
+use crate::store::redis::{RedisReport, probe};
 use crate::store::{Place, RedisTarget, Secret, Settings};
 use bb8_redis::redis::Value;
 use std::time::Duration;
@@ -187,7 +187,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
                 store.reset(&limit, b"first").await.unwrap();
             }
         }
-        assert_eq!(store.beat(7, Sign::There, PATIENCE).await, Ok(1));
+        assert_eq!(store.beat(7, Presence::There, PATIENCE).await, Ok(1));
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
         // What the driver says of itself is nobody's need, and Redis 7.0 does not know it; 6.2 logs the command alone.
@@ -241,7 +241,7 @@ async fn a_server_that_lets_anybody_in_is_seen() {
     assert!(probe::lets_anybody_in(&target, &at, "tollgate").await);
     let found = look(&target).await.unwrap();
     assert!(!found.open, "nobody else reaches a loopback address");
-    let told = Found {
+    let told = RedisReport {
         open: true,
         ..found
     }

@@ -13,7 +13,7 @@ use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Rule, Unit};
 use crate::store::Place;
 use crate::store::error::StoreError;
-use crate::store::redis::{Found, RedisStore, probe};
+use crate::store::redis::{RedisReport, RedisStore, probe};
 use crate::store::settings::{RedisTarget, Settings, Source};
 use bb8_redis::redis::{self, Connection, Value};
 use jiff::tz::TimeZone;
@@ -301,7 +301,7 @@ pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
 }
 
 /// What the one Redis of `target` is like.
-pub(crate) async fn look(target: &RedisTarget) -> Result<Found, StoreError> {
+pub(crate) async fn look(target: &RedisTarget) -> Result<RedisReport, StoreError> {
     probe(target, "tollgate").await?.remove(0).1
 }
 

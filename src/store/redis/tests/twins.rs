@@ -161,9 +161,10 @@ impl History {
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(ticket) = decided.ticket(index, check) {
                     // Some are charged for requests that others refuse then.
-                    let ticket = match self.random.bool() {
-                        true => check.limit.undone(ticket, now),
-                        false => ticket,
+                    let ticket = if self.random.bool() {
+                        check.limit.undone(ticket, now)
+                    } else {
+                        ticket
                     };
                     self.tickets.push(Granted {
                         key: key.clone(),
@@ -194,9 +195,10 @@ impl History {
             else {
                 break;
             };
-            let granted = match self.random.bool() {
-                true => self.tickets.swap_remove(index),
-                false => self.tickets[index].clone(),
+            let granted = if self.random.bool() {
+                self.tickets.swap_remove(index)
+            } else {
+                self.tickets[index].clone()
             };
             // The limit may have been edited since; a window of another length has another key.
             let Granted {
@@ -208,9 +210,10 @@ impl History {
                 ticket,
             } = granted;
             let present = self.editions[name][self.current[name]].clone();
-            let limit = match present.id == limit.id {
-                true => present,
-                false => limit,
+            let limit = if present.id == limit.id {
+                present
+            } else {
+                limit
             };
             // Spoils come before the call, and so before its first refund.
             let listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));

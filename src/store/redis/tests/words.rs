@@ -174,11 +174,11 @@ async fn who_is_something_else_is_told_so() {
 async fn tls_is_asked_about_where_it_may_be_missing() {
     let plain = Server::start();
     let encrypted = RedisTarget {
-        tls: Some(crate::store::Tls::of_system()),
+        tls: Some(crate::tls::ClientTls::of_system()),
         ..alone(plain.port)
     };
     // No handshake is begun where nobody is believed, as on a machine without a list of authorities.
-    if crate::store::Tls::of_system().client().is_ok() {
+    if crate::tls::ClientTls::of_system().config().is_ok() {
         refused(&encrypted, &["write `redis` in place of `rediss`"]).await;
     }
     if !has_tls() {

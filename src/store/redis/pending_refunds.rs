@@ -6,15 +6,15 @@
 //! call after the other has, each only when the one before is answered, and its number there. What is charged beyond an estimate has an id as
 //! repeated requests have (`limit/dedupe`).
 
-mod debt;
-mod mark;
+mod applied_marker;
+mod surcharge;
 
-pub(super) use debt::Debt;
-pub(super) use mark::Mark;
+pub(super) use applied_marker::AppliedMarker;
+pub(super) use surcharge::Surcharge;
 
+use super::batcher::MOST_DECISIONS;
 use super::cluster::Route;
-use super::gather::MOST_DECISIONS;
-use super::node::Shared;
+use super::node::NodeCore;
 use super::question::Question;
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
@@ -46,7 +46,7 @@ const REPEATED: Duration = Duration::from_mins(2);
 
 /// What is to be done about a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Duty {
+pub(super) enum UpdateKind {
     /// Slots are freed.
     Release {
         /// Nobody has heard that they were taken: the call that asked for them had no answer.
@@ -64,8 +64,8 @@ pub(super) enum Duty {
 
 /// Something that waits to be done, about one counter.
 #[derive(Debug)]
-pub(super) struct Returned {
-    pub(super) duty: Duty,
+pub(super) struct CounterUpdate {
+    pub(super) duty: UpdateKind,
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
     pub(super) route: Route,
@@ -74,27 +74,27 @@ pub(super) struct Returned {
     /// How often it has been sent in vain.
     pub(super) times: u8,
     /// Of the call that it went with.
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<AppliedMarker>,
     /// Mostly nobody waits. Told the script's byte.
     pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
 }
 
 /// What one worker owes to one Redis.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct PendingRefunds {
     /// In the order in which it goes.
-    waiting: RefCell<VecDeque<Returned>>,
+    waiting: RefCell<VecDeque<CounterUpdate>>,
     /// What is to be tried again, and when.
-    later: RefCell<Vec<(Instant, Returned)>>,
+    later: RefCell<Vec<(Instant, CounterUpdate)>>,
     /// There is more of that.
     put_off: Notify,
     /// What is charged without being asked, while Redis is away.
-    debts: RefCell<VecDeque<(Question, Route, Debt)>>,
+    debts: RefCell<VecDeque<(Question, Route, Surcharge)>>,
     /// Names that no call has just now, with the last number of each.
     names: RefCell<Vec<(u64, u64)>>,
 }
 
-impl Owed {
+impl PendingRefunds {
     /// Is there anything to send now?
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
@@ -110,14 +110,14 @@ impl Owed {
     }
 }
 
-impl Owed {
-    fn wait_for(&self, at: Instant, one: Returned) {
+impl PendingRefunds {
+    fn wait_for(&self, at: Instant, one: CounterUpdate) {
         self.later.borrow_mut().push((at, one));
         self.put_off.notify_one();
     }
 
     /// All of it: others are to see to it, each slot's own.
-    pub(super) fn pass_on(&self, home: impl Fn(Route) -> Rc<Shared>) {
+    pub(super) fn pass_on(&self, home: impl Fn(Route) -> Rc<NodeCore>) {
         let later = self.later.take().into_iter().map(|(_, one)| one);
         let all: Vec<_> = self.waiting.take().into_iter().chain(later).collect();
         for one in all {
@@ -129,7 +129,7 @@ impl Owed {
     }
 }
 
-impl Duty {
+impl UpdateKind {
     /// As what it is counted, if it is.
     fn operation(self) -> Option<Operation> {
         Some(match self {
@@ -141,10 +141,10 @@ impl Duty {
     }
 }
 
-impl Returned {
+impl CounterUpdate {
     /// Of a limit whose slots, if it has any, last so long.
     pub(super) fn new(
-        duty: Duty,
+        duty: UpdateKind,
         (clock, question, route): (Option<Timestamp>, Question, Route),
         lasts: Option<Duration>,
     ) -> Self {
@@ -167,7 +167,7 @@ impl Returned {
 
     /// Would it be done twice if it were sent twice?
     fn adds_up(&self) -> bool {
-        matches!(self.duty, Duty::Refund | Duty::Settlement)
+        matches!(self.duty, UpdateKind::Refund | UpdateKind::Settlement)
     }
 
     /// Can it be sent again though it may have been done?
@@ -198,9 +198,9 @@ impl Returned {
     }
 }
 
-impl Shared {
+impl NodeCore {
     /// Takes over what is to be done: soon, or when Redis is back.
-    pub(super) fn owe(&self, mut one: Returned) {
+    pub(super) fn owe(&self, mut one: CounterUpdate) {
         let is_down = self.health.is_down();
         if (is_down && !one.is_kept()) || self.owed.is_full() {
             return self.lose(one, &StoreError::Down);
@@ -222,8 +222,8 @@ impl Shared {
         }
         for (question, ttl) in asked.releases() {
             let doubted = Some(DOUBT);
-            let duty = Duty::Release { doubted };
-            self.owe(Returned::new(duty, (None, question, route), Some(ttl)));
+            let duty = UpdateKind::Release { doubted };
+            self.owe(CounterUpdate::new(duty, (None, question, route), Some(ttl)));
         }
     }
 
@@ -255,18 +255,19 @@ impl Shared {
     }
 
     /// What goes with the next call.
-    pub(super) fn next_owed(&self) -> Vec<Returned> {
-        match self.owed.is_empty() || self.health.is_down() {
-            true => Vec::new(),
-            false => self.next_due(),
+    pub(super) fn next_owed(&self) -> Vec<CounterUpdate> {
+        if self.owed.is_empty() || self.health.is_down() {
+            Vec::new()
+        } else {
+            self.next_due()
         }
     }
 
     /// The first that can go in one call: of one clock, and only what still means something.
-    fn next_due(&self) -> Vec<Returned> {
+    fn next_due(&self) -> Vec<CounterUpdate> {
         let mut waiting = self.owed.waiting.borrow_mut();
         let now = Instant::now();
-        let mut batch: Vec<Returned> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
+        let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_DECISIONS
                 && batch
@@ -278,9 +279,10 @@ impl Shared {
             let Some(next) = waiting.pop_front() else {
                 break;
             };
-            match next.is_over(now) {
-                true => self.lose(next, &StoreError::Down),
-                false => batch.push(next),
+            if next.is_over(now) {
+                self.lose(next, &StoreError::Down)
+            } else {
+                batch.push(next)
             }
         }
         batch
@@ -289,7 +291,7 @@ impl Shared {
     /// Takes over what has become of a call for all of `batch`.
     pub(super) fn refunded(
         &self,
-        batch: Vec<Returned>,
+        batch: Vec<CounterUpdate>,
         (answer, took): (Result<Vec<u8>, StoreError>, Duration),
     ) -> Result<(), StoreError> {
         let outcome = match &answer {
@@ -329,7 +331,7 @@ impl Shared {
     }
 
     /// What went with a call that failed goes again, if it can.
-    fn send_again(&self, mut one: Returned, why: &StoreError) {
+    fn send_again(&self, mut one: CounterUpdate, why: &StoreError) {
         one.times += 1;
         one.tell(why);
         if !one.is_repeatable() || one.times >= MOST_TIMES || self.owed.is_full() {
@@ -339,13 +341,13 @@ impl Shared {
     }
 
     /// It was not sent: it stays the first.
-    pub(super) fn put_back(&self, mut one: Returned) {
+    pub(super) fn put_back(&self, mut one: CounterUpdate) {
         one.unmark();
         self.owed.waiting.borrow_mut().push_front(one);
     }
 
     /// It was not done where it was sent, and is tried again when that may have changed.
-    pub(super) fn put_off(&self, mut one: Returned, why: &StoreError) {
+    pub(super) fn put_off(&self, mut one: CounterUpdate, why: &StoreError) {
         if !one.is_kept() || self.owed.is_full() {
             return self.lose(one, why);
         }
@@ -355,8 +357,8 @@ impl Shared {
     }
 
     /// Of `one` nothing was found. Where nobody knows whether there is anything it is looked for again.
-    fn doubt(&self, mut one: Returned) {
-        let Duty::Release {
+    fn doubt(&self, mut one: CounterUpdate) {
+        let UpdateKind::Release {
             doubted: Some(pause),
         } = one.duty
         else {
@@ -367,7 +369,7 @@ impl Shared {
             return;
         }
         one.mark = None;
-        one.duty = Duty::Release {
+        one.duty = UpdateKind::Release {
             doubted: Some(pause * 2),
         };
         one.times = 0;
@@ -375,16 +377,17 @@ impl Shared {
     }
 
     /// It is given up, and whoever waits for it is told.
-    pub(super) fn lose(&self, mut one: Returned, why: &StoreError) {
+    pub(super) fn lose(&self, mut one: CounterUpdate, why: &StoreError) {
         one.tell(why);
-        let has_lapsed = matches!(one.duty, Duty::Release { .. }) && one.until <= Instant::now();
+        let has_lapsed =
+            matches!(one.duty, UpdateKind::Release { .. }) && one.until <= Instant::now();
         // A slot that has lapsed is free.
         if !has_lapsed {
             self.count(one.duty, Outcome::Lost, Duration::ZERO);
         }
     }
 
-    fn count(&self, duty: Duty, outcome: Outcome, time: Duration) {
+    fn count(&self, duty: UpdateKind, outcome: Outcome, time: Duration) {
         if let Some(operation) = duty.operation() {
             self.stats.owed(operation, outcome, time);
         }
@@ -394,7 +397,7 @@ impl Shared {
     pub(super) fn set_aside(&self) {
         let waiting = self.owed.waiting.take();
         let (kept, rest): (VecDeque<_>, VecDeque<_>) =
-            waiting.into_iter().partition(Returned::is_kept);
+            waiting.into_iter().partition(CounterUpdate::is_kept);
         *self.owed.waiting.borrow_mut() = kept;
         for one in self.owed.waiting.borrow_mut().iter_mut() {
             one.tell(&StoreError::Down);
@@ -406,7 +409,7 @@ impl Shared {
 }
 
 /// Has what was put off be sent when its time has come, until the worker ends.
-pub(super) async fn remind(shared: Rc<Shared>) {
+pub(super) async fn remind(shared: Rc<NodeCore>) {
     loop {
         let later = &shared.owed.later;
         let next = later.borrow().iter().map(|(at, _)| *at).min();
@@ -420,7 +423,7 @@ pub(super) async fn remind(shared: Rc<Shared>) {
             }
         }
         let now = Instant::now();
-        let due = |(at, _): &mut (Instant, Returned)| *at <= now;
+        let due = |(at, _): &mut (Instant, CounterUpdate)| *at <= now;
         let due: Vec<_> = later.borrow_mut().extract_if(.., due).collect();
         for (_, one) in due {
             shared.owe(one);

@@ -1,9 +1,9 @@
 //! Tells Redis that this gateway lives, and hears how many do.
 
 use super::RedisStore;
-use super::gather::in_time;
+use super::batcher::in_time;
 use super::layout::gateways_key;
-use super::node::Shared;
+use super::node::NodeCore;
 use super::pool::{CONNECT_WITHIN, Connection};
 use super::reply;
 use crate::store::error::StoreError;
@@ -16,7 +16,7 @@ const BEAT: &str = include_str!("../../../lua/beat.lua");
 
 /// What a gateway tells of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum Presence {
     /// It is there.
     There,
     /// It goes.
@@ -30,7 +30,7 @@ impl RedisStore {
     ///
     /// # Errors
     /// When Redis did not say.
-    pub async fn beat(&self, me: u64, sign: Sign, life: Duration) -> Result<u32, StoreError> {
+    pub async fn beat(&self, me: u64, sign: Presence, life: Duration) -> Result<u32, StoreError> {
         let shared = &*self.first().await?;
         let era = shared.health.era();
         let told = match timeout(CONNECT_WITHIN, shared.connections.take()).await {
@@ -91,19 +91,19 @@ fn is_its_fault(told: &Result<u32, StoreError>) -> bool {
     }
 }
 
-impl Shared {
+impl NodeCore {
     async fn tell_life(
         &self,
         connection: &mut Connection,
         me: u64,
-        (sign, life): (Sign, Duration),
+        (sign, life): (Presence, Duration),
     ) -> Result<u32, StoreError> {
         let mut command = cmd("EVAL");
         command.arg(BEAT).arg(1).arg(gateways_key(&self.prefix));
         let life = life.as_micros().to_string();
         command.arg(&me.to_be_bytes()).arg(life).arg(match sign {
-            Sign::There => "1",
-            Sign::Goes => "0",
+            Presence::There => "1",
+            Presence::Goes => "0",
         });
         let wrong = StoreError::Protocol("not a number of gateways");
         let answer = connection

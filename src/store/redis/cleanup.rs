@@ -1,7 +1,7 @@
 //! Counters that nobody needs any more: those of a replay, which has a prefix of its own, go with it.
 
 use super::node::Node;
-use super::{RedisStore, Way};
+use super::{RedisStore, Topology};
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Pipeline, Value};
 
@@ -35,8 +35,8 @@ impl RedisStore {
 
     async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
         match &self.way {
-            Way::One(node) => Ok(vec![node.clone()]),
-            Way::Many(cluster) => cluster.masters().await,
+            Topology::One(node) => Ok(vec![node.clone()]),
+            Topology::Many(cluster) => cluster.masters().await,
         }
     }
 }

@@ -16,13 +16,13 @@ const KEPT: Duration = Duration::from_secs(5);
 const NOBODY: u16 = u16::MAX;
 
 /// The nodes that are known, and who of them serves which slot.
-pub(super) struct Map {
-    homes: Vec<Home>,
+pub(super) struct SlotMap {
+    homes: Vec<MappedNode>,
     /// Positions among the nodes.
     slots: Box<[u16]>,
 }
 
-struct Home {
+struct MappedNode {
     node: Node,
     address: Address,
     /// How many slots it serves.
@@ -31,7 +31,7 @@ struct Home {
     needed: Instant,
 }
 
-impl Default for Map {
+impl Default for SlotMap {
     fn default() -> Self {
         Self {
             homes: Vec::new(),
@@ -40,7 +40,7 @@ impl Default for Map {
     }
 }
 
-impl Map {
+impl SlotMap {
     /// Who serves a slot.
     pub(super) fn at(&self, slot: Slot) -> Option<&Node> {
         let position = *self.slots.get(usize::from(slot))?;
@@ -69,7 +69,7 @@ impl Map {
     fn position(&mut self, address: &Address, make: impl FnOnce() -> Node) -> usize {
         let known = self.homes.iter().position(|home| home.address == *address);
         known.unwrap_or_else(|| {
-            self.homes.push(Home {
+            self.homes.push(MappedNode {
                 node: make(),
                 address: address.clone(),
                 serves: 0,
@@ -98,12 +98,12 @@ impl Map {
     }
 
     /// All slots are served as `ranges` say. Nodes that serve nothing any more and are not needed go.
-    pub(super) fn adopt(&mut self, ranges: &[Range], make: impl Fn(&Address) -> Node) {
+    pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> Node) {
         self.slots.fill(NOBODY);
         for home in &mut self.homes {
             home.serves = 0;
         }
-        for Range {
+        for SlotRange {
             first,
             last,
             master,
@@ -123,9 +123,10 @@ impl Map {
         for home in std::mem::take(&mut self.homes) {
             let goes = home.serves == 0 && home.needed.elapsed() >= KEPT;
             positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
-            match goes {
-                true => home.node.shared.health.leaves(),
-                false => kept.push(home),
+            if goes {
+                home.node.shared.health.leaves()
+            } else {
+                kept.push(home)
             }
         }
         self.homes = kept;
@@ -154,13 +155,13 @@ impl Map {
 
 /// A master and some of its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Range {
+pub(in super::super) struct SlotRange {
     pub(super) first: Slot,
     pub(super) last: Slot,
     pub(in super::super) master: Address,
 }
 
-impl Range {
+impl SlotRange {
     /// How many slots it has.
     pub(in super::super) fn len(&self) -> usize {
         usize::from(self.last.saturating_sub(self.first)) + 1
@@ -176,7 +177,7 @@ impl Range {
 pub(in super::super) async fn slots(
     connection: &mut Connection,
     asked: &Address,
-) -> Result<Vec<Range>, StoreError> {
+) -> Result<Vec<SlotRange>, StoreError> {
     let mut command = Cmd::new();
     command.arg("CLUSTER").arg("SLOTS");
     let answer = connection
@@ -191,11 +192,12 @@ pub(in super::super) async fn slots(
             _ => error,
         })?;
     let ranges = read(answer, asked)?;
-    match ranges.is_empty() {
-        true => Err(StoreError::Refused(
+    if ranges.is_empty() {
+        Err(StoreError::Refused(
             "it serves no slot, and knows of nobody who does".into(),
-        )),
-        false => Ok(ranges),
+        ))
+    } else {
+        Ok(ranges)
     }
 }
 
@@ -203,7 +205,7 @@ const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
 
 /// Reads the answer of the node at `asked`: an empty host means its own. A range whose master has no known address is
 /// left out, as slots are that nobody serves.
-fn read(answer: Value, asked: &Address) -> Result<Vec<Range>, StoreError> {
+fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {
         return Err(ODD);
     };
@@ -212,7 +214,7 @@ fn read(answer: Value, asked: &Address) -> Result<Vec<Range>, StoreError> {
     ranges
 }
 
-fn one(range: Value, asked: &Address) -> Result<Option<Range>, StoreError> {
+fn one(range: Value, asked: &Address) -> Result<Option<SlotRange>, StoreError> {
     let Value::Array(parts) = range else {
         return Err(ODD);
     };
@@ -248,7 +250,7 @@ fn one(range: Value, asked: &Address) -> Result<Option<Range>, StoreError> {
         _ => return Err(ODD),
     };
     let master = Address { host, port };
-    Ok((port != 0).then_some(Range {
+    Ok((port != 0).then_some(SlotRange {
         first,
         last,
         master,

@@ -162,9 +162,10 @@ where
                 *answer = Some(told.is_ok());
             }
         }
-        match answers.iter().all(Option::is_some) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
+        if answers.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
         }
     })
     .await;

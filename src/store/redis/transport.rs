@@ -3,7 +3,7 @@
 use crate::store::error::StoreError;
 use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
-use crate::store::tls::{self, Tls};
+use crate::tls::{self, Advice, ClientTls};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,19 +22,25 @@ const REACH: Duration = Duration::from_millis(600);
 /// long, and not counted from its own beginning, before which the system's authorities are read, which may be slow.
 const SHAKEN: Duration = Duration::from_millis(900);
 
-/// What a connection runs over.
-pub(super) trait Link: AsyncRead + AsyncWrite + Send + Unpin {}
+/// What an operator changes when a handshake fails.
+pub(super) const ADVICE: Advice = Advice {
+    table: "`[store] tls`",
+    plaintext: "write `redis` in place of `rediss` in the address",
+};
 
-impl<L: AsyncRead + AsyncWrite + Send + Unpin> Link for L {}
+/// What a connection runs over.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 
 /// Any of them. One call more for each read is nothing beside the read.
-pub(super) type Stream = Box<dyn Link>;
+pub(super) type RedisStream = Box<dyn Duplex>;
 
 /// A stream to this node of `target`, or to the one Redis that its place names.
 pub(super) async fn dial(
     target: &RedisTarget,
     node: Option<&Address>,
-) -> Result<Stream, StoreError> {
+) -> Result<RedisStream, StoreError> {
     let made = match (node, &target.place) {
         (Some(address), _) | (None, Place::Tcp(address)) => tcp(address, target.tls.as_ref()).await,
         (None, Place::Unix(path)) => unix(path).await,
@@ -46,7 +52,7 @@ pub(super) async fn dial(
 }
 
 /// A name is looked up each time: what it led to may have moved.
-async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
+async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
     let begun = Instant::now();
     let reaching = TcpStream::connect((&*address.host, address.port));
     let stream = timeout(REACH, reaching)
@@ -56,7 +62,7 @@ async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
     let Some(tls) = tls else {
         return Ok(Box::new(stream));
     };
-    let client = tls.client().map_err(|why| {
+    let client = tls.config().map_err(|why| {
         io::Error::other(format!(
             "no authorities whose certificates to believe: {why}"
         ))
@@ -70,14 +76,14 @@ async fn tcp(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
             format!("no answer to the handshake within {SHAKEN:?}: is it a port with TLS? If not, write `redis` in place of `rediss` in the address");
         io::Error::other(format!("TLS with {address}: {why}"))
     })?;
-    let encrypted = encrypted.map_err(|error| match tls::explain(&error) {
+    let encrypted = encrypted.map_err(|error| match tls::explain(&error, ADVICE) {
         Some(why) => io::Error::other(format!("TLS with {address}: {why}")),
         None => error,
     })?;
     Ok(Box::new(encrypted))
 }
 
-async fn unix(path: &str) -> io::Result<Stream> {
+async fn unix(path: &str) -> io::Result<RedisStream> {
     Ok(Box::new(UnixStream::connect(path).await?))
 }
 

@@ -12,13 +12,13 @@
 //! A call that is late or lost fails those in it. The server is away only when it is silent: when it answers nobody, on
 //! whatever connection, for a `timeout` from when it was asked. What waited too long here says nothing of the server.
 
+use super::call_window::{CallStart, NEAR};
 use super::cluster::Route;
-use super::node::Shared;
-use super::owed::{Debt, Returned};
-use super::pace::{NEAR, Sent};
+use super::node::NodeCore;
+use super::pending_refunds::{CounterUpdate, Surcharge};
 use super::pool::Connection;
 use super::question::{self, Question};
-use super::reply::{self, Told, Wrong};
+use super::reply::{self, ReplyError, ScriptReply};
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::{Operation, Outcome};
@@ -38,15 +38,15 @@ pub(super) const MOST_WAITING: usize = 4096;
 
 /// A request that waits for its decision.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct QueuedDecision {
     pub(super) number: u64,
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
     pub(super) arrived: Instant,
     /// It is decided although nobody waits for it.
-    pub(super) kept: Option<Debt>,
+    pub(super) kept: Option<Surcharge>,
     pub(super) route: Route,
-    pub(super) answer: oneshot::Sender<Told>,
+    pub(super) answer: oneshot::Sender<ScriptReply>,
 }
 
 /// A look at what has arrived.
@@ -62,7 +62,7 @@ pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T
 }
 
 /// Serves whatever waits, until the worker ends.
-pub(super) async fn lane(shared: Rc<Shared>) {
+pub(super) async fn lane(shared: Rc<NodeCore>) {
     loop {
         shared.work.notified().await;
         shared.woken.set(false);
@@ -71,12 +71,12 @@ pub(super) async fn lane(shared: Rc<Shared>) {
 }
 
 /// Serves what waits, and ends.
-pub(super) async fn one_more(shared: Rc<Shared>) {
+pub(super) async fn one_more(shared: Rc<NodeCore>) {
     shared.joined.set(false);
     shared.work_off().await;
 }
 
-impl Shared {
+impl NodeCore {
     async fn work_off(&self) {
         self.busy.set(self.busy.get() + 1);
         self.serve().await;
@@ -166,9 +166,10 @@ impl Shared {
                 done = self.decide_all(connection, decisions).await;
             }
             // Where no decision was answered the next lane takes what is owed.
-            let owed = match done.is_ok() {
-                true => self.next_owed(),
-                false => Vec::new(),
+            let owed = if done.is_ok() {
+                self.next_owed()
+            } else {
+                Vec::new()
             };
             if !asks && owed.is_empty() {
                 return Ok(());
@@ -203,7 +204,11 @@ impl Shared {
     ///
     /// Asked anything, a server that lives answers that behind all it was asked before, be it that it may not be asked.
     #[cold]
-    async fn is_alive(&self, connection: &mut Connection, sent: Sent) -> Result<(), StoreError> {
+    async fn is_alive(
+        &self,
+        connection: &mut Connection,
+        sent: CallStart,
+    ) -> Result<(), StoreError> {
         self.pace.misses();
         let until = self.pace.patience(sent);
         let ping = cmd("PING");
@@ -244,7 +249,7 @@ impl Shared {
     }
 
     /// Has waited too long here, which is nobody's fault but ours.
-    fn turn_away(&self, asked: Asked) {
+    fn turn_away(&self, asked: QueuedDecision) {
         self.stats.overloaded.add(1);
         self.forsake(asked, &StoreError::Overloaded, false);
     }
@@ -260,13 +265,14 @@ impl Shared {
     /// What goes into the next call: of one clock, and only what somebody still waits for. A decision that has waited
     /// so long that hardly any of its time is left is turned away: its call would end too early for all others in it,
     /// and would look like a store that does not answer.
-    fn next_decisions(&self) -> Vec<Asked> {
+    fn next_decisions(&self) -> Vec<QueuedDecision> {
         let mut waiting = self.decisions.borrow_mut();
-        let mut batch: Vec<Asked> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
+        let mut batch: Vec<QueuedDecision> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
         let mut limits = 0;
-        let too_old = match waiting.is_empty() {
-            true => None,
-            false => Instant::now().checked_sub(self.pace.longest_wait()),
+        let too_old = if waiting.is_empty() {
+            None
+        } else {
+            Instant::now().checked_sub(self.pace.longest_wait())
         };
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_DECISIONS
@@ -286,7 +292,7 @@ impl Shared {
                 if next.kept.is_some() {
                     // It does not mind, but goes behind those who do.
                     let arrived = Instant::now();
-                    waiting.push_back(Asked { arrived, ..next });
+                    waiting.push_back(QueuedDecision { arrived, ..next });
                     continue;
                 }
                 self.turn_away(next);
@@ -302,7 +308,7 @@ impl Shared {
     async fn decide_all(
         &self,
         connection: &mut Connection,
-        batch: Vec<Asked>,
+        batch: Vec<QueuedDecision>,
     ) -> Result<(), StoreError> {
         if let Some(member) = &self.member {
             return self.decide_slots(member, connection, batch).await;
@@ -321,7 +327,7 @@ impl Shared {
     /// Tells those in one call what has become of it. The error is the server's, if it has one.
     pub(super) fn decided(
         &self,
-        batch: Vec<Asked>,
+        batch: Vec<QueuedDecision>,
         answer: Result<Vec<u8>, StoreError>,
     ) -> Result<(), StoreError> {
         let told = answer.and_then(|bytes| {
@@ -349,13 +355,13 @@ impl Shared {
             }
             match &told {
                 Ok(_) => self.stats.decisions.add(1),
-                Err(Wrong::Limit { reason, .. }) => {
+                Err(ReplyError::Limit { reason, .. }) => {
                     self.stats.errors.add(1);
                     if reply::server_wide(reason) {
                         trouble = Err(StoreError::Refused(reason.clone()));
                     }
                 }
-                Err(Wrong::Store(_)) => self.stats.errors.add(1),
+                Err(ReplyError::Store(_)) => self.stats.errors.add(1),
             }
             self.tell(asked, told);
         }
@@ -366,7 +372,7 @@ impl Shared {
     pub(super) async fn refund_all(
         &self,
         connection: &mut Connection,
-        mut batch: Vec<Returned>,
+        mut batch: Vec<CounterUpdate>,
     ) -> Result<(), StoreError> {
         if let Some(member) = &self.member {
             return self.refund_slots(member, connection, batch).await;

@@ -28,7 +28,7 @@ const HELD_UP: Duration = Duration::from_millis(50);
 
 /// What one worker knows of the way to one server. Times are in microseconds.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct CallWindow {
     timeout: Duration,
     /// The round trip. None is known before the first call.
     trip: Cell<Option<u64>>,
@@ -48,13 +48,13 @@ pub(super) struct Pace {
 
 /// A call under way.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct CallStart {
     at: Instant,
     /// Hardly any other was under way.
     quiet: bool,
 }
 
-impl Pace {
+impl CallWindow {
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -74,15 +74,15 @@ impl Pace {
     }
 
     /// A call is made now, as one of so many under way.
-    pub(super) fn send(&self, under_way: usize) -> Sent {
-        Sent {
+    pub(super) fn send(&self, under_way: usize) -> CallStart {
+        CallStart {
             at: Instant::now(),
             quiet: under_way <= NEAR,
         }
     }
 
     /// It was answered.
-    pub(super) fn answer(&self, sent: Sent) {
+    pub(super) fn answer(&self, sent: CallStart) {
         let now = Instant::now();
         let took = now - sent.at;
         if took <= self.timeout {
@@ -104,7 +104,7 @@ impl Pace {
     }
 
     /// It was lost with its connection. Is each, as soon as it is used? Of those that were under way together one counts.
-    pub(super) fn loses(&self, sent: Sent) -> bool {
+    pub(super) fn loses(&self, sent: CallStart) -> bool {
         let (last, many) = self.lost.get();
         if last.is_some_and(|last| sent.at < last) {
             return false;
@@ -115,7 +115,7 @@ impl Pace {
     }
 
     /// Has the server answered any call in time since this one was sent?
-    pub(super) fn lives_since(&self, sent: Sent) -> bool {
+    pub(super) fn lives_since(&self, sent: CallStart) -> bool {
         self.answered.get().is_some_and(|last| last >= sent.at)
     }
 
@@ -134,7 +134,7 @@ impl Pace {
     /// Until when the server counts as there though it has not answered this: a whole `timeout` from when it was asked,
     /// however long the question had waited here, and where it is so far that an answer takes most of that, or the `timeout` so
     /// short that a mere hold-up takes longer, somewhat more.
-    pub(super) fn patience(&self, sent: Sent) -> Instant {
+    pub(super) fn patience(&self, sent: CallStart) -> Instant {
         let far = (self.trip() * 3 / 2).min(self.timeout * 2);
         sent.at + far.max(self.timeout).max(HELD_UP)
     }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_longer_round_trip_is_believed_after_some_calls_and_a_shorter_one_at_once() {
-        let pace = Pace::new(Duration::from_millis(250));
+        let pace = CallWindow::new(Duration::from_millis(250));
         pace.learn(200, true);
         for _ in 1..SAMPLES {
             pace.learn(60_000, true);
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn a_server_that_breaks_each_connection_is_away() {
-        let pace = Pace::new(Duration::from_millis(100));
-        let together: Vec<Sent> = (0..8).map(|_| pace.send(1)).collect();
+        let pace = CallWindow::new(Duration::from_millis(100));
+        let together: Vec<CallStart> = (0..8).map(|_| pace.send(1)).collect();
         assert!(together.iter().all(|sent| !pace.loses(*sent)));
         for _ in 1..MOST_LOST {
             assert!(!pace.loses(pace.send(1)));
@@ -237,9 +237,9 @@ mod tests {
     #[test]
     fn a_short_timeout_makes_no_outage_of_a_hold_up() {
         let (short, long) = [10, 80]
-            .map(|millis| Pace::new(Duration::from_millis(millis)))
+            .map(|millis| CallWindow::new(Duration::from_millis(millis)))
             .into();
-        let after = |pace: &Pace| {
+        let after = |pace: &CallWindow| {
             let sent = pace.send(1);
             pace.patience(sent) - sent.at
         };
@@ -249,13 +249,13 @@ mod tests {
 
     #[test]
     fn what_has_waited_is_sent_while_an_answer_can_come_in_time() {
-        let pace = Pace::new(Duration::from_millis(100));
+        let pace = CallWindow::new(Duration::from_millis(100));
         assert_eq!(pace.longest_wait(), Duration::from_millis(75));
         pace.learn(60_000, true);
         assert_eq!(pace.longest_wait(), Duration::from_millis(25));
         // However far it is, what has just come is sent: else nothing would ever be learned again.
         pace.learn(50_000, true);
-        let far = Pace::new(Duration::from_millis(100));
+        let far = CallWindow::new(Duration::from_millis(100));
         far.learn(2_000_000, true);
         assert_eq!(far.longest_wait(), Duration::from_millis(10));
     }

@@ -1,10 +1,10 @@
 //! Requests that leave while their decision is under way. It is made all the same; what only a request that goes on can
 //! use, or its limit gives back to those who leave, comes back when the answer is there.
 
+use super::batcher::QueuedDecision;
 use super::cluster::Route;
-use super::gather::Asked;
-use super::node::Shared;
-use super::reply::Told;
+use super::node::NodeCore;
+use super::reply::ScriptReply;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
@@ -17,19 +17,19 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Who takes over a place in a queue that was granted to a request that has left, so long before its turn.
-pub(super) type Heir = Box<dyn Fn(Charge, Duration)>;
+pub(super) type AbandonedTicketHandler = Box<dyn Fn(Charge, Duration)>;
 
 /// Those who have left while their decision was under way, by their question's number.
 #[derive(Default)]
-pub(super) struct Leavers {
+pub(super) struct Abandonments {
     /// Questions asked so far.
     asked: Cell<u64>,
-    left: RefCell<hashbrown::HashMap<u64, Left, foldhash::fast::RandomState>>,
+    left: RefCell<hashbrown::HashMap<u64, AbandonedRequest, foldhash::fast::RandomState>>,
     /// Gives places back in their order; without, each goes back by itself, if nobody stands behind it by then.
-    pub(super) heir: OnceCell<Heir>,
+    pub(super) heir: OnceCell<AbandonedTicketHandler>,
 }
 
-impl Leavers {
+impl Abandonments {
     /// The number of the next question.
     pub(super) fn number(&self) -> u64 {
         let number = self.asked.get();
@@ -44,26 +44,26 @@ impl Leavers {
 }
 
 /// Waits for the answer to one question. Dropping it before the answer was taken leaves word of what is to come back.
-pub(super) struct Waiting<'a> {
-    pub(super) shared: &'a Shared,
+pub(super) struct PendingAnswer<'a> {
+    pub(super) shared: &'a NodeCore,
     pub(super) checks: &'a [Check<'a>],
     pub(super) clock: Option<Timestamp>,
     pub(super) number: u64,
-    pub(super) receiver: oneshot::Receiver<Told>,
+    pub(super) receiver: oneshot::Receiver<ScriptReply>,
     /// The answer was taken, or nothing will be charged.
     pub(super) done: bool,
 }
 
 /// What a request that has left may have been charged.
-pub(super) struct Left {
+pub(super) struct AbandonedRequest {
     clock: Option<Timestamp>,
     /// Of all limits of the question.
     groups: Groups,
-    charges: Vec<Owned>,
+    charges: Vec<OwnedCheck>,
 }
 
 /// A check without anybody who waits for it.
-pub(super) struct Owned {
+pub(super) struct OwnedCheck {
     /// Position among the limits of the question.
     index: usize,
     limit: Arc<Limit>,
@@ -72,7 +72,7 @@ pub(super) struct Owned {
     id: Option<RepeatId>,
 }
 
-impl Owned {
+impl OwnedCheck {
     pub(super) fn of(index: usize, check: &Check<'_>) -> Self {
         Self {
             index,
@@ -93,22 +93,22 @@ impl Owned {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         if self.done {
             return;
         }
-        let charges: Vec<Owned> = self
+        let charges: Vec<OwnedCheck> = self
             .checks
             .iter()
             .enumerate()
             .filter(|(_, check)| comes_back(check.limit))
-            .map(|(index, check)| Owned::of(index, check))
+            .map(|(index, check)| OwnedCheck::of(index, check))
             .collect();
         if charges.is_empty() {
             return;
         }
-        let left = Left {
+        let left = AbandonedRequest {
             clock: self.clock,
             groups: groups(self.checks),
             charges,
@@ -129,9 +129,9 @@ pub(super) fn comes_back(limit: &Limit) -> bool {
     limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.cancels
 }
 
-impl Shared {
+impl NodeCore {
     /// Tells a request its answer. One that has left is given back what it cannot use.
-    pub(super) fn tell(&self, asked: Asked, told: Told) {
+    pub(super) fn tell(&self, asked: QueuedDecision, told: ScriptReply) {
         let number = asked.number;
         if let Err(told) = asked.answer.send(told) {
             let left = self.leavers.left.borrow_mut().remove(&number);
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    fn take_back(&self, left: &Left, told: Told) {
+    fn take_back(&self, left: &AbandonedRequest, told: ScriptReply) {
         let Ok((at, measured)) = told else {
             return;
         };

@@ -2,13 +2,13 @@
 //! same node. All calls go in one write, and each fails for itself. A call that was not made where it was sent is
 //! sent on, for nothing has been run.
 
-use super::super::gather::{Asked, in_time};
-use super::super::node::Shared;
-use super::super::owed::{Mark, Returned};
+use super::super::batcher::{QueuedDecision, in_time};
+use super::super::node::NodeCore;
+use super::super::pending_refunds::{AppliedMarker, CounterUpdate};
 use super::super::pool::{Connection, FORGOTTEN_AGAIN, is_forgotten};
 use super::super::question;
-use super::redirect::{self, Instead};
-use super::{Member, Nodes, Route};
+use super::redirect::{self, Redirection};
+use super::{ClusterMembership, ClusterState, Route};
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
@@ -26,7 +26,7 @@ const MOST_TRIES: u8 = 250;
 const ARRIVES: Duration = Duration::from_millis(3);
 
 /// What one call was answered.
-type Answer = Result<Vec<u8>, StoreError>;
+type LaneReply = Result<Vec<u8>, StoreError>;
 
 impl Route {
     /// The same slot, as if nothing had been sent yet.
@@ -39,62 +39,62 @@ impl Route {
 }
 
 /// A decision or a refund that waits.
-trait Waits: Sized + 'static {
+trait Redirectable: Sized + 'static {
     fn route(&mut self) -> &mut Route;
 
     /// By which Redis knows the call that it goes with.
-    fn mark(&self) -> Option<Mark>;
+    fn mark(&self) -> Option<AppliedMarker>;
 
     /// Puts it in front of all that waits there.
-    fn put_back(self, node: &Shared);
+    fn put_back(self, node: &NodeCore);
 
     /// It is not to be.
-    fn fails(self, node: &Shared, why: StoreError);
+    fn fails(self, node: &NodeCore, why: StoreError);
 }
 
-impl Waits for Asked {
+impl Redirectable for QueuedDecision {
     fn route(&mut self) -> &mut Route {
         &mut self.route
     }
 
-    fn mark(&self) -> Option<Mark> {
+    fn mark(&self) -> Option<AppliedMarker> {
         None
     }
 
-    fn put_back(self, node: &Shared) {
+    fn put_back(self, node: &NodeCore) {
         node.decisions.borrow_mut().push_front(self);
     }
 
-    fn fails(self, node: &Shared, why: StoreError) {
+    fn fails(self, node: &NodeCore, why: StoreError) {
         node.forsake(self, &why, false);
     }
 }
 
-impl Waits for Returned {
+impl Redirectable for CounterUpdate {
     fn route(&mut self) -> &mut Route {
         &mut self.route
     }
 
-    fn mark(&self) -> Option<Mark> {
+    fn mark(&self) -> Option<AppliedMarker> {
         self.mark
     }
 
-    fn put_back(self, node: &Shared) {
+    fn put_back(self, node: &NodeCore) {
         node.put_back(self);
     }
 
-    fn fails(self, node: &Shared, why: StoreError) {
+    fn fails(self, node: &NodeCore, why: StoreError) {
         node.put_off(self, &why);
     }
 }
 
-impl Shared {
+impl NodeCore {
     /// Decides all of `batch`, slot by slot. The error is the node's, if it has one.
     pub(in super::super) async fn decide_slots(
         &self,
-        member: &Member,
+        member: &ClusterMembership,
         connection: &mut Connection,
-        batch: Vec<Asked>,
+        batch: Vec<QueuedDecision>,
     ) -> Result<(), StoreError> {
         // What was sent here from elsewhere may be older than what waited here.
         let Some(oldest) = batch.iter().map(|asked| asked.arrived).min() else {
@@ -104,7 +104,7 @@ impl Shared {
         for (_, group) in &groups {
             self.stats.sent(group.len());
         }
-        let build = |group: &Vec<Asked>| {
+        let build = |group: &Vec<QueuedDecision>| {
             let clock = group.first().and_then(|first| first.clock);
             question::decide(clock, group.iter().map(|asked| &asked.question))
         };
@@ -123,15 +123,15 @@ impl Shared {
     /// Likewise.
     pub(in super::super) async fn refund_slots(
         &self,
-        member: &Member,
+        member: &ClusterMembership,
         connection: &mut Connection,
-        batch: Vec<Returned>,
+        batch: Vec<CounterUpdate>,
     ) -> Result<(), StoreError> {
         let mut groups = by_slot(batch);
         for (_, group) in &mut groups {
             self.mark(group);
         }
-        let build = |group: &Vec<Returned>| self.call_of(group);
+        let build = |group: &Vec<CounterUpdate>| self.call_of(group);
         let sent = Instant::now();
         let deadline = sent + self.timeout;
         let answers = self.call_all(connection, deadline, &groups, build).await;
@@ -152,19 +152,19 @@ impl Shared {
         deadline: Instant,
         groups: &[(Route, Vec<W>)],
         build: impl Fn(&Vec<W>) -> Cmd,
-    ) -> Vec<Answer> {
+    ) -> Vec<LaneReply> {
         let made = in_time(deadline, calls(connection, groups, build)).await;
         let made = made.unwrap_or_else(|| Err(self.late()));
         made.unwrap_or_else(|error| vec![Err(error); groups.len()])
     }
 
     /// Sends a group on that was not asked here; else gives it back.
-    fn followed<W: Waits>(
+    fn followed<W: Redirectable>(
         &self,
-        member: &Member,
+        member: &ClusterMembership,
         group: Vec<W>,
-        answer: Answer,
-    ) -> Option<(Vec<W>, Answer)> {
+        answer: LaneReply,
+    ) -> Option<(Vec<W>, LaneReply)> {
         let reason = match &answer {
             Err(StoreError::Refused(reason)) => reason.clone(),
             _ => return Some((group, answer)),
@@ -176,15 +176,15 @@ impl Shared {
             return Some((group, answer));
         };
         match instead {
-            Instead::Moved(..) => self.stats.redirected(Redirect::Moved),
-            Instead::Ask(_) => self.stats.redirected(Redirect::Ask),
-            Instead::TryAgain | Instead::Unserved | Instead::Crossed => {}
+            Redirection::Moved(..) => self.stats.redirected(Redirect::Moved),
+            Redirection::Ask(_) => self.stats.redirected(Redirect::Ask),
+            Redirection::TryAgain | Redirection::Unserved | Redirection::Crossed => {}
         }
         let many = group.len();
         for mut one in group.into_iter().rev() {
             let route = one.route();
             match instead {
-                Instead::TryAgain => route.tries = route.tries.saturating_add(1),
+                Redirection::TryAgain => route.tries = route.tries.saturating_add(1),
                 _ => route.hops += 1,
             }
             if route.hops > MOST_HOPS || route.tries > MOST_TRIES {
@@ -192,18 +192,18 @@ impl Shared {
                 continue;
             }
             match &instead {
-                Instead::Moved(slot, address) => {
+                Redirection::Moved(slot, address) => {
                     route.asking = false;
                     send_on(one, &nodes.moved(*slot, address).shared);
                 }
-                Instead::Ask(address) => {
+                Redirection::Ask(address) => {
                     route.asking = true;
                     send_on(one, &nodes.at_address(address).shared);
                 }
                 // Of several one may be new and another not. Alone each is in one of the two places, or will be, and its home
                 // knows in which. Where a slot arrives one that has not come yet would begin anew: before version 7 a home
                 // sends several there of which it still has some.
-                Instead::TryAgain if many > 1 => {
+                Redirection::TryAgain if many > 1 => {
                     route.alone = true;
                     route.asking = false;
                     match nodes.at(route.slot) {
@@ -211,12 +211,12 @@ impl Shared {
                         Err(why) => one.fails(self, why),
                     }
                 }
-                Instead::TryAgain => send_later(one, nodes.clone()),
-                Instead::Unserved => {
+                Redirection::TryAgain => send_later(one, nodes.clone()),
+                Redirection::Unserved => {
                     nodes.stale.notify_one();
                     one.fails(self, StoreError::Refused(reason.clone()));
                 }
-                Instead::Crossed => {
+                Redirection::Crossed => {
                     one.fails(
                         self,
                         StoreError::Protocol("the keys of a call in several slots"),
@@ -228,7 +228,7 @@ impl Shared {
     }
 }
 
-fn send_on<W: Waits>(one: W, node: &Shared) {
+fn send_on<W: Redirectable>(one: W, node: &NodeCore) {
     if node.health.is_down() {
         node.stats.down.add(1);
         return one.fails(node, StoreError::Down);
@@ -238,7 +238,7 @@ fn send_on<W: Waits>(one: W, node: &Shared) {
 }
 
 /// To whoever serves the slot by then.
-fn send_later<W: Waits>(mut one: W, nodes: Rc<Nodes>) {
+fn send_later<W: Redirectable>(mut one: W, nodes: Rc<ClusterState>) {
     nodes.underway.set(nodes.underway.get() + 1);
     tokio::task::spawn_local(async move {
         sleep(ARRIVES).await;
@@ -257,7 +257,7 @@ fn send_later<W: Waits>(mut one: W, nodes: Rc<Nodes>) {
 }
 
 /// Those that can share a call, in order.
-fn by_slot<W: Waits>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
+fn by_slot<W: Redirectable>(batch: Vec<W>) -> Vec<(Route, Vec<W>)> {
     let mut groups: Vec<(Route, Vec<W>)> = Vec::new();
     for mut one in batch {
         let route = *one.route();
@@ -287,10 +287,10 @@ async fn calls<W>(
     connection: &mut Connection,
     groups: &[(Route, Vec<W>)],
     build: impl Fn(&Vec<W>) -> Cmd,
-) -> Result<Vec<Answer>, StoreError> {
+) -> Result<Vec<LaneReply>, StoreError> {
     let all: Vec<usize> = (0..groups.len()).collect();
     let mut answers = write(connection, groups, (&all, false), &build).await?;
-    let unknown = |answer: &Answer| answer.as_ref().is_err_and(is_forgotten);
+    let unknown = |answer: &LaneReply| answer.as_ref().is_err_and(is_forgotten);
     for _ in 0..FORGOTTEN_AGAIN {
         let again = all.iter().copied();
         let again: Vec<usize> = again
@@ -314,7 +314,7 @@ async fn write<W>(
     groups: &[(Route, Vec<W>)],
     (which, remind): (&[usize], bool),
     build: &impl Fn(&Vec<W>) -> Cmd,
-) -> Result<Vec<Answer>, StoreError> {
+) -> Result<Vec<LaneReply>, StoreError> {
     let mut commands = Pipeline::with_capacity(which.len());
     // What stands in front of a call has an answer of its own.
     let mut is_call = Vec::with_capacity(which.len());

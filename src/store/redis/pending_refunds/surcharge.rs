@@ -1,13 +1,13 @@
 //! Charges that nobody asks whether they fit, and nobody waits for: what a request has cost beyond its estimate.
 
-use super::{Duty, KEPT, MOST_TIMES, REPEATED};
+use super::{KEPT, MOST_TIMES, REPEATED, UpdateKind};
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
+use crate::store::redis::batcher::{MOST_WAITING, QueuedDecision};
 use crate::store::redis::cluster::Route;
-use crate::store::redis::gather::{Asked, MOST_WAITING};
-use crate::store::redis::node::Shared;
+use crate::store::redis::node::NodeCore;
 use crate::store::redis::question::Question;
-use crate::store::redis::reply::Wrong;
+use crate::store::redis::reply::ReplyError;
 use crate::telemetry::metrics::Outcome;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// What is known of a charge that nobody asks whether it fits, and nobody waits for.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store::redis) struct Debt {
+pub(in crate::store::redis) struct Surcharge {
     until: Instant,
     /// When it was sent first.
     since: Option<Instant>,
@@ -23,7 +23,7 @@ pub(in crate::store::redis) struct Debt {
     times: u8,
 }
 
-impl Debt {
+impl Surcharge {
     pub(in crate::store::redis) fn new() -> Self {
         Self {
             until: Instant::now() + KEPT,
@@ -47,38 +47,41 @@ impl Debt {
     }
 }
 
-impl Shared {
+impl NodeCore {
     /// Charges what nobody asks about, soon or when Redis is back.
     pub(in crate::store::redis) fn owe_debt(
         &self,
         clock: Option<Timestamp>,
         (question, route): (Question, Route),
-        debt: Debt,
+        debt: Surcharge,
     ) {
         let is_down = self.health.is_down();
-        let queued = match is_down {
-            true => self.owed.debts.borrow().len(),
-            false => self.decisions.borrow().len(),
+        let queued = if is_down {
+            self.owed.debts.borrow().len()
+        } else {
+            self.decisions.borrow().len()
         };
         let must_go = is_down && clock.is_some();
         if must_go || debt.is_over() || queued >= MOST_WAITING / 2 {
-            return self.count(Duty::Settlement, Outcome::Lost, Duration::ZERO);
+            return self.count(UpdateKind::Settlement, Outcome::Lost, Duration::ZERO);
         }
-        match is_down {
-            true => {
-                self.count(Duty::Settlement, Outcome::Down, Duration::ZERO);
-                let mut debts = self.owed.debts.borrow_mut();
-                debts.push_back((question, route, debt));
-            }
-            false => {
-                self.charge(clock, (question, route), debt);
-                self.wake();
-            }
+        if is_down {
+            self.count(UpdateKind::Settlement, Outcome::Down, Duration::ZERO);
+            let mut debts = self.owed.debts.borrow_mut();
+            debts.push_back((question, route, debt));
+        } else {
+            self.charge(clock, (question, route), debt);
+            self.wake();
         }
     }
 
-    fn charge(&self, clock: Option<Timestamp>, (question, route): (Question, Route), debt: Debt) {
-        self.decisions.borrow_mut().push_back(Asked {
+    fn charge(
+        &self,
+        clock: Option<Timestamp>,
+        (question, route): (Question, Route),
+        debt: Surcharge,
+    ) {
+        self.decisions.borrow_mut().push_back(QueuedDecision {
             number: self.leavers.number(),
             question,
             clock,
@@ -90,17 +93,19 @@ impl Shared {
     }
 
     /// Nobody has decided `asked`, though it may have been `sent`. What is charged whoever asks is charged later.
-    pub(in crate::store::redis) fn forsake(&self, asked: Asked, why: &StoreError, sent: bool) {
+    pub(in crate::store::redis) fn forsake(
+        &self,
+        asked: QueuedDecision,
+        why: &StoreError,
+        sent: bool,
+    ) {
         let Some(debt) = asked.kept else {
-            return self.tell(asked, Err(Wrong::Store(why.clone())));
+            return self.tell(asked, Err(ReplyError::Store(why.clone())));
         };
-        let debt = match sent {
-            true => debt.sent(),
-            false => debt,
-        };
+        let debt = if sent { debt.sent() } else { debt };
         let is_full = self.owed.debts.borrow().len() >= MOST_WAITING / 2;
         if is_full || debt.is_over() || asked.clock.is_some() {
-            return self.count(Duty::Settlement, Outcome::Lost, Duration::ZERO);
+            return self.count(UpdateKind::Settlement, Outcome::Lost, Duration::ZERO);
         }
         let mut debts = self.owed.debts.borrow_mut();
         debts.push_back((asked.question, asked.route.afresh(), debt));

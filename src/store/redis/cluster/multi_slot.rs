@@ -2,11 +2,11 @@
 //! others were charged goes back, and nobody waits for it: never too much is admitted, and for about a round trip others
 //! may find a little less than there is.
 
-use super::super::leavers::{Owned, comes_back};
+use super::super::abandonment::{OwnedCheck, comes_back};
 use super::super::node::answered;
-use super::super::reply::Told;
+use super::super::reply::ScriptReply;
 use super::slot::Slot;
-use super::{Nodes, slot_of};
+use super::{ClusterState, slot_of};
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
@@ -19,39 +19,39 @@ use std::rc::Rc;
 use tokio::sync::oneshot::Receiver;
 
 /// Positions among the limits of a request.
-type Indexes = SmallVec<[usize; INLINE_LIMITS]>;
+type LimitPositions = SmallVec<[usize; INLINE_LIMITS]>;
 
 /// A request's limits by the slots of their counters.
-pub(super) type Parts = SmallVec<[(Slot, Indexes); INLINE_LIMITS]>;
+pub(super) type SlotParts = SmallVec<[(Slot, LimitPositions); INLINE_LIMITS]>;
 
-pub(super) fn parts(checks: &[Check<'_>]) -> Parts {
-    let mut parts = Parts::new();
+pub(super) fn parts(checks: &[Check<'_>]) -> SlotParts {
+    let mut parts = SlotParts::new();
     for (index, check) in checks.iter().enumerate() {
         let slot = slot_of(check.limit, check.key);
         match parts.iter_mut().find(|(other, _)| *other == slot) {
             Some((_, indexes)) => indexes.push(index),
-            None => parts.push((slot, Indexes::from_slice(&[index]))),
+            None => parts.push((slot, LimitPositions::from_slice(&[index]))),
         }
     }
     parts
 }
 
 /// The limits that live in one slot, and what became of asking about them.
-struct Part {
-    indexes: Indexes,
-    state: State,
+struct SlotPart {
+    indexes: LimitPositions,
+    state: SlotAnswer,
 }
 
 #[allow(
     clippy::large_enum_variant,
     reason = "it lives in a list that is made once, and nearly always becomes the large one"
 )]
-enum State {
-    Asked(Receiver<Told>),
+enum SlotAnswer {
+    Asked(Receiver<ScriptReply>),
     Answered(Result<Half, StoreError>),
 }
 
-impl Part {
+impl SlotPart {
     fn checks<'a>(&self, checks: &[Check<'a>]) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
         let own = self.indexes.iter().filter_map(|index| checks.get(*index));
         own.copied().collect()
@@ -59,37 +59,37 @@ impl Part {
 
     /// Waits for the answer, if it is not there yet. May be dropped and begun again.
     async fn answer(&mut self, checks: &[Check<'_>]) {
-        if let State::Asked(receiver) = &mut self.state {
+        if let SlotAnswer::Asked(receiver) = &mut self.state {
             let told = receiver.await;
-            self.state = State::Answered(answered(told, &self.checks(checks)));
+            self.state = SlotAnswer::Answered(answered(told, &self.checks(checks)));
         }
     }
 }
 
 /// Asks about `checks`, which live in several slots.
 pub(super) async fn ask(
-    nodes: &Rc<Nodes>,
+    nodes: &Rc<ClusterState>,
     (clock, refused): (Option<Timestamp>, bool),
     checks: &[Check<'_>],
-    parts: Parts,
+    parts: SlotParts,
 ) -> Result<Half, StoreError> {
     let checks = &apart(checks, Limit::apart);
     let parts = parts.into_iter().map(|(slot, indexes)| {
-        let mut part = Part {
+        let mut part = SlotPart {
             indexes,
-            state: State::Answered(Err(StoreError::Down)),
+            state: SlotAnswer::Answered(Err(StoreError::Down)),
         };
         let asked = nodes.at(slot).and_then(|(node, route)| {
             let checks = part.checks(checks);
             node.shared.enqueue(clock, &checks, (refused, route))
         });
         part.state = match asked {
-            Ok((_, receiver)) => State::Asked(receiver),
-            Err(error) => State::Answered(Err(error)),
+            Ok((_, receiver)) => SlotAnswer::Asked(receiver),
+            Err(error) => SlotAnswer::Answered(Err(error)),
         };
         part
     });
-    let mut asking = Asking {
+    let mut asking = MultiSlotWait {
         nodes,
         checks,
         clock,
@@ -103,7 +103,7 @@ pub(super) async fn ask(
     let whole = whole(checks, &asking.parts, false)?;
     if refused {
         // Nothing was to be charged.
-        return Ok(Whole {
+        return Ok(CombinedAnswer {
             charged: Vec::new(),
             ..whole
         }
@@ -116,25 +116,25 @@ pub(super) async fn ask(
 }
 
 /// Waits for the answers. Dropping it before all are there leaves them to the straggler's task.
-struct Asking<'a> {
-    nodes: &'a Rc<Nodes>,
+struct MultiSlotWait<'a> {
+    nodes: &'a Rc<ClusterState>,
     checks: &'a [Check<'a>],
     clock: Option<Timestamp>,
-    parts: Vec<Part>,
+    parts: Vec<SlotPart>,
     /// Nothing is to be given back.
     done: bool,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for MultiSlotWait<'_> {
     fn drop(&mut self) {
         if self.done {
             return;
         }
         let checks = self.checks.iter().enumerate();
-        let left = Straggler {
+        let left = AbandonedMultiSlot {
             clock: self.clock,
             checks: checks
-                .map(|(index, check)| Owned::of(index, check))
+                .map(|(index, check)| OwnedCheck::of(index, check))
                 .collect(),
             parts: std::mem::take(&mut self.parts),
         };
@@ -144,15 +144,15 @@ impl Drop for Asking<'_> {
 }
 
 /// A request that has left before all of its slots had answered.
-pub(super) struct Straggler {
+pub(super) struct AbandonedMultiSlot {
     clock: Option<Timestamp>,
-    checks: Vec<Owned>,
-    parts: Vec<Part>,
+    checks: Vec<OwnedCheck>,
+    parts: Vec<SlotPart>,
 }
 
 /// Sees to it that those who left are charged nothing by a request that was refused, and of one that was admitted
 /// nothing that only who goes on can use.
-pub(super) async fn see_to(nodes: Rc<Nodes>) {
+pub(super) async fn see_to(nodes: Rc<ClusterState>) {
     loop {
         nodes.late.notified().await;
         let left = nodes.stragglers.take();
@@ -164,9 +164,9 @@ pub(super) async fn see_to(nodes: Rc<Nodes>) {
     }
 }
 
-impl Straggler {
-    async fn conclude(&mut self, nodes: &Nodes) {
-        let checks: Vec<Check<'_>> = self.checks.iter().map(Owned::check).collect();
+impl AbandonedMultiSlot {
+    async fn conclude(&mut self, nodes: &ClusterState) {
+        let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
         for part in &mut self.parts {
             part.answer(&checks).await;
         }
@@ -185,7 +185,7 @@ impl Straggler {
     }
 }
 
-impl Nodes {
+impl ClusterState {
     /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
     /// in their order.
     pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
@@ -213,8 +213,8 @@ impl Nodes {
 }
 
 /// All answers together.
-struct Whole<'a> {
-    parts: &'a [Part],
+struct CombinedAnswer<'a> {
+    parts: &'a [SlotPart],
     /// What the parts were charged, each for itself.
     charged: Vec<Tentative>,
     /// Does any limit refuse that decides?
@@ -224,18 +224,22 @@ struct Whole<'a> {
 }
 
 /// Puts the answers together. Nothing is known when nobody answered. `left` is who has asked.
-fn whole<'a>(checks: &[Check<'_>], parts: &'a [Part], left: bool) -> Result<Whole<'a>, StoreError> {
+fn whole<'a>(
+    checks: &[Check<'_>],
+    parts: &'a [SlotPart],
+    left: bool,
+) -> Result<CombinedAnswer<'a>, StoreError> {
     let (mut refused, mut why, mut silent) = (false, None, 0);
     for part in parts {
         match &part.state {
-            State::Answered(Ok(half)) => {
+            SlotAnswer::Answered(Ok(half)) => {
                 refused |= !Charges::of(&part.checks(checks), &half.measured, false).admitted;
             }
-            State::Answered(Err(error)) => {
+            SlotAnswer::Answered(Err(error)) => {
                 silent += 1;
                 why.get_or_insert_with(|| error.clone());
             }
-            State::Asked(_) => silent += 1,
+            SlotAnswer::Asked(_) => silent += 1,
         }
     }
     if silent == parts.len() {
@@ -248,7 +252,7 @@ fn whole<'a>(checks: &[Check<'_>], parts: &'a [Part], left: bool) -> Result<Whol
             .iter()
             .for_each(|part| part.charges(checks, &mut charged));
     }
-    Ok(Whole {
+    Ok(CombinedAnswer {
         parts,
         charged,
         refused,
@@ -256,10 +260,10 @@ fn whole<'a>(checks: &[Check<'_>], parts: &'a [Part], left: bool) -> Result<Whol
     })
 }
 
-impl Part {
+impl SlotPart {
     /// Adds what was charged here.
     fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<Tentative>) {
-        let State::Answered(Ok(half)) = &self.state else {
+        let SlotAnswer::Answered(Ok(half)) = &self.state else {
             return;
         };
         let checks = self.checks(checks);
@@ -282,7 +286,7 @@ impl Part {
     }
 }
 
-impl Whole<'_> {
+impl CombinedAnswer<'_> {
     /// The measurements in the order of the limits, each with its own node's instant.
     fn half(self, checks: &[Check<'_>]) -> Half {
         let mut half = Half::whole(
@@ -291,7 +295,7 @@ impl Whole<'_> {
         );
         let mut known = vec![None; checks.len()];
         for part in self.parts {
-            let State::Answered(Ok(answer)) = &part.state else {
+            let SlotAnswer::Answered(Ok(answer)) = &part.state else {
                 continue;
             };
             half.at = half.at.max(answer.at);
@@ -305,9 +309,10 @@ impl Whole<'_> {
             let unknown = known.iter().enumerate().filter(|(_, at)| at.is_none());
             Box::new(Gap {
                 unknown: unknown.map(|(index, _)| index).collect(),
-                charged: match self.refused {
-                    true => Vec::new(),
-                    false => self.charged,
+                charged: if self.refused {
+                    Vec::new()
+                } else {
+                    self.charged
                 },
                 refused: self.refused,
                 why,

@@ -2,9 +2,9 @@
 
 use super::super::pool::{CONNECT_WITHIN, Manager};
 use super::super::signals::Signals;
-use super::map::{self, Range};
 use super::slot::SLOTS;
-use super::{Knowledge, Nodes};
+use super::slot_map::{self, SlotRange};
+use super::{ClusterState, MapKnowledge};
 use crate::store::error::StoreError;
 use crate::store::place::Address;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ const LEAST: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Asks, and asks again, until the worker ends.
-pub(super) async fn keep(nodes: Rc<Nodes>) {
+pub(super) async fn keep(nodes: Rc<ClusterState>) {
     let (mut seen, mut since) = ((0, 0), Instant::now());
     loop {
         let mut unserved = false;
@@ -47,12 +47,13 @@ pub(super) async fn keep(nodes: Rc<Nodes>) {
         }
         let sees = nodes.sees();
         let is_new = std::mem::replace(&mut seen, sees) != sees;
-        if is_new || nodes.knowledge.get() != Knowledge::Known {
+        if is_new || nodes.knowledge.get() != MapKnowledge::Known {
             since = Instant::now();
         }
-        let while_away = match since.elapsed() < STAYS {
-            true => PAUSE,
-            false => LATER,
+        let while_away = if since.elapsed() < STAYS {
+            PAUSE
+        } else {
+            LATER
         };
         let while_away = Duration::from_millis(fastrand::u64(while_away));
         // Every request of an unserved slot would have it asked anew.
@@ -67,7 +68,7 @@ pub(super) async fn keep(nodes: Rc<Nodes>) {
     }
 }
 
-impl Nodes {
+impl ClusterState {
     /// How many nodes are up, and how many slots nobody serves.
     fn sees(&self) -> (usize, usize) {
         let map = self.map.borrow();
@@ -76,7 +77,7 @@ impl Nodes {
 
     /// Who serves what, by whoever answers first: a node that is up, else one that the file names. The next is asked when
     /// one cannot tell, and beside one that lets us wait: of many that are cut off none holds up the one that is not.
-    async fn learn(self: &Rc<Self>) -> Result<Vec<Range>, StoreError> {
+    async fn learn(self: &Rc<Self>) -> Result<Vec<SlotRange>, StoreError> {
         let mut known = self.map.borrow().up();
         fastrand::shuffle(&mut known);
         let mut seeds = self.seeds.to_vec();
@@ -103,7 +104,7 @@ impl Nodes {
         }
     }
 
-    async fn ask(self: Rc<Self>, address: Address) -> Result<Vec<Range>, StoreError> {
+    async fn ask(self: Rc<Self>, address: Address) -> Result<Vec<SlotRange>, StoreError> {
         let late = |_| StoreError::Timeout {
             after: CONNECT_WITHIN,
         };
@@ -113,10 +114,10 @@ impl Nodes {
         })
     }
 
-    async fn slots(&self, address: &Address) -> Result<Vec<Range>, StoreError> {
+    async fn slots(&self, address: &Address) -> Result<Vec<SlotRange>, StoreError> {
         let signals = Arc::<Signals>::default();
         let manager = Manager::new(self.target.clone(), Some(address.clone()), signals);
-        let asked = manager.open_for(async |connection| map::slots(connection, address).await);
+        let asked = manager.open_for(async |connection| slot_map::slots(connection, address).await);
         asked.await.map(|(_, ranges)| ranges)
     }
 
@@ -140,11 +141,11 @@ impl Nodes {
 
     /// Nobody can be asked. What was known stays: each of its nodes says for itself whether it is there.
     pub(super) fn unknown(&self, why: &StoreError) {
-        if self.knowledge.get() == Knowledge::Known {
+        if self.knowledge.get() == MapKnowledge::Known {
             return;
         }
         *self.why.borrow_mut() = Some(why.clone());
-        if self.knowledge.replace(Knowledge::Unreachable) == Knowledge::New {
+        if self.knowledge.replace(MapKnowledge::Unreachable) == MapKnowledge::New {
             self.stats.falls.add(1);
             if self.outage.begins() {
                 let name = &self.target;
