@@ -23,7 +23,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Outcome, Ruling, Wait};
 use crate::limit::{Limit, Scope};
 use crate::snapshot::Service;
-use crate::store::{Charge, Decided, DecidedBy, Store};
+use crate::store::{Charge, Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
 use http::request::Parts;
 use std::rc::Rc;
@@ -34,9 +34,9 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Admission {
     /// The decision; nothing when nobody could decide and the file says to let everything pass.
-    pub decided: Option<Decided>,
+    pub decided: Option<StoreDecision>,
     /// Who decided.
-    pub by: DecidedBy,
+    pub by: Decider,
 }
 
 impl Worker {
@@ -161,7 +161,7 @@ impl Admission {
             (Scope::Cluster, Some(other)) => shown(other),
             // Others of the request are counted here; this one lets everything pass.
             (Scope::Cluster, None)
-                if matches!(self.by, DecidedBy::Local { .. }) && !self.is_known(limit) =>
+                if matches!(self.by, Decider::Local { .. }) && !self.is_known(limit) =>
             {
                 metrics::DecidedBy::Open
             }
@@ -185,8 +185,8 @@ impl Admission {
         let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
         match (verdict, self.by) {
             (Some(verdict), _) => Some(verdict.outcome),
-            (None, DecidedBy::Remembered) => None,
-            (None, DecidedBy::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
+            (None, Decider::Remembered) => None,
+            (None, Decider::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
             (None, _) => Some(Outcome::Admit { delay: 0 }),
         }
     }
@@ -275,7 +275,7 @@ impl Admission {
         }
     }
 
-    fn queued(decided: &Decided, plan: &Plan, service: &Service) -> Vec<Charge> {
+    fn queued(decided: &StoreDecision, plan: &Plan, service: &Service) -> Vec<Charge> {
         let checks = plan.checks(service);
         let queued = checks
             .iter()
@@ -318,13 +318,13 @@ impl Admission {
     }
 }
 
-fn shown(by: DecidedBy) -> metrics::DecidedBy {
+fn shown(by: Decider) -> metrics::DecidedBy {
     match by {
-        DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
-        DecidedBy::Remembered => metrics::DecidedBy::Remembered,
-        DecidedBy::Lease => metrics::DecidedBy::Lease,
-        DecidedBy::Local { .. } => metrics::DecidedBy::Local,
-        DecidedBy::Open => metrics::DecidedBy::Open,
-        DecidedBy::Closed => metrics::DecidedBy::Closed,
+        Decider::Memory | Decider::Redis => metrics::DecidedBy::Store,
+        Decider::Remembered => metrics::DecidedBy::Remembered,
+        Decider::Lease => metrics::DecidedBy::Lease,
+        Decider::Local { .. } => metrics::DecidedBy::Local,
+        Decider::Open => metrics::DecidedBy::Open,
+        Decider::Closed => metrics::DecidedBy::Closed,
     }
 }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict};
 use crate::snapshot::FieldStyle;
-use crate::store::Decided;
+use crate::store::StoreDecision;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use merge::UpstreamFields;
@@ -103,7 +103,7 @@ pub fn stamp_known(
     fields: &mut HeaderMap,
     style: FieldStyle,
     limits: &[&Arc<Limit>],
-    decided: &Decided,
+    decided: &StoreDecision,
 ) {
     let mut ruling = decided.decision.ruling;
     if let Ruling::Refuse { by, .. } = &mut ruling {

@@ -9,7 +9,7 @@ use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
-use crate::store::{Charge, DecidedBy};
+use crate::store::{Charge, Decider};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -153,7 +153,7 @@ impl Tickets {
     #[must_use]
     pub fn new(
         lines: &Rc<WorkerQueues>,
-        by: DecidedBy,
+        by: Decider,
         places: Vec<Charge>,
         (came, delay): (Instant, Duration),
     ) -> Self {

@@ -5,7 +5,7 @@ use super::error::ProxyError;
 use super::response_cost::{self, BodyMeter, ResponseCost};
 use crate::key::{OnLeave, Place};
 use crate::limit::{GivesBack, rate};
-use crate::store::{Charge, DecidedBy, Store};
+use crate::store::{Charge, Decider, Store};
 use crate::telemetry::metrics::Told;
 use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(super) struct Refunds {
     store: Store,
-    by: DecidedBy,
+    by: Decider,
     charges: RefCell<Vec<Charge>>,
     forwarded: Cell<bool>,
     /// Something of the answer's body has passed.
@@ -28,7 +28,7 @@ pub(super) struct Refunds {
 impl Refunds {
     /// Keeps `charges`.
     #[must_use]
-    pub(super) fn keep(store: &Store, by: DecidedBy, charges: Vec<Charge>) -> Rc<Self> {
+    pub(super) fn keep(store: &Store, by: Decider, charges: Vec<Charge>) -> Rc<Self> {
         Rc::new(Self {
             store: store.clone(),
             by,

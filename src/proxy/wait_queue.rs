@@ -18,8 +18,8 @@ mod tickets;
 pub use tickets::{Advance, Ticket, WaitTooLong};
 
 use crate::limit::{LimitId, Scope};
-use crate::store::{Charge, DecidedBy, Given, GivenSoon, Store};
-use queue::{Position, WaitQueue};
+use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
+use standing::{Position, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(900);
 const LAST: Duration = Duration::from_secs(1);
 
 /// One line for each limit and key, and for each that counts.
-type QueueKey = (LimitId, Box<[u8]>, DecidedBy);
+type QueueKey = (LimitId, Box<[u8]>, Decider);
 
 type QueueShard = HashMap<QueueKey, WaitQueue>;
 
@@ -79,7 +79,7 @@ struct RefundDesk {
 struct RefundBatch {
     all: Arc<WaitQueues>,
     name: QueueKey,
-    places: Vec<(Position, GivenSoon)>,
+    places: Vec<(Position, PendingRefund)>,
     told: bool,
 }
 
@@ -136,7 +136,7 @@ impl WorkerQueues {
         let heir = Rc::downgrade(&desk);
         store.bequeath(move |charge, ends| {
             if let Some(desk) = heir.upgrade() {
-                let name = name(&charge, DecidedBy::Redis);
+                let name = name(&charge, Decider::Redis);
                 desk.join(&name, Position::left(Instant::now() + ends, charge));
             }
         });
@@ -157,7 +157,7 @@ impl WorkerQueues {
     pub fn join(
         &self,
         (came, until): (Instant, Instant),
-        (charge, by): (Charge, DecidedBy),
+        (charge, by): (Charge, Decider),
         of_several: bool,
     ) -> Ticket {
         let (name, limit) = (name(&charge, by), Arc::clone(&charge.limit));
@@ -174,7 +174,7 @@ impl WorkerQueues {
 
     /// Is there a line for any of these, decided `by` that? Whoever need not wait passes it only in turn.
     #[must_use]
-    pub fn is_any(&self, charges: &[Charge], by: DecidedBy) -> bool {
+    pub fn is_any(&self, charges: &[Charge], by: Decider) -> bool {
         let mut names = charges.iter().map(|charge| name(charge, by));
         names.any(|name| self.desk.all.shard(&name).contains_key(&name))
     }
@@ -301,10 +301,10 @@ impl RefundDesk {
             let (mut places, mut any) = (Vec::new(), false);
             for place in last {
                 match self.store.give_back(&place.charge, name.2) {
-                    Given::Back => any = true,
-                    Given::Kept => line.keep(place),
-                    Given::Lost => {}
-                    Given::Soon(soon) => places.push((place, soon)),
+                    RefundOutcome::Refunded => any = true,
+                    RefundOutcome::Declined => line.keep(place),
+                    RefundOutcome::Lost => {}
+                    RefundOutcome::Pending(soon) => places.push((place, soon)),
                 }
             }
             if any {
@@ -343,10 +343,10 @@ impl RefundDesk {
         let (mut kept, mut any) = (Vec::new(), false);
         let mut places = mem::take(&mut group.places).into_iter();
         for (place, soon) in places.by_ref() {
-            match soon.told().await {
-                Given::Back => any = true,
-                Given::Kept => kept.push(place),
-                Given::Lost | Given::Soon(_) => {}
+            match soon.outcome().await {
+                RefundOutcome::Refunded => any = true,
+                RefundOutcome::Declined => kept.push(place),
+                RefundOutcome::Lost | RefundOutcome::Pending(_) => {}
             }
         }
         group.told = true;
@@ -370,9 +370,9 @@ impl Drop for RefundBatch {
 }
 
 /// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
-fn name(charge: &Charge, by: DecidedBy) -> QueueKey {
+fn name(charge: &Charge, by: Decider) -> QueueKey {
     let by = match charge.limit.scope {
-        Scope::Gateway => DecidedBy::Memory,
+        Scope::Gateway => Decider::Memory,
         Scope::Cluster => charge.by.unwrap_or(by),
     };
     (charge.limit.id, charge.key.clone(), by)

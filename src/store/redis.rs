@@ -32,11 +32,11 @@ pub use heartbeat::Presence;
 pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use stats::{Counter, Stats};
 
-use super::batch::{Check, Decided, Refund};
+use super::answers::{Answers, TentativeCharge};
+use super::check::{Check, Refund, StoreDecision};
+use super::endpoint::RedisEndpoint;
 use super::error::StoreError;
-use super::half::{Half, Tentative};
-use super::place::Place;
-use super::settings::{RedisTarget, Settings};
+use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::Limit;
@@ -78,10 +78,10 @@ enum Topology {
 impl RedisStore {
     /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
     #[must_use]
-    pub fn new(target: &RedisTarget, settings: &Settings) -> Self {
+    pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         let stats = Arc::<Stats>::default();
         let way = match &target.place {
-            Place::Cluster { seeds } => {
+            RedisEndpoint::Cluster { seeds } => {
                 Topology::Many(Cluster::new(target, settings, seeds, stats))
             }
             _ => {
@@ -101,7 +101,7 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
-    pub async fn decide(&self, checks: &[Check<'_>]) -> Result<Decided, StoreError> {
+    pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         self.decide_by(None, checks).await
     }
 
@@ -110,7 +110,7 @@ impl RedisStore {
         &self,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         self.ask(None, checks, refused).await
     }
 
@@ -122,7 +122,7 @@ impl RedisStore {
         &self,
         now: Timestamp,
         checks: &[Check<'_>],
-    ) -> Result<Decided, StoreError> {
+    ) -> Result<StoreDecision, StoreError> {
         let decided = self.decide_by(Some(now), checks).await;
         if let Topology::Many(_) = &self.way {
             // What one slot took and another refused is back before the next is asked.
@@ -135,10 +135,10 @@ impl RedisStore {
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
-    ) -> Result<Decided, StoreError> {
+    ) -> Result<StoreDecision, StoreError> {
         let mut half = self.ask(clock, checks, false).await?;
         match half.gap.take() {
-            None => Ok(Decided::of_half(checks, half)),
+            None => Ok(StoreDecision::of_half(checks, half)),
             // Who asks for a decision of all has no use for some of it.
             Some(gap) => {
                 self.take_back(clock, &gap.charged);
@@ -158,20 +158,22 @@ impl RedisStore {
     }
 
     /// Takes back what was charged for a request that does not go on, soon; nobody waits for it.
-    pub(super) fn undo(&self, charged: &[Tentative]) {
+    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
         self.take_back(None, charged);
     }
 
-    fn take_back(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+    fn take_back(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
         if let Topology::Many(cluster) = &self.way {
             return cluster.undo(clock, charged);
         }
         // One Redis decides all or nothing; but of a request some limits may be answered for elsewhere.
-        let refunds = charged.iter().map(|Tentative { charge, at, .. }| Refund {
-            limit: &charge.limit,
-            key: &charge.key,
-            ticket: charge.limit.undone(charge.ticket, *at),
-        });
+        let refunds = charged
+            .iter()
+            .map(|TentativeCharge { charge, at, .. }| Refund {
+                limit: &charge.limit,
+                key: &charge.key,
+                ticket: charge.limit.undone(charge.ticket, *at),
+            });
         self.return_all(clock, refunds);
     }
 
@@ -430,10 +432,10 @@ impl RedisStore {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         if checks.is_empty() {
             let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Half::whole(at, Default::default()));
+            return Ok(Answers::whole(at, Default::default()));
         }
         match &self.way {
             Topology::One(node) => node.ask(clock, checks, (refused, Route::default())).await,

@@ -4,7 +4,7 @@ use super::{Admission, Plan};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Repeat, Ruling};
 use crate::snapshot::Service;
-use crate::store::Decided;
+use crate::store::StoreDecision;
 
 impl Admission {
     /// What a limit of the plan has charged, had it been admitted at `cost`.
@@ -27,7 +27,8 @@ impl Admission {
     }
 
     fn free(&self) -> impl Iterator<Item = bool> {
-        let admitted = |decided: &&Decided| matches!(decided.decision.ruling, Ruling::Admit { .. });
+        let admitted =
+            |decided: &&StoreDecision| matches!(decided.decision.ruling, Ruling::Admit { .. });
         let measured = self.decided.iter().filter(admitted);
         measured.flat_map(|decided| {
             let those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);

@@ -20,11 +20,11 @@ use super::node::{Node, NodeCore, Tasks};
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
-use crate::store::batch::{Check, Refund, apart};
+use crate::store::answers::{Answers, TentativeCharge};
+use crate::store::check::{Check, Refund, apart};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::half::{Half, Tentative};
-use crate::store::place::Address;
-use crate::store::settings::{RedisTarget, Settings};
+use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::telemetry::metrics::{Operation, Outcome, Reach};
 use multi_slot::AbandonedMultiSlot;
 use slot::Slot;
@@ -70,7 +70,7 @@ pub(super) struct ClusterState {
     /// For those that are made later.
     me: Weak<Self>,
     target: RedisTarget,
-    settings: Settings,
+    settings: StoreSettings,
     seeds: Arc<[Address]>,
     stats: Arc<Stats>,
     leavers: Rc<Abandonments>,
@@ -116,7 +116,7 @@ impl Cluster {
     /// Starts to ask `seeds` and waits for nothing.
     pub(super) fn new(
         target: &RedisTarget,
-        settings: &Settings,
+        settings: &StoreSettings,
         seeds: &Arc<[Address]>,
         stats: Arc<Stats>,
     ) -> Self {
@@ -154,7 +154,7 @@ impl Cluster {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         self.known().await?;
         let parts = multi_slot::parts(checks);
         let [(slot, _)] = &parts[..] else {
@@ -267,7 +267,7 @@ impl Cluster {
     }
 
     /// Takes back what was charged for a request that does not go on.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
         self.nodes.undo(clock, charged);
     }
 

@@ -3,8 +3,8 @@
 
 use super::pool::{Connection, first_word};
 use super::transport::{ADVICE, dial};
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::{RedisTarget, Secret};
 use crate::tls;
 use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
@@ -114,7 +114,7 @@ impl Connection {
             return StoreError::Refused(why.into());
         }
         let place = (node, &target.place);
-        let ((Some(address), _) | (None, Place::Tcp(address))) = place else {
+        let ((Some(address), _) | (None, RedisEndpoint::Tcp(address))) = place else {
             return error;
         };
         if !is_unknown_command(reason) {
@@ -185,7 +185,7 @@ pub(super) fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     // That a certificate is not liked may be said after the handshake only.
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
     let why = match (&target.tls, &target.place) {
-        (Some(_), _) | (None, Place::Unix(_)) => why,
+        (Some(_), _) | (None, RedisEndpoint::Unix(_)) => why,
         (None, _) => format!(
             "{why}, before it had answered anything: is it a port with TLS? Then write `rediss` in place of `redis` in the address"
         ),
@@ -261,7 +261,7 @@ pub(super) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<Sto
         None => "redis",
     };
     let place = match &target.place {
-        Place::Tcp(address) => address.to_string(),
+        RedisEndpoint::Tcp(address) => address.to_string(),
         _ => "HOST:PORT".to_owned(),
     };
     let why = format!("this is a node of a cluster: write `{scheme}+cluster://{place}` ({reason})");

@@ -13,11 +13,11 @@ use super::stats::Stats;
 use super::{LONGEST, batcher, health, layout, pending_refunds};
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId, wire};
-use crate::store::batch::{Check, Refund};
-use crate::store::beside;
+use crate::store::answers::Answers;
+use crate::store::check::{Check, Refund};
 use crate::store::error::StoreError;
-use crate::store::half::Half;
-use crate::store::settings::{RedisTarget, Settings};
+use crate::store::settings::{RedisTarget, StoreSettings};
+use crate::store::shadow;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -80,7 +80,7 @@ impl Node {
     /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
     pub(super) fn new(
         target: &RedisTarget,
-        settings: &Settings,
+        settings: &StoreSettings,
         member: Option<ClusterMembership>,
         (stats, leavers): (Arc<Stats>, Rc<Abandonments>),
     ) -> Self {
@@ -134,7 +134,7 @@ impl Node {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         (refused, route): (bool, Route),
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         let (number, receiver) = self.shared.enqueue(clock, checks, (refused, route))?;
         let mut waiting = PendingAnswer {
             shared: &self.shared,
@@ -154,11 +154,11 @@ impl Node {
 pub(super) fn answered(
     told: Result<reply::ScriptReply, oneshot::error::RecvError>,
     checks: &[Check<'_>],
-) -> Result<Half, StoreError> {
+) -> Result<Answers, StoreError> {
     match told {
         Ok(Ok((at, mut measured))) => {
             measured.truncate(checks.len());
-            Ok(Half::whole(at, measured))
+            Ok(Answers::whole(at, measured))
         }
         Ok(Err(ReplyError::Store(error))) => Err(error),
         Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
@@ -231,7 +231,7 @@ impl NodeCore {
     /// What is asked about `checks`.
     pub(super) fn question(&self, clock: Option<Timestamp>, checks: &[Check<'_>]) -> Question {
         let mut question = Question::default();
-        let groups = beside::groups(checks);
+        let groups = shadow::groups(checks);
         for (check, group) in checks.iter().zip(groups) {
             question.beside(group);
             question.check(&self.prefix_of(check.limit), check, clock);

@@ -3,10 +3,10 @@
 
 use super::RedisStore;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::batch::{Charge, Check};
-use crate::store::beside::Charges;
+use crate::store::answers::{Answers, PartialOutage, TentativeCharge};
+use crate::store::check::{Charge, Check};
 use crate::store::error::StoreError;
-use crate::store::half::{Gap, Half, Tentative};
+use crate::store::shadow::Charges;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ impl RedisStore {
         checks: &[Check<'_>],
         (refused, asked): (bool, Instant),
         (why, is_shut): (StoreError, impl Fn(&Check<'_>) -> bool),
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         let deadline = asked + self.timeout();
         let mut out: Few<Arc<str>> = Few::new();
         let mut last = why.clone();
@@ -68,10 +68,10 @@ fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
 /// What was measured of `rest`, among all of `checks`.
 fn with_gap(
     checks: &[Check<'_>],
-    (rest, mut half): (&[Check<'_>], Half),
+    (rest, mut half): (&[Check<'_>], Answers),
     refused: bool,
     why: StoreError,
-) -> Half {
+) -> Answers {
     let is_asked = |check: &Check<'_>| rest.iter().any(|other| other.limit.id == check.limit.id);
     let asked: Few<usize> = (0..checks.len())
         .filter(|index| is_asked(&checks[*index]))
@@ -89,20 +89,18 @@ fn with_gap(
             for (index, (check, measured)) in rest.iter().zip(&half.measured).enumerate() {
                 let at = half.instant(index);
                 let ticket = check.ticket(at, *measured);
-                charged.extend(
-                    ticket
-                        .filter(|_| charges.has(index))
-                        .map(|ticket| Tentative {
-                            charge: Charge {
-                                limit: Arc::clone(check.limit),
-                                key: check.key.into(),
-                                ticket,
-                                by: None,
-                            },
-                            at,
-                            turn: check.turn(at, *measured),
-                        }),
-                );
+                charged.extend(ticket.filter(|_| charges.has(index)).map(|ticket| {
+                    TentativeCharge {
+                        charge: Charge {
+                            limit: Arc::clone(check.limit),
+                            key: check.key.into(),
+                            ticket,
+                            by: None,
+                        },
+                        at,
+                        turn: check.turn(at, *measured),
+                    }
+                }));
             }
             !Charges::of(rest, &half.measured, false).admitted
         }
@@ -114,7 +112,7 @@ fn with_gap(
         .collect();
     gone.extend((0..checks.len()).filter(|index| !asked.contains(index)));
     gone.sort_unstable();
-    whole.gap = Some(Box::new(Gap {
+    whole.gap = Some(Box::new(PartialOutage {
         unknown: gone,
         charged,
         refused: by_others,

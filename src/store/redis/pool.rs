@@ -13,8 +13,8 @@ use super::script::{self, Script};
 use super::sentinel::{MasterWatch, PreferredSentinel};
 use super::signals::{KNOCK_EVERY, Signals, locked};
 use super::transport::dial;
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
@@ -356,7 +356,7 @@ impl Connections {
             .max_lifetime(None)
             .idle_timeout(None)
             .build_unchecked(manager);
-        let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+        let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
         Self {
             pool,
             lookout: by_sentinels.then(|| MasterWatch::new(target)),

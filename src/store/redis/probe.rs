@@ -5,8 +5,8 @@ use super::health;
 use super::login::{self, Peer};
 use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
 use super::signals::Signals;
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
@@ -57,7 +57,7 @@ impl fmt::Display for RedisReport {
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
-    let Place::Cluster { seeds } = &target.place else {
+    let RedisEndpoint::Cluster { seeds } = &target.place else {
         let found = look(target, None, (prefix, None)).await?;
         return Ok(vec![(None, Ok(found))]);
     };
@@ -157,7 +157,7 @@ async fn look(
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
     let evicts = policy.map(str::to_owned);
     let at = match (node, &connection.master, &target.place) {
-        (Some(at), ..) | (None, Some(at), _) | (None, None, Place::Tcp(at)) => Some(at),
+        (Some(at), ..) | (None, Some(at), _) | (None, None, RedisEndpoint::Tcp(at)) => Some(at),
         _ => None,
     };
     let open = match at {

@@ -7,7 +7,7 @@ use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
 use std::time::Duration;

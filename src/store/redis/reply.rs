@@ -3,8 +3,8 @@
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
 use crate::limit::verdict::{Measured, Repeat, Wait};
+use crate::store::answers::Measurements;
 use crate::store::error::StoreError;
-use crate::store::half::Measurements;
 use std::sync::Arc;
 
 /// The wait that says that a counter cannot be read which decides nothing.

@@ -5,8 +5,8 @@
 
 use super::login::{self, Peer, text};
 use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::cell::RefCell;
@@ -85,7 +85,7 @@ impl Manager {
                 return Some((connection, master));
             }
         }
-        let Place::Sentinel { nodes, .. } = &target.place else {
+        let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
             return None;
         };
         for sentinel in nodes.iter() {
@@ -99,7 +99,7 @@ impl Manager {
 
     /// A connection to the master of `target`, if its place is one that sentinels watch.
     pub(super) async fn follow(&self, target: &RedisTarget) -> Result<Connection, StoreError> {
-        let Place::Sentinel { nodes, .. } = &target.place else {
+        let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
             return self.connect((target, None), Peer::Redis).await;
         };
         let mut troubles = Vec::new();
@@ -163,7 +163,7 @@ impl Manager {
         sentinel: &Address,
         target: &RedisTarget,
     ) -> Result<(Connection, Address), StoreError> {
-        let Place::Sentinel {
+        let RedisEndpoint::Sentinel {
             username, password, ..
         } = &target.place
         else {
@@ -173,7 +173,7 @@ impl Manager {
             tls: target.tls.clone(),
             username: username.clone(),
             password: password.clone(),
-            ..RedisTarget::new(Place::Tcp(sentinel.clone()))
+            ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.clone()))
         };
         let mut connection = self.connect((&asker, None), Peer::Sentinels).await?;
         let answer = name(&mut connection, target).await;
@@ -196,7 +196,7 @@ impl Manager {
 
 /// Whom the sentinel at the other end calls the master.
 async fn name(connection: &mut Connection, target: &RedisTarget) -> Result<Address, StoreError> {
-    let Place::Sentinel { name, .. } = &target.place else {
+    let RedisEndpoint::Sentinel { name, .. } = &target.place else {
         return Err(StoreError::Protocol("no sentinels"));
     };
     let mut question = Cmd::new();

@@ -1,7 +1,7 @@
 //! Makes the streams that connections to Redis run over: to one address, or to a socket of the file system.
 
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use crate::tls::{self, Advice, ClientTls};
 use std::io;
@@ -42,9 +42,11 @@ pub(super) async fn dial(
     node: Option<&Address>,
 ) -> Result<RedisStream, StoreError> {
     let made = match (node, &target.place) {
-        (Some(address), _) | (None, Place::Tcp(address)) => tcp(address, target.tls.as_ref()).await,
-        (None, Place::Unix(path)) => unix(path).await,
-        (None, Place::Sentinel { .. } | Place::Cluster { .. }) => {
+        (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => {
+            tcp(address, target.tls.as_ref()).await
+        }
+        (None, RedisEndpoint::Unix(path)) => unix(path).await,
+        (None, RedisEndpoint::Sentinel { .. } | RedisEndpoint::Cluster { .. }) => {
             Err(io::Error::other("nobody was asked which of its nodes"))
         }
     };

@@ -10,10 +10,10 @@ use super::{ClusterState, slot_of};
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::batch::{Charge, Check, Refund, apart};
-use crate::store::beside::Charges;
+use crate::store::answers::{Answers, PartialOutage, TentativeCharge};
+use crate::store::check::{Charge, Check, Refund, apart};
 use crate::store::error::StoreError;
-use crate::store::half::{Gap, Half, Tentative};
+use crate::store::shadow::Charges;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use tokio::sync::oneshot::Receiver;
@@ -48,7 +48,7 @@ struct SlotPart {
 )]
 enum SlotAnswer {
     Asked(Receiver<ScriptReply>),
-    Answered(Result<Half, StoreError>),
+    Answered(Result<Answers, StoreError>),
 }
 
 impl SlotPart {
@@ -72,7 +72,7 @@ pub(super) async fn ask(
     (clock, refused): (Option<Timestamp>, bool),
     checks: &[Check<'_>],
     parts: SlotParts,
-) -> Result<Half, StoreError> {
+) -> Result<Answers, StoreError> {
     let checks = &apart(checks, Limit::apart);
     let parts = parts.into_iter().map(|(slot, indexes)| {
         let mut part = SlotPart {
@@ -188,7 +188,7 @@ impl AbandonedMultiSlot {
 impl ClusterState {
     /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
     /// in their order.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
         for tentative in charged {
             if self.leave_behind(clock, tentative) {
                 continue;
@@ -202,7 +202,7 @@ impl ClusterState {
     }
 
     /// Hands a place in a queue over, if somebody takes it.
-    fn leave_behind(&self, clock: Option<Timestamp>, tentative: &Tentative) -> bool {
+    fn leave_behind(&self, clock: Option<Timestamp>, tentative: &TentativeCharge) -> bool {
         let queues = tentative.charge.limit.rule.queues() && clock.is_none();
         let Some(heir) = self.leavers.heir.get().filter(|_| queues) else {
             return false;
@@ -216,7 +216,7 @@ impl ClusterState {
 struct CombinedAnswer<'a> {
     parts: &'a [SlotPart],
     /// What the parts were charged, each for itself.
-    charged: Vec<Tentative>,
+    charged: Vec<TentativeCharge>,
     /// Does any limit refuse that decides?
     refused: bool,
     /// Why a part did not answer, if one did not.
@@ -262,7 +262,7 @@ fn whole<'a>(
 
 impl SlotPart {
     /// Adds what was charged here.
-    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<Tentative>) {
+    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<TentativeCharge>) {
         let SlotAnswer::Answered(Ok(half)) = &self.state else {
             return;
         };
@@ -271,7 +271,7 @@ impl SlotPart {
         for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
             let ticket = check.ticket(half.at, *measured);
             if let Some(ticket) = ticket.filter(|_| charges.has(index)) {
-                charged.push(Tentative {
+                charged.push(TentativeCharge {
                     charge: Charge {
                         limit: check.limit.clone(),
                         key: check.key.into(),
@@ -288,8 +288,8 @@ impl SlotPart {
 
 impl CombinedAnswer<'_> {
     /// The measurements in the order of the limits, each with its own node's instant.
-    fn half(self, checks: &[Check<'_>]) -> Half {
-        let mut half = Half::whole(
+    fn half(self, checks: &[Check<'_>]) -> Answers {
+        let mut half = Answers::whole(
             Timestamp::default(),
             checks.iter().map(Check::nobody).collect(),
         );
@@ -307,7 +307,7 @@ impl CombinedAnswer<'_> {
         half.instants = known.iter().map(|at| at.unwrap_or(half.at)).collect();
         half.gap = self.why.map(|why| {
             let unknown = known.iter().enumerate().filter(|(_, at)| at.is_none());
-            Box::new(Gap {
+            Box::new(PartialOutage {
                 unknown: unknown.map(|(index, _)| index).collect(),
                 charged: if self.refused {
                     Vec::new()

@@ -1,7 +1,7 @@
 //! What a cluster answers instead of an answer. Whatever it is, nothing was run.
 
 use super::slot::{SLOTS, Slot};
-use crate::store::place::Address;
+use crate::store::endpoint::Address;
 use std::sync::Arc;
 
 /// Why a call was not made where it was sent.

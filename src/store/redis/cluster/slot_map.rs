@@ -3,8 +3,8 @@
 use super::super::node::Node;
 use super::super::pool::Connection;
 use super::slot::{self, SLOTS, Slot};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
 use bb8_redis::redis::{Cmd, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,9 +2,9 @@
 
 use super::support::{Client, Server, concurrency, leaky_bucket, limit, token_bucket, until_up};
 use crate::limit::{GivesBack, Limit};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::RedisStore;
-use crate::store::settings::Settings;
+use crate::store::settings::StoreSettings;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::yield_now;
@@ -50,7 +50,7 @@ fn is_counted(client: &mut Client) -> bool {
 #[tokio::test(flavor = "local")]
 async fn who_leaves_during_the_decision_keeps_no_slot_and_no_place() {
     let server = Server::start();
-    let settings = Settings {
+    let settings = StoreSettings {
         timeout: Duration::from_secs(20),
         ..server.settings()
     };

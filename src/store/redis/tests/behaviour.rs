@@ -5,8 +5,8 @@ use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, Wait};
 use crate::limit::{Limit, wire};
-use crate::store::Place;
-use crate::store::batch::{Check, Decided, Refund};
+use crate::store::RedisEndpoint;
+use crate::store::check::{Check, Refund, StoreDecision};
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use crate::store::redis::question::{self, Question};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
-fn admitted(decided: &Decided) -> bool {
+fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
@@ -352,7 +352,7 @@ fn futures_poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Outp
 
 #[tokio::test(flavor = "local")]
 async fn no_limits_need_no_store() {
-    let target = RedisTarget::new(Place::tcp("127.0.0.1", 1));
+    let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", 1));
     let store = RedisStore::new(&target, &Default::default());
     let decided = store.decide(&[]).await.unwrap();
     assert!(admitted(&decided));

@@ -4,7 +4,7 @@ use super::support::{Server, calendar, limit, token_bucket};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Unit};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::reply::{self, ReplyError, ScriptReply};
 use crate::store::redis::{layout, script};

@@ -2,7 +2,7 @@
 
 use super::support::Server;
 use crate::store::redis::RedisStore;
-use crate::store::{Place, RedisTarget, Settings};
+use crate::store::{RedisEndpoint, RedisTarget, StoreSettings};
 use crate::tls::{ClientTls, PemFiles};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use std::fs;
@@ -136,7 +136,7 @@ impl TlsServer {
     pub(super) fn target(&self, material: PemFiles<'_>) -> RedisTarget {
         RedisTarget {
             tls: Some(ClientTls::new(material).unwrap()),
-            ..RedisTarget::new(Place::tcp("127.0.0.1", self.port))
+            ..RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", self.port))
         }
     }
 
@@ -146,7 +146,7 @@ impl TlsServer {
         let probed = crate::store::redis::probe(&target, "tollgate")
             .await
             .unwrap_err();
-        let store = RedisStore::new(&target, &Settings::default());
+        let store = RedisStore::new(&target, &StoreSettings::default());
         let reached = store.reach().await.unwrap_err();
         assert_eq!(reached.label(), "unreachable", "{reached}");
         assert!(!store.is_up());

@@ -4,12 +4,12 @@ use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
 use super::clusters::{eventually, text};
 use super::support::{Server, fixed_window, free_port, limit, look, until_up};
 use super::watched::{FAILOVER, Sentinel, by};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::login::Peer;
 use crate::store::redis::pool::Manager;
 use crate::store::redis::signals::Signals;
 use crate::store::redis::{RedisStore, probe, slot_of};
-use crate::store::{Address, Place, RedisTarget, Settings};
+use crate::store::{Address, RedisEndpoint, RedisTarget, StoreSettings};
 use crate::tls::{ClientTls, PemFiles};
 use bb8_redis::redis::{Cmd, Value};
 use std::collections::BTreeSet;
@@ -76,7 +76,7 @@ fn presents(pair: &Pair) -> Option<(&[u8], &[u8])> {
 async fn knows_a_replica(sentinel: &Sentinel, target: &RedisTarget) -> bool {
     let alone = RedisTarget {
         tls: target.tls.clone(),
-        ..RedisTarget::new(Place::Tcp(sentinel.address()))
+        ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.address()))
     };
     let manager = Manager::new(alone.clone(), None, Arc::<Signals>::default());
     let connected = manager.connect((&alone, None), Peer::Sentinels).await;
@@ -104,7 +104,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
             .to_string()
             .starts_with("rediss+sentinel://127.0.0.1:")
     );
-    let store = RedisStore::new(&target, &Settings::default());
+    let store = RedisStore::new(&target, &StoreSettings::default());
     until_up(&store, FAILOVER).await;
     let some = limit("some", fixed_window(1_000_000, 3_600_000_000));
     let decide = async || {
@@ -320,7 +320,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     let seeds: Vec<Address> = vec![Address::new("127.0.0.1", masters.nodes[1].1)];
     let with = |material| RedisTarget {
         tls: Some(ClientTls::new(material).unwrap()),
-        ..RedisTarget::new(Place::Cluster {
+        ..RedisTarget::new(RedisEndpoint::Cluster {
             seeds: seeds.clone().into(),
         })
     };
@@ -330,9 +330,9 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
         server_name: Some(NAME),
     };
     let target = with(good);
-    let settings = Settings {
+    let settings = StoreSettings {
         timeout: Duration::from_secs(2),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let store = RedisStore::new(&target, &settings);
     until_up(&store, FAILOVER).await;

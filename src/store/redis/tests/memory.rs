@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::reply::{self, ReplyError, ScriptReply};
 use crate::store::redis::{layout, script};

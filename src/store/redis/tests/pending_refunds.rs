@@ -7,10 +7,10 @@ use crate::key::{Meter, OnLeave, Place};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{GivesBack, Limit, Ticket};
-use crate::store::batch::{Check, Refund};
+use crate::store::check::{Check, Refund};
 use crate::store::more;
 use crate::store::redis::RedisStore;
-use crate::store::settings::Settings;
+use crate::store::settings::StoreSettings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn store_of(server: &Server) -> RedisStore {
     let timeout = TIMEOUT;
     let settings = server.settings();
     server
-        .store_with(&Settings {
+        .store_with(&StoreSettings {
             timeout,
             ..settings
         })

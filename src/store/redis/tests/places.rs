@@ -5,14 +5,14 @@ use super::support::{Server, fixed_window, limit, token_bucket, until_up};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
-use crate::store::batch::{Check, Refund};
+use crate::store::check::{Check, Refund};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::tests::support::look;
 use crate::store::redis::{Presence, RedisStore, layout, library, script};
 use crate::store::redis::{RedisReport, probe};
-use crate::store::{Place, RedisTarget, Secret, Settings};
+use crate::store::{RedisEndpoint, RedisTarget, Secret, StoreSettings};
 use bb8_redis::redis::Value;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 async fn connected(target: &RedisTarget) -> RedisStore {
-    let store = RedisStore::new(target, &Settings::default());
+    let store = RedisStore::new(target, &StoreSettings::default());
     until_up(&store, PATIENCE).await;
     store
 }
@@ -37,7 +37,7 @@ async fn a_socket_and_a_database() {
     let server = Server::start_with(&["--unixsocket", &path]);
     let target = RedisTarget {
         database: 3,
-        ..RedisTarget::new(Place::Unix(path.as_str().into()))
+        ..RedisTarget::new(RedisEndpoint::Unix(path.as_str().into()))
     };
     assert_eq!(target.to_string(), format!("unix:{path}?db=3"));
     let store = connected(&target).await;

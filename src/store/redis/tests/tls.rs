@@ -2,11 +2,11 @@
 
 use super::certificates::{Authority, Pair, TlsServer, has_tls};
 use super::support::{Server, limit, token_bucket, until_up};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::support::look;
-use crate::store::{Place, RedisTarget, Settings, Source};
+use crate::store::{Backend, RedisEndpoint, RedisTarget, StoreSettings};
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn pem(pair: &Pair) -> Option<(&[u8], &[u8])> {
 }
 
 async fn counts(target: &RedisTarget) {
-    let store = RedisStore::new(target, &Settings::default());
+    let store = RedisStore::new(target, &StoreSettings::default());
     until_up(&store, PATIENCE).await;
     let some = limit("some", token_bucket(10, 1_000_000, 10));
     let decided = store.decide(&[Check::new(&some, b"a")]).await;
@@ -123,7 +123,7 @@ async fn a_server_without_tls_is_told_from_one_that_is_away() {
     let plain = Server::start();
     let target = RedisTarget {
         tls: Some(ClientTls::of_system()),
-        ..RedisTarget::new(Place::tcp("127.0.0.1", plain.port))
+        ..RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", plain.port))
     };
     let said = look(&target).await.unwrap_err().to_string();
     assert!(said.contains("TLS"), "{said}");
@@ -142,16 +142,16 @@ async fn changed_certificates_are_presented_by_new_connections() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "yes");
     let (ca, own) = (authority.pem(), authority.signs("gateway"));
-    let settings = |identity| Settings {
-        source: Source::Redis(server.target(PemFiles {
+    let settings = |identity| StoreSettings {
+        source: Backend::Redis(server.target(PemFiles {
             ca: Some(ca.as_bytes()),
             identity,
             server_name: None,
         })),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let mut running = settings(None);
-    let Source::Redis(target) = &running.source else {
+    let Backend::Redis(target) = &running.source else {
         panic!("a Redis");
     };
     let store = RedisStore::new(target, &running);
@@ -199,7 +199,7 @@ async fn while_no_handshake_succeeds_nobody_waits() {
         ca: Some(other.as_bytes()),
         ..PemFiles::default()
     });
-    let store = RedisStore::new(&target, &Settings::default());
+    let store = RedisStore::new(&target, &StoreSettings::default());
     assert!(store.reach().await.is_err());
     let some = limit("some", token_bucket(10, 1_000_000, 10));
     while store.decide(&[Check::new(&some, b"a")]).await != Err(StoreError::Down) {}

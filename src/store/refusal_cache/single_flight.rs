@@ -1,9 +1,9 @@
 //! Whose wait has just ended is likely over the limit still: one request asks, and those that come meanwhile wait for
 //! what it is told. If it is refused, or has taken the last there was, so are they; else they ask for themselves.
 
-use super::super::batch::Check;
-use super::super::half::Half;
-use super::{Known, Refusal, lasting, most};
+use super::super::answers::Answers;
+use super::super::check::Check;
+use super::{Refusal, RefusalCache, lasting, most};
 use crate::limit::verdict::Wait;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// What a request is to do of which no refusal is known.
-pub(in crate::store) enum Turn {
+pub(in crate::store) enum Flight {
     /// It asks.
-    Ask,
+    Solo,
     /// The same, and others wait for its answer until this is dropped.
-    First(Asking),
+    Leader(FlightLeader),
     /// It waits for the answer of the one that asks.
-    Wait(Others),
+    Follower(FlightFollower),
 }
 
 /// Somebody else asks about the same.
-pub(in crate::store) struct Others {
+pub(in crate::store) struct FlightFollower {
     answered: Rc<Notify>,
     patience: Duration,
 }
 
-impl Others {
+impl FlightFollower {
     /// Waits until that is answered, or has taken too long.
     pub(in crate::store) async fn wait(&self) {
         let _ = tokio::time::timeout(self.patience, self.answered.notified()).await;
@@ -35,39 +35,39 @@ impl Others {
 }
 
 /// A request asks anew about a counter that refused until now. Dropped when that is answered, or nobody waits for it.
-pub(in crate::store) struct Asking {
-    known: Rc<Known>,
+pub(in crate::store) struct FlightLeader {
+    known: Rc<RefusalCache>,
     hash: u64,
     since: Instant,
     answered: Rc<Notify>,
 }
 
-impl Known {
+impl RefusalCache {
     /// Whether a request asks now or waits for another, for so long at most. For one limit: what more would say is not
     /// known before all are asked.
     pub(in crate::store) fn turn(
         self: &Rc<Self>,
         checks: &[Check<'_>],
         (now, patience): (impl FnOnce() -> Instant, Duration),
-    ) -> Turn {
-        let [check] = checks else { return Turn::Ask };
+    ) -> Flight {
+        let [check] = checks else { return Flight::Solo };
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() || check.repeats().is_some() || !check.limit.mode.decides() {
-            return Turn::Ask;
+            return Flight::Solo;
         }
         let now = now();
         let hash = self.news.hash(check.limit.id, check.key);
         let found = refusals.find_mut(hash, |refusal| refusal.is_of(hash, check));
         let Some(refusal) = found.filter(|refusal| refusal.has_just_ended(check, now)) else {
-            return Turn::Ask;
+            return Flight::Solo;
         };
         if let Some(answered) = &refusal.again {
             let answered = Rc::clone(answered);
-            return Turn::Wait(Others { answered, patience });
+            return Flight::Follower(FlightFollower { answered, patience });
         }
         let answered = Rc::<Notify>::default();
         refusal.again = Some(Rc::clone(&answered));
-        Turn::First(Asking {
+        Flight::Leader(FlightLeader {
             known: Rc::clone(self),
             hash,
             since: now,
@@ -76,14 +76,14 @@ impl Known {
     }
 }
 
-impl Asking {
+impl FlightLeader {
     /// Takes over that `check` was admitted and charged, as `half` says: what has taken the last there was tells for how
     /// long nothing more of that cost will fit, as a refusal would. Not where charges come back, nor where permits may be
     /// in hand.
     pub(in crate::store) fn admitted(
         &self,
         check: &Check<'_>,
-        half: &Half,
+        half: &Answers,
         (told, may_pass): (Instant, bool),
     ) {
         let Check { limit, cost, .. } = *check;
@@ -124,7 +124,7 @@ impl Refusal {
     }
 }
 
-impl Drop for Asking {
+impl Drop for FlightLeader {
     fn drop(&mut self) {
         let mut refusals = self.known.refusals.borrow_mut();
         let is_mine = |refusal: &Refusal| {

@@ -8,13 +8,13 @@
 //! How the counter stands is known for as long as nothing that a request may cost would fit: while a cheaper one may be
 //! admitted, by whichever gateway, less may remain than was said, and the wait be longer. Then it is asked.
 
-mod again;
+mod single_flight;
 #[cfg(test)]
 mod tests;
 
-use super::batch::{Check, Decided};
-use super::half::{Half, Measurements};
-use super::news::News;
+use super::answers::{Answers, Measurements};
+use super::check::{Check, StoreDecision};
+use super::invalidation::Invalidation;
 use crate::clock::Timestamp;
 use crate::limit::bucket::BucketState;
 use crate::limit::fixed_window::WindowState;
@@ -23,9 +23,9 @@ use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
 use crate::limit::{Limit, LimitId, Rule, State};
-pub(super) use again::Turn;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
+pub(super) use single_flight::Flight;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -42,9 +42,9 @@ const MOST_APART: Duration = Duration::from_millis(250);
 
 /// What one worker remembers.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct RefusalCache {
     refusals: RefCell<HashTable<Refusal>>,
-    news: News,
+    news: Invalidation,
 }
 
 #[derive(Debug)]
@@ -67,20 +67,20 @@ struct Refusal {
 
 /// What is known of a request that will be refused.
 #[derive(Debug)]
-pub(super) struct Recalled {
+pub(super) struct CachedRefusal {
     /// As if it had been asked now; what is not known is so measured that nobody reads it.
-    pub(super) half: Half,
+    pub(super) half: Answers,
     /// The limits of which something is known.
     pub(super) known: SmallVec<[LimitId; INLINE_LIMITS]>,
     /// Is something known of all that decide?
     whole: bool,
 }
 
-impl Recalled {
+impl CachedRefusal {
     /// The decision of the request with these checks.
-    pub(super) fn decided(self, checks: &[Check<'_>]) -> Decided {
+    pub(super) fn decided(self, checks: &[Check<'_>]) -> StoreDecision {
         let (whole, known) = (self.whole, self.known);
-        let decided = Decided::of_half(checks, self.half);
+        let decided = StoreDecision::of_half(checks, self.half);
         decided.of_known(whole, known)
     }
 
@@ -94,16 +94,16 @@ impl Recalled {
     }
 
     /// The same beside what this gateway counts by itself.
-    pub(super) fn decided_beside(self, checks: &[Check<'_>], own: &Half) -> Decided {
+    pub(super) fn decided_beside(self, checks: &[Check<'_>], own: &Answers) -> StoreDecision {
         let (whole, known) = (self.whole, self.known);
-        let decided = Decided::of_halves(checks, (own.at, &own.measured), Some(self.half));
+        let decided = StoreDecision::of_halves(checks, (own.at, &own.measured), Some(self.half));
         decided.of_known(whole, known)
     }
 }
 
-impl Known {
+impl RefusalCache {
     /// Remembers nothing yet.
-    pub(super) fn new(news: News) -> Self {
+    pub(super) fn new(news: Invalidation) -> Self {
         Self {
             refusals: RefCell::default(),
             news,
@@ -116,7 +116,7 @@ impl Known {
         &self,
         checks: &[Check<'_>],
         (now, is_there): (impl Fn() -> Instant, impl Fn(&Check<'_>) -> bool),
-    ) -> Option<Recalled> {
+    ) -> Option<CachedRefusal> {
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() {
             return None;
@@ -142,8 +142,8 @@ impl Known {
                 None => Measured::SPOILT,
             });
         }
-        let half = Half::whole(at?, measured);
-        Some(Recalled { half, known, whole })
+        let half = Answers::whole(at?, measured);
+        Some(CachedRefusal { half, known, whole })
     }
 
     /// The refusal of `check`, with what the store's clock shows by now. One that says nothing any more goes.
@@ -182,7 +182,7 @@ impl Known {
     pub(super) fn remember(
         &self,
         checks: &[Check<'_>],
-        half: &Half,
+        half: &Answers,
         (asked, told): (Instant, Instant),
         may_pass: impl Fn(&Limit) -> bool,
     ) {

@@ -14,11 +14,11 @@ const CELLS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Demand {
     origin: Instant,
-    cells: Box<[Cell]>,
+    cells: Box<[DemandCell]>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Cell {
+struct DemandCell {
     slot: u64,
     now: u32,
     before: u32,
@@ -28,7 +28,7 @@ impl Default for Demand {
     fn default() -> Self {
         Self {
             origin: Instant::now(),
-            cells: vec![Cell::default(); CELLS].into(),
+            cells: vec![DemandCell::default(); CELLS].into(),
         }
     }
 }
@@ -58,12 +58,12 @@ impl Demand {
         })
     }
 
-    fn at(&self, hash: u64, now: Instant) -> Cell {
+    fn at(&self, hash: u64, now: Instant) -> DemandCell {
         self.cells[index(hash)].at(since(self.origin, now) / SLOT)
     }
 }
 
-impl Cell {
+impl DemandCell {
     fn at(self, slot: u64) -> Self {
         match slot.checked_sub(self.slot) {
             Some(0) | None => self,

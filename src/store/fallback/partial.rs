@@ -1,31 +1,31 @@
 //! A request of which some limits were decided, and others could not be: the master where they live is away. What was
 //! decided holds; for the rest, and for it alone, `on_down` answers.
 
-use super::away::StandIn;
-use super::batch::Check;
-use super::beside::Charges;
-use super::decided_by::DecidedBy;
-use super::error::StoreError;
-use super::half::{Gap, Half};
-use super::redis::RedisStore;
-use super::tell_remedy;
+use super::super::answers::{Answers, PartialOutage};
+use super::super::check::Check;
+use super::super::decider::Decider;
+use super::super::error::StoreError;
+use super::super::redis::RedisStore;
+use super::super::shadow::Charges;
+use super::super::tell_remedy;
+use super::Fallback;
 use crate::limit::OnDown;
 use crate::limit::verdict::INLINE_LIMITS;
 use smallvec::SmallVec;
 
-impl StandIn<'_> {
+impl Fallback<'_> {
     /// Fills what nobody measured, if there is such a thing. Of a request that is `refused` already nothing is charged.
-    pub(super) fn fill(
+    pub(in crate::store) fn fill(
         &self,
         checks: &[Check<'_>],
-        mut half: Half,
+        mut half: Answers,
         (refused, shared): (bool, &RedisStore),
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         let Some(gap) = half.gap.take() else {
             return Ok(half);
         };
         tell_remedy(&gap.why);
-        let Gap {
+        let PartialOutage {
             unknown,
             charged,
             refused: by_others,
@@ -33,7 +33,7 @@ impl StandIn<'_> {
         } = *gap;
         // What refuses is known, whatever the rest would say.
         if by_others {
-            let open = unknown.iter().map(|index| (*index, DecidedBy::Open));
+            let open = unknown.iter().map(|index| (*index, Decider::Open));
             half.others.extend(open);
             return Ok(half);
         }
@@ -57,7 +57,7 @@ impl StandIn<'_> {
             let counted = own.as_ref().filter(|_| self.does(check) == OnDown::Local);
             half.others.push(match counted {
                 Some(_) => (*index, by),
-                None => (*index, DecidedBy::Open),
+                None => (*index, Decider::Open),
             });
             let Some(own) = counted else {
                 continue;

@@ -1,7 +1,7 @@
 //! Settles charges whose true number is known only afterwards. Nobody waits for it.
 
-use super::batch::{Charge, Check, Refund};
-use super::decided_by::DecidedBy;
+use super::check::{Charge, Check, Refund};
+use super::decider::Decider;
 use super::memory::OVERFLOW;
 use super::{MemoryStore, Store};
 use crate::limit::rate::Cost;
@@ -40,7 +40,7 @@ impl Charge {
 
 impl Store {
     /// Makes a charge, decided `by` that, one of `truth`.
-    pub fn correct(&self, charge: &Charge, truth: Cost, by: DecidedBy) {
+    pub fn correct(&self, charge: &Charge, truth: Cost, by: Decider) {
         let gateways = charge.by.unwrap_or(by).gateways();
         let truth = match gateways {
             NonZeroU32::MIN => truth,
@@ -66,18 +66,17 @@ impl Store {
             (Self::Redis { local, .. }, _) if limit.scope == Scope::Gateway => memory(local),
             (
                 Self::Memory(local) | Self::Redis { local, .. },
-                DecidedBy::Memory | DecidedBy::Local { .. },
+                Decider::Memory | Decider::Local { .. },
             ) => memory(local),
-            (Self::Redis { shared, near, .. }, DecidedBy::Redis) => match correction {
+            (Self::Redis { shared, near, .. }, Decider::Redis) => match correction {
                 Correction::Less(ticket) => {
                     near.returns(limit, key);
                     shared.correct([Refund { limit, key, ticket }]);
                 }
                 Correction::More(overdraft, cost) => shared.charge(&more(overdraft, key, cost)),
             },
-            (Self::Memory(_), DecidedBy::Redis)
-            | (_, DecidedBy::Lease | DecidedBy::Remembered | DecidedBy::Open | DecidedBy::Closed) =>
-                {}
+            (Self::Memory(_), Decider::Redis)
+            | (_, Decider::Lease | Decider::Remembered | Decider::Open | Decider::Closed) => {}
         }
     }
 }

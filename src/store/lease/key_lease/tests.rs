@@ -33,7 +33,7 @@ fn told(full: u64, later: u64) -> Wait {
     assert_eq!(terms.pause, PAUSE);
     let check = Check::new(&limit, b"hot");
     let sent = Instant::now();
-    let mut held = Held::new(1, &check, sent);
+    let mut held = KeyLease::new(1, &check, sent);
     held.waiting = 1;
     let units = held.order(terms, 100, sent);
     let order = Check {
@@ -47,8 +47,8 @@ fn told(full: u64, later: u64) -> Wait {
     };
     let refused = Measured::refused(Wait::Micros(full), used);
     let noon = Timestamp::from_micros(1_790_000_000_000_000);
-    let half = Half::whole(noon, std::iter::once(refused).collect());
-    let last = Last::of(&order, terms, &half, (sent, 1, sent + ANSWERED)).unwrap();
+    let half = Answers::whole(noon, std::iter::once(refused).collect());
+    let last = LeaseCall::of(&order, terms, &half, (sent, 1, sent + ANSWERED)).unwrap();
     held.fill(terms, (last, units), sent + ANSWERED);
     let now = sent + ANSWERED + Duration::from_micros(later);
     assert!(now < held.paused, "somebody asks");

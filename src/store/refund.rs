@@ -1,7 +1,7 @@
 //! Charges that are given back by somebody who wants to know whether they went.
 
-use super::batch::{Charge, Check, Refund};
-use super::decided_by::DecidedBy;
+use super::check::{Charge, Check, Refund};
+use super::decider::Decider;
 use super::error::StoreError;
 use super::{MemoryStore, Store};
 use crate::clock::Timestamp;
@@ -13,29 +13,29 @@ use tokio::sync::oneshot;
 
 /// What has become of a charge that was to go back.
 #[derive(Debug)]
-pub enum Given {
-    /// It has gone back, whole or in part.
-    Back,
-    /// Nothing has: somebody counts on it, or it has passed. It can be tried again.
-    Kept,
-    /// Nobody knows, or it never can.
+pub enum RefundOutcome {
+    /// It has been refunded, whole or in part.
+    Refunded,
+    /// Nothing was refunded: another charge counts on it, or it has passed. It can be tried again.
+    Declined,
+    /// The store did not answer, or it can never be refunded.
     Lost,
     /// The store has not said yet.
-    Soon(GivenSoon),
+    Pending(PendingRefund),
 }
 
 /// A store's answer that is to come.
 #[derive(Debug)]
-pub struct GivenSoon(oneshot::Receiver<Result<u8, StoreError>>);
+pub struct PendingRefund(oneshot::Receiver<Result<u8, StoreError>>);
 
-impl GivenSoon {
+impl PendingRefund {
     /// Waits for it: as long as the store's calls may take.
-    pub async fn told(self) -> Given {
+    pub async fn outcome(self) -> RefundOutcome {
         match self.0.await {
-            Ok(Ok(0)) => Given::Kept,
-            Ok(Ok(1 | 2)) => Given::Back,
+            Ok(Ok(0)) => RefundOutcome::Declined,
+            Ok(Ok(1 | 2)) => RefundOutcome::Refunded,
             // What may have been done is not tried again.
-            Ok(Ok(_) | Err(_)) | Err(_) => Given::Lost,
+            Ok(Ok(_) | Err(_)) | Err(_) => RefundOutcome::Lost,
         }
     }
 }
@@ -66,26 +66,28 @@ impl Store {
     }
 
     /// Gives a charge back to whoever took it, as far as nobody counts on it, and tells what has become of it.
-    pub fn give_back(&self, charge: &Charge, by: DecidedBy) -> Given {
+    pub fn give_back(&self, charge: &Charge, by: Decider) -> RefundOutcome {
         let Charge { limit, key, .. } = charge;
         let memory = |memory: &MemoryStore| match memory.refund(limit, key, charge.ticket) {
-            true => Given::Back,
-            false => Given::Kept,
+            true => RefundOutcome::Refunded,
+            false => RefundOutcome::Declined,
         };
         match (self, charge.by.unwrap_or(by)) {
             (Self::Redis { local, .. }, _) if limit.scope == Scope::Gateway => memory(local),
             (
                 Self::Memory(local) | Self::Redis { local, .. },
-                DecidedBy::Memory | DecidedBy::Local { .. },
+                Decider::Memory | Decider::Local { .. },
             ) => memory(local),
-            (Self::Redis { shared, near, .. }, DecidedBy::Redis) => {
+            (Self::Redis { shared, near, .. }, Decider::Redis) => {
                 near.returns(limit, key);
                 let told = shared.give_back(Refund::from(charge));
-                told.map_or(Given::Lost, |told| Given::Soon(GivenSoon(told)))
+                told.map_or(RefundOutcome::Lost, |told| {
+                    RefundOutcome::Pending(PendingRefund(told))
+                })
             }
-            (Self::Memory(_), DecidedBy::Redis)
-            | (_, DecidedBy::Lease | DecidedBy::Remembered | DecidedBy::Open | DecidedBy::Closed) => {
-                Given::Lost
+            (Self::Memory(_), Decider::Redis)
+            | (_, Decider::Lease | Decider::Remembered | Decider::Open | Decider::Closed) => {
+                RefundOutcome::Lost
             }
         }
     }

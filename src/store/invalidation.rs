@@ -13,10 +13,10 @@ const CELLS: usize = 1024;
 
 /// Until when what is known of a counter is old. Clones share it.
 #[derive(Debug, Clone)]
-pub struct News(Arc<Board>);
+pub struct Invalidation(Arc<InvalidationTable>);
 
 #[derive(Debug)]
-struct Board {
+struct InvalidationTable {
     origin: Instant,
     hasher: RandomState,
     /// Microseconds since the origin, for each cell.
@@ -27,9 +27,9 @@ struct Board {
     all: AtomicU64,
 }
 
-impl Default for News {
+impl Default for Invalidation {
     fn default() -> Self {
-        Self(Arc::new(Board {
+        Self(Arc::new(InvalidationTable {
             origin: Instant::now(),
             hasher: RandomState::default(),
             cells: cells(),
@@ -39,7 +39,7 @@ impl Default for News {
     }
 }
 
-impl News {
+impl Invalidation {
     /// What a counter is filed under.
     pub(super) fn hash(&self, limit: LimitId, key: &[u8]) -> u64 {
         let mut hasher = self.0.hasher.build_hasher();

@@ -1,7 +1,7 @@
 //! What was measured of a request's limits by one store, or with one question: a decision is made of one half, or of two.
 
-use super::batch::{Charge, Check};
-use super::decided_by::DecidedBy;
+use super::check::{Charge, Check};
+use super::decider::Decider;
 use super::error::StoreError;
 use crate::clock::Timestamp;
 use crate::limit::OnDown;
@@ -15,7 +15,7 @@ pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
 
 /// What was measured for some of a request's limits, and when by the clock of who measured it.
 #[derive(Debug, Clone)]
-pub struct Half {
+pub struct Answers {
     /// The instant.
     pub at: Timestamp,
     /// One for each limit, in order.
@@ -27,21 +27,21 @@ pub struct Half {
     /// The instants of each, where they were measured by several clocks; else nothing.
     pub instants: Vec<Timestamp>,
     /// Those that others have answered than was asked, by position.
-    pub others: Vec<(usize, DecidedBy)>,
+    pub others: Vec<(usize, Decider)>,
     /// Those of which nothing was measured, since a permit was in hand or it is known that there is none, by position: what
     /// they say.
     pub said: SmallVec<[(usize, Verdict); 1]>,
     /// What could not be measured, where some could.
-    pub gap: Option<Box<Gap>>,
+    pub gap: Option<Box<PartialOutage>>,
 }
 
 /// What nobody could measure of a request, while others of its limits were.
 #[derive(Debug, Clone)]
-pub struct Gap {
+pub struct PartialOutage {
     /// The limits' positions.
     pub unknown: Vec<usize>,
     /// What the others were charged, if they all agree.
-    pub charged: Vec<Tentative>,
+    pub charged: Vec<TentativeCharge>,
     /// One of the others refuses, and nothing stays charged.
     pub refused: bool,
     /// Why.
@@ -50,7 +50,7 @@ pub struct Gap {
 
 /// A charge that was made before it was known whether the request goes on.
 #[derive(Debug, Clone)]
-pub struct Tentative {
+pub struct TentativeCharge {
     /// The charge.
     pub charge: Charge,
     /// When it was made, by the clock of who made it.
@@ -59,7 +59,7 @@ pub struct Tentative {
     pub turn: Duration,
 }
 
-impl Half {
+impl Answers {
     /// Measured in the one place where all are counted.
     #[must_use]
     pub fn whole(at: Timestamp, measured: Measurements) -> Self {

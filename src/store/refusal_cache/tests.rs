@@ -70,7 +70,7 @@ fn limits() -> Vec<Arc<Limit>> {
 struct World {
     begun: Instant,
     passed: u64,
-    known: Rc<Known>,
+    known: Rc<RefusalCache>,
     store: MemoryStore,
     asked: u64,
     /// Refusals known from who took the last there was.
@@ -80,7 +80,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            known: Rc::new(Known::new(News::default())),
+            known: Rc::new(RefusalCache::new(Invalidation::default())),
             begun: Instant::now() + Duration::from_millis(1),
             passed: 0,
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX),
@@ -97,7 +97,7 @@ impl World {
         Timestamp::from_micros(NOON + self.passed)
     }
 
-    fn recall(&self, checks: &[Check<'_>]) -> Option<Decided> {
+    fn recall(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
         let recalled = self
             .known
             .recall(checks, (|| self.now(), |_: &Check<'_>| true))?;
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// The decision, and whether it took asking.
-    fn decide(&mut self, checks: &[Check<'_>]) -> (Decided, bool) {
+    fn decide(&mut self, checks: &[Check<'_>]) -> (StoreDecision, bool) {
         if let Some(decided) = self.recall(checks) {
             return (decided, false);
         }
@@ -114,13 +114,13 @@ impl World {
         let half = self.store.measure(checks, Some(self.at()), false);
         let now = (self.now(), self.now());
         self.known.remember(checks, &half, now, |_| false);
-        if let (again::Turn::First(asking), [check]) = (turn, checks) {
+        if let (single_flight::Flight::Leader(asking), [check]) = (turn, checks) {
             asking.admitted(check, &half, (self.now(), false));
             drop(asking);
             let is_admitted = half.measured[0].wait == Wait::Micros(0);
             self.last += u64::from(is_admitted && self.recall(checks).is_some());
         }
-        (Decided::of(checks, half.at, half.measured), true)
+        (StoreDecision::of(checks, half.at, half.measured), true)
     }
 }
 
@@ -200,7 +200,7 @@ fn check<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
     }
 }
 
-fn admitted(decided: &Decided) -> bool {
+fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
@@ -257,19 +257,19 @@ fn histories_with_memory_admit_what_always_asking_admits() {
 }
 
 /// A recalled refusal beside the true one.
-fn agree(checks: &[Check<'_>], decided: &Decided, truth: &Decided) {
+fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
     assert!(!admitted(truth) && !admitted(decided));
     let (Ruling::Refuse { wait, .. }, Ruling::Refuse { wait: longest, .. }) =
         (decided.decision.ruling, truth.decision.ruling)
     else {
         panic!("{decided:?} {truth:?}");
     };
-    // Others may have had more to say.
+    // FlightFollower may have had more to say.
     assert!(wait <= longest);
     for (index, check) in checks.iter().enumerate() {
         let limit = check.limit;
         if !limit.mode.decides() {
-            let of = |decided: &Decided| {
+            let of = |decided: &StoreDecision| {
                 let mut aside = decided.aside.iter();
                 aside.find(|aside| aside.index == index).unwrap().verdict
             };
@@ -433,18 +433,21 @@ async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     // Its wait is over, and a little more.
     world.passed += SECOND / 2;
     let patience = Duration::from_mins(1);
-    let again::Turn::First(asking) = world.known.turn(&one, (|| world.now(), patience)) else {
+    let single_flight::Flight::Leader(asking) = world.known.turn(&one, (|| world.now(), patience))
+    else {
         panic!("nobody else asks");
     };
-    let again::Turn::Wait(others) = world.known.turn(&one, (|| world.now(), patience)) else {
+    let single_flight::Flight::Follower(others) =
+        world.known.turn(&one, (|| world.now(), patience))
+    else {
         panic!("somebody else asks");
     };
     let two = [check(&limits[0], b"two", 1)];
     let another = world.known.turn(&two, (|| world.now(), patience));
-    assert!(matches!(another, again::Turn::Ask));
+    assert!(matches!(another, single_flight::Flight::Solo));
     let begun = Instant::now();
     tokio::join!(others.wait(), async { drop(asking) });
     assert!(begun.elapsed() < patience / 2);
     let after = world.known.turn(&one, (|| world.now(), patience));
-    assert!(matches!(after, again::Turn::Ask));
+    assert!(matches!(after, single_flight::Flight::Solo));
 }

@@ -4,10 +4,12 @@
 //! all of them together admit what one would have; a bucket that does not hold that much holds it, at its own rate. What
 //! such a cost leaves of a limit is divided again before anybody is told.
 
-use super::batch::Check;
-use super::decided_by::DecidedBy;
+mod partial;
+
+use super::answers::{Answers, Measurements};
+use super::check::Check;
+use super::decider::Decider;
 use super::error::StoreError;
-use super::half::{Half, Measurements};
 use super::memory::MemoryStore;
 use crate::limit::OnDown;
 use crate::limit::verdict::{INLINE_LIMITS, Measured};
@@ -17,7 +19,7 @@ use std::num::NonZeroU32;
 
 /// Who stands in.
 #[derive(Debug)]
-pub(super) struct StandIn<'a> {
+pub(super) struct Fallback<'a> {
     /// This process's own counters.
     pub(super) memory: &'a MemoryStore,
     /// What limits do that do not say.
@@ -27,7 +29,7 @@ pub(super) struct StandIn<'a> {
     pub(super) metrics: &'a StoreMetrics,
 }
 
-impl StandIn<'_> {
+impl Fallback<'_> {
     /// Decides `checks`, which nobody else could for `error`. Of a request that is `refused` already nothing is charged.
     ///
     /// # Errors
@@ -37,7 +39,7 @@ impl StandIn<'_> {
         checks: &[Check<'_>],
         refused: bool,
         error: StoreError,
-    ) -> Result<(Option<Half>, DecidedBy), StoreError> {
+    ) -> Result<(Option<Answers>, Decider), StoreError> {
         if checks.iter().any(|check| self.shuts(check)) {
             self.metrics.fallback(metrics::DecidedBy::Closed);
             return Err(error);
@@ -49,13 +51,13 @@ impl StandIn<'_> {
             .collect();
         if counted.is_empty() {
             self.metrics.fallback(metrics::DecidedBy::Open);
-            return Ok((None, DecidedBy::Open));
+            return Ok((None, Decider::Open));
         }
         self.metrics.fallback(metrics::DecidedBy::Local);
         let half = self
             .memory
             .measure_as_one_of(&counted, (None, refused), self.gateways);
-        let by = DecidedBy::Local {
+        let by = Decider::Local {
             gateways: self.gateways,
         };
         Ok((Some(self.spread(checks, half)), by))
@@ -71,7 +73,7 @@ impl StandIn<'_> {
     }
 
     /// Puts what was counted here beside what nobody counted.
-    fn spread(&self, checks: &[Check<'_>], half: Half) -> Half {
+    fn spread(&self, checks: &[Check<'_>], half: Answers) -> Answers {
         let mut counted = half.measured.into_iter();
         let measured: Measurements = checks
             .iter()
@@ -81,11 +83,11 @@ impl StandIn<'_> {
             })
             .collect();
         let any_open = checks.iter().any(|check| self.does(check) != OnDown::Local);
-        Half {
+        Answers {
             measured,
             gateways: self.gateways,
             open: any_open.then_some(self.on_down),
-            ..Half::whole(half.at, Measurements::new())
+            ..Answers::whole(half.at, Measurements::new())
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One shard: its counters, and the places that they take of the whole room.
 
+use super::capacity::{Capacity, OVERFLOW};
 use super::entry::Entry;
-use super::room::{OVERFLOW, Room};
 use crate::clock::Timestamp;
 use crate::limit::{Change, LimitId, State};
 use foldhash::quality::RandomState;
@@ -16,7 +16,7 @@ const BARREN: u64 = 50_000;
 
 /// Where a check's counter is, or what is remembered of its id.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct CounterLocation<'a> {
     pub(super) hash: u64,
     pub(super) shard: usize,
     pub(super) limit: LimitId,
@@ -26,9 +26,9 @@ pub(super) struct Place<'a> {
 }
 
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct CounterTable {
     entries: HashTable<Entry>,
-    room: Arc<Room>,
+    room: Arc<Capacity>,
     hasher: RandomState,
     /// When nothing had ended the last time that was looked for.
     barren: Option<Timestamp>,
@@ -36,9 +36,9 @@ pub(super) struct Shelf {
     has_aside: bool,
 }
 
-impl Shelf {
+impl CounterTable {
     /// Nothing yet.
-    pub(super) fn new(room: Arc<Room>, hasher: RandomState) -> Self {
+    pub(super) fn new(room: Arc<Capacity>, hasher: RandomState) -> Self {
         Self {
             entries: HashTable::new(),
             room,
@@ -49,7 +49,7 @@ impl Shelf {
     }
 
     /// The room is shared out anew.
-    pub(super) fn move_to(&mut self, room: Arc<Room>) {
+    pub(super) fn move_to(&mut self, room: Arc<Capacity>) {
         self.room = room;
         // Limits that decided may do so no more.
         self.has_aside = true;
@@ -63,7 +63,7 @@ impl Shelf {
     }
 
     /// Where the counter of `place` is, for as long as none comes.
-    pub(super) fn find(&self, place: &Place<'_>) -> Option<usize> {
+    pub(super) fn find(&self, place: &CounterLocation<'_>) -> Option<usize> {
         self.entries
             .find_bucket_index(place.hash, |entry| place.is(entry))
     }
@@ -79,14 +79,14 @@ impl Shelf {
     }
 
     /// The state of `place`.
-    pub(super) fn state(&self, place: &Place<'_>) -> Option<&State> {
+    pub(super) fn state(&self, place: &CounterLocation<'_>) -> Option<&State> {
         let entry = self.entries.find(place.hash, |entry| place.is(entry))?;
         Some(&entry.state)
     }
 
     /// Takes room for a new counter at `place`. Where there is none, what has ended in this shard makes some at once,
     /// without waiting for the sweep; then, for limits that decide, counters of those that do not.
-    pub(super) fn make_room(&mut self, place: &Place<'_>, now: Timestamp) -> bool {
+    pub(super) fn make_room(&mut self, place: &CounterLocation<'_>, now: Timestamp) -> bool {
         if self.room.take(place.limit) {
             return true;
         }
@@ -120,13 +120,13 @@ impl Shelf {
         taken
     }
 
-    /// Room that was taken for `limit` is not needed.
+    /// Capacity that was taken for `limit` is not needed.
     pub(super) fn give_back(&self, limit: LimitId) {
         self.room.give_back(limit);
     }
 
     /// Stores a change of what may or may not be there; nothing, where it is not and has no room.
-    pub(super) fn put(&mut self, place: &Place<'_>, change: Change) {
+    pub(super) fn put(&mut self, place: &CounterLocation<'_>, change: Change) {
         match self.entries.find_mut(place.hash, |entry| place.is(entry)) {
             Some(entry) => entry.put(change, place.aside),
             None if *place.key == *OVERFLOW || self.room.take(place.limit) => {
@@ -137,7 +137,7 @@ impl Shelf {
     }
 
     /// Stores what is new; it has room.
-    pub(super) fn insert(&mut self, place: &Place<'_>, change: Change) {
+    pub(super) fn insert(&mut self, place: &CounterLocation<'_>, change: Change) {
         let entry = Entry::new(place.limit, place.key, change, place.aside);
         let hasher = &self.hasher;
         self.entries.insert_unique(place.hash, entry, |entry| {
@@ -150,7 +150,7 @@ impl Shelf {
     }
 
     /// Forgets the counter of `place`. Was there any?
-    pub(super) fn remove(&mut self, place: &Place<'_>) -> bool {
+    pub(super) fn remove(&mut self, place: &CounterLocation<'_>) -> bool {
         let found = self.entries.find_entry(place.hash, |entry| place.is(entry));
         let Ok(entry) = found else {
             return false;
@@ -184,7 +184,7 @@ impl Shelf {
     }
 }
 
-impl Place<'_> {
+impl CounterLocation<'_> {
     fn is(&self, entry: &Entry) -> bool {
         entry.limit == self.limit && *entry.key == *self.key
     }

@@ -11,9 +11,9 @@ use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
 use crate::limit::{Limit, Rule, State, Terms};
-use crate::store::batch::Check;
-use crate::store::half::Half;
-use crate::store::news::News;
+use crate::store::answers::Answers;
+use crate::store::check::Check;
+use crate::store::invalidation::Invalidation;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const MOST_OWED: usize = 8;
 
 /// Permits for one key.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct KeyLease {
     pub(super) hash: u64,
     /// The limit as it was asked: after a reload it is another, and its numbers may be.
     pub(super) limit: Arc<Limit>,
@@ -55,7 +55,7 @@ pub(super) struct Held {
     spare: (f64, Instant),
     /// Nobody asks before that: too little would have come back.
     pub(super) paused: Instant,
-    pub(super) last: Option<Last>,
+    pub(super) last: Option<LeaseCall>,
     /// Of an earlier call, as the news count its time: not used, and not to be used any more.
     pub(super) left: SmallVec<[(u64, u32); 2]>,
     pub(super) answered: Rc<Notify>,
@@ -63,7 +63,7 @@ pub(super) struct Held {
 
 /// The last answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Last {
+pub(super) struct LeaseCall {
     /// When it was asked, by the worker's clock and as the news count time.
     pub(super) sent: Instant,
     pub(super) asked: u64,
@@ -76,7 +76,7 @@ pub(super) struct Last {
     pub(super) verdict: Verdict,
 }
 
-impl Held {
+impl KeyLease {
     pub(super) fn new(hash: u64, check: &Check<'_>, now: Instant) -> Self {
         Self {
             hash,
@@ -105,8 +105,8 @@ impl Held {
     }
 
     /// Nothing of a counter that was reset is in hand, nor under numbers that are others now.
-    pub(super) fn renew(&mut self, check: &Check<'_>, news: &News, now: Instant) {
-        let is_reset = |last: &Last| news.is_reset(self.hash, last.asked);
+    pub(super) fn renew(&mut self, check: &Check<'_>, news: &Invalidation, now: Instant) {
+        let is_reset = |last: &LeaseCall| news.is_reset(self.hash, last.asked);
         if self.last.as_ref().is_some_and(is_reset) {
             (self.permits, self.last, self.paused) = (0, None, now);
         }
@@ -143,7 +143,7 @@ impl Held {
         let period = u128::from(self.limit.rate.period.get());
         let count = u128::from(self.limit.rate.count.get());
         let is_soon_full = capacity * period <= count * u128::from(SOON);
-        let has_room = |last: &Last| u128::from(last.verdict.remaining) * 2 >= capacity;
+        let has_room = |last: &LeaseCall| u128::from(last.verdict.remaining) * 2 >= capacity;
         if !terms.loses() || is_soon_full && self.last.as_ref().is_some_and(has_room) {
             return u32::MAX;
         }
@@ -227,7 +227,7 @@ impl Held {
             .last
             .as_ref()
             .map_or(pause, |last| pause.max(self.next(last, now)));
-        let of = |last: &Last| last.verdict.reset.saturating_sub(since(last.sent, now));
+        let of = |last: &LeaseCall| last.verdict.reset.saturating_sub(since(last.sent, now));
         Verdict {
             outcome: Outcome::Refuse(Wait::Micros(wait.max(1))),
             remaining: 0,
@@ -242,7 +242,7 @@ impl Held {
     }
 
     /// When there is room for one more, as of `now`, if nobody takes or gives back anything.
-    fn next(&self, last: &Last, now: Instant) -> u64 {
+    fn next(&self, last: &LeaseCall, now: Instant) -> u64 {
         let (Rule::TokenBucket(TokenBucket { interval, .. })
         | Rule::LeakyBucket(LeakyBucket { interval, .. })) = &self.limit.rule
         else {
@@ -287,7 +287,7 @@ impl Held {
     }
 
     /// Takes over what a call for `asked` units has brought.
-    pub(super) fn fill(&mut self, terms: &Terms, (last, asked): (Last, u32), now: Instant) {
+    pub(super) fn fill(&mut self, terms: &Terms, (last, asked): (LeaseCall, u32), now: Instant) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
@@ -308,11 +308,11 @@ impl Held {
     }
 }
 
-impl Last {
+impl LeaseCall {
     pub(super) fn of(
         check: &Check<'_>,
         terms: &Terms,
-        half: &Half,
+        half: &Answers,
         (sent, asked, told): (Instant, u64, Instant),
     ) -> Option<Self> {
         let measured = *half.measured.first()?;

@@ -6,14 +6,14 @@
 //! remembered needs no asking.
 
 use super::Store;
-use super::batch::{Check, Decided, apart};
-use super::beside::Charges;
-use super::decided_by::DecidedBy;
+use super::answers::{Answers, Measurements};
+use super::check::{Check, StoreDecision, apart};
+use super::decider::Decider;
 use super::error::StoreError;
-use super::half::{Half, Measurements};
-use super::known::Recalled;
 use super::memory::MemoryStore;
-use super::sparing::{self, Spared};
+use super::refusal_cache::CachedRefusal;
+use super::shadow::Charges;
+use super::shared::{self, SharedAnswer};
 use crate::clock::Timestamp;
 use crate::limit::verdict::{INLINE_LIMITS, Ruling};
 use crate::limit::{Limit, Scope};
@@ -31,57 +31,57 @@ pub(super) async fn decide(
     store: &Store,
     memory: &MemoryStore,
     checks: &[Check<'_>],
-) -> Result<(Option<Decided>, DecidedBy), StoreError> {
+) -> Result<(Option<StoreDecision>, Decider), StoreError> {
     let (own, shared): (Checks<'_>, Checks<'_>) =
         checks.iter().copied().partition(|check| check.is_own());
     if shared.is_empty() {
-        return Ok((Some(alone(memory, checks)), DecidedBy::Memory));
+        return Ok((Some(alone(memory, checks)), Decider::Memory));
     }
     if let Some(recalled) = store.recall(&shared) {
         return Ok(remembered(memory, (checks, &own), recalled));
     }
-    let mut held = Held::take((store, memory), own.clone());
+    let mut held = LocalReservation::take((store, memory), own.clone());
     let refused = !held.charges.admitted;
-    let (half, by) = match sparing::decide(store, &shared, refused).await {
-        Ok(Spared::Told(half, by)) => (half, by),
+    let (half, by) = match shared::decide(store, &shared, refused).await {
+        Ok(SharedAnswer::Told(half, by)) => (half, by),
         // It was not known when this half was charged, which goes back.
-        Ok(Spared::Known(recalled)) => {
+        Ok(SharedAnswer::RefusalCache(recalled)) => {
             drop(held);
             return Ok(remembered(memory, (checks, &own), recalled));
         }
         // What refuses here is known, whatever the others would say.
-        Err(_) if refused => (None, DecidedBy::Closed),
+        Err(_) if refused => (None, Decider::Closed),
         Err(error) => return Err(error),
     };
-    let decided = Decided::of_halves(checks, (held.at, &held.measured), half);
+    let decided = StoreDecision::of_halves(checks, (held.at, &held.measured), half);
     held.stays = matches!(decided.decision.ruling, Ruling::Admit { .. });
     Ok((Some(decided), by))
 }
 
 /// The decision of this gateway's own limits, beside which no other stands.
-fn alone(memory: &MemoryStore, checks: &[Check<'_>]) -> Decided {
+fn alone(memory: &MemoryStore, checks: &[Check<'_>]) -> StoreDecision {
     let mut limits = checks.iter().map(|check| check.limit);
     if !limits.any(|limit| limit.was_asked_apart()) {
         return memory.decide(checks);
     }
     // Who asks in another way forgets what the state says beside.
     let apart = apart(checks, Limit::apart_if_made);
-    Decided::of_half(checks, memory.measure(&apart, None, false))
+    StoreDecision::of_half(checks, memory.measure(&apart, None, false))
 }
 
 /// The decision that what is remembered of the others makes, beside this gateway's `own`, of which nothing is charged.
 fn remembered(
     memory: &MemoryStore,
     (checks, own): (&[Check<'_>], &[Check<'_>]),
-    recalled: Recalled,
-) -> (Option<Decided>, DecidedBy) {
+    recalled: CachedRefusal,
+) -> (Option<StoreDecision>, Decider) {
     let own = memory.measure(own, None, true);
     let decided = recalled.decided_beside(checks, &own);
-    (Some(decided), DecidedBy::Remembered)
+    (Some(decided), Decider::Remembered)
 }
 
 /// What this process's half was charged: given back when dropped.
-struct Held<'a> {
+struct LocalReservation<'a> {
     store: &'a Store,
     memory: &'a MemoryStore,
     checks: Checks<'a>,
@@ -92,11 +92,11 @@ struct Held<'a> {
     stays: bool,
 }
 
-impl<'a> Held<'a> {
+impl<'a> LocalReservation<'a> {
     fn take((store, memory): (&'a Store, &'a MemoryStore), checks: Checks<'a>) -> Self {
         // Others may come between the charge and its return.
         let checks = apart(&checks, Limit::apart);
-        let Half { at, measured, .. } = memory.measure(&checks, None, false);
+        let Answers { at, measured, .. } = memory.measure(&checks, None, false);
         let charges = Charges::of(&checks, &measured, false);
         Self {
             store,
@@ -110,7 +110,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LocalReservation<'_> {
     fn drop(&mut self) {
         if self.stays {
             return;

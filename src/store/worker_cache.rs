@@ -1,10 +1,10 @@
 //! What a worker can say without asking Redis.
 
-use super::batch::Check;
-use super::known::{Known, Recalled};
-use super::leases::Leases;
-use super::news::News;
+use super::check::Check;
+use super::invalidation::Invalidation;
+use super::lease::Leases;
 use super::redis::RedisStore;
+use super::refusal_cache::{CachedRefusal, RefusalCache};
 use crate::limit::Limit;
 use crate::telemetry::metrics::{Reach, StoreMetrics};
 use std::rc::Rc;
@@ -15,19 +15,19 @@ const TURNS: u32 = 2;
 
 /// What one worker knows of counters that all gateways share. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
-pub struct Near {
-    pub(super) known: Rc<Known>,
+pub struct WorkerCache {
+    pub(super) known: Rc<RefusalCache>,
     pub(super) leases: Rc<Leases>,
-    news: News,
+    news: Invalidation,
     timeout: Duration,
 }
 
-impl Near {
+impl WorkerCache {
     /// Knows nothing yet. `news` are those of all workers; `timeout` is the store's.
     #[must_use]
-    pub fn new(news: News, timeout: Duration) -> Self {
+    pub fn new(news: Invalidation, timeout: Duration) -> Self {
         Self {
-            known: Rc::new(Known::new(news.clone())),
+            known: Rc::new(RefusalCache::new(news.clone())),
             leases: Rc::new(Leases::new(news.clone())),
             news,
             timeout,
@@ -51,7 +51,11 @@ impl Near {
     }
 
     /// What is known of a request that will be refused, as far as who serves its counters is there.
-    pub(super) fn recall(&self, shared: &RedisStore, checks: &[Check<'_>]) -> Option<Recalled> {
+    pub(super) fn recall(
+        &self,
+        shared: &RedisStore,
+        checks: &[Check<'_>],
+    ) -> Option<CachedRefusal> {
         let is_there = |check: &Check<'_>| shared.serves(check.limit, check.key);
         let mut recalled = self.known.recall(checks, (Instant::now, is_there))?;
         self.leases.lengthen(checks, &mut recalled.half);

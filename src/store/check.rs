@@ -1,9 +1,9 @@
 //! What a store is asked and what it answers: the limits of one request, checked together, charged all or none. Limits
 //! that do not decide stand behind those that do.
 
-use super::beside::{Aside, Charges};
-use super::decided_by::DecidedBy;
-use super::half::{Half, Measurements};
+use super::answers::{Answers, Measurements};
+use super::decider::Decider;
+use super::shadow::{Charges, ShadowVerdict};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
@@ -112,7 +112,7 @@ pub struct Refund<'a> {
     pub limit: &'a Arc<Limit>,
     /// For whom.
     pub key: &'a [u8],
-    /// What [`Decided::ticket`] gave.
+    /// What [`StoreDecision::ticket`] gave.
     pub ticket: Ticket,
 }
 
@@ -130,13 +130,13 @@ pub enum Unknown {
 
 /// A request's decision, and what its tickets are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct StoreDecision {
     /// What happens to the request.
     pub decision: Decision,
     /// One for each limit, in order.
     pub measured: Measurements,
     /// What was said by limits that do not decide: the decision's verdicts are of the others.
-    pub aside: Vec<Aside>,
+    pub aside: Vec<ShadowVerdict>,
     /// When this gateway's own limits were decided, by its own clock, if others were decided elsewhere.
     pub own: Option<Timestamp>,
     /// Of which limits nobody could say anything.
@@ -148,19 +148,19 @@ pub struct Decided {
     /// When each was decided, if not all by one clock; else nothing.
     pub instants: Vec<Timestamp>,
     /// Limits that others have answered than the rest: permits in hand, or what stands in for an absent part of the store.
-    pub others: Vec<(LimitId, DecidedBy)>,
+    pub others: Vec<(LimitId, Decider)>,
 }
 
-impl Decided {
+impl StoreDecision {
     /// Gives the measurements of `checks` their meaning: charged only when every limit admits.
     #[must_use]
     pub fn of(checks: &[Check<'_>], at: Timestamp, measured: Measurements) -> Self {
-        Self::of_half(checks, Half::whole(at, measured))
+        Self::of_half(checks, Answers::whole(at, measured))
     }
 
     /// The same of limits that all gateways share, whoever measured them.
     #[must_use]
-    pub fn of_half(checks: &[Check<'_>], half: Half) -> Self {
+    pub fn of_half(checks: &[Check<'_>], half: Answers) -> Self {
         let charges = Charges::of(checks, &half.measured, false);
         let (mut verdicts, mut aside) = (SmallVec::new(), Vec::new());
         for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
@@ -170,7 +170,7 @@ impl Decided {
                 verdicts.push(verdict);
                 continue;
             }
-            aside.push(Aside {
+            aside.push(ShadowVerdict {
                 index,
                 verdict: (!measured.spoilt).then_some(verdict),
                 charged,
@@ -216,12 +216,12 @@ impl Decided {
     pub fn of_halves(
         checks: &[Check<'_>],
         (own_at, own): (Timestamp, &Measurements),
-        shared: Option<Half>,
+        shared: Option<Answers>,
     ) -> Self {
         let is_known = shared.is_some();
         let shared = shared.unwrap_or_else(|| {
             let others = checks.iter().filter(|check| !check.is_own());
-            Half::whole(own_at, others.map(Check::nobody).collect())
+            Answers::whole(own_at, others.map(Check::nobody).collect())
         });
         let mut whole = shared.among(checks, |index| !checks[index].is_own());
         let mine = checks
@@ -248,7 +248,7 @@ impl Decided {
     /// Has somebody decided each of its limits?
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let nobody = |by: &DecidedBy| matches!(by, DecidedBy::Open | DecidedBy::Closed);
+        let nobody = |by: &Decider| matches!(by, Decider::Open | Decider::Closed);
         self.unknown == Unknown::Nothing && !self.others.iter().any(|(_, by)| nobody(by))
     }
 
@@ -256,7 +256,7 @@ impl Decided {
     #[must_use]
     pub fn is_known(&self, limit: &Limit) -> bool {
         if let Some(by) = self.other(limit) {
-            return !matches!(by, DecidedBy::Open | DecidedBy::Closed);
+            return !matches!(by, Decider::Open | Decider::Closed);
         }
         limit.scope == Scope::Gateway
             || match self.unknown {
@@ -268,7 +268,7 @@ impl Decided {
 
     /// Who has answered for `limit`, if not whoever answered for the rest.
     #[must_use]
-    pub fn other(&self, limit: &Limit) -> Option<DecidedBy> {
+    pub fn other(&self, limit: &Limit) -> Option<Decider> {
         let mut others = self.others.iter();
         others.find(|(id, _)| *id == limit.id).map(|(_, by)| *by)
     }
@@ -298,7 +298,7 @@ impl Decided {
             true => check.ticket(at, *measured),
             false => {
                 let other = self.other(check.limit);
-                let gateways = other.map_or(self.gateways, DecidedBy::gateways);
+                let gateways = other.map_or(self.gateways, Decider::gateways);
                 check.ticket_as_one_of(at, *measured, gateways)
             }
         }
@@ -312,10 +312,10 @@ pub struct Charge {
     pub limit: Arc<Limit>,
     /// For whom.
     pub key: Box<[u8]>,
-    /// What [`Decided::ticket`] gave.
+    /// What [`StoreDecision::ticket`] gave.
     pub ticket: Ticket,
     /// Who was paid, if not whoever decided about the rest of the request.
-    pub by: Option<DecidedBy>,
+    pub by: Option<Decider>,
 }
 
 impl<'a> From<&'a Charge> for Refund<'a> {
@@ -331,7 +331,7 @@ impl<'a> From<&'a Charge> for Refund<'a> {
 impl Charge {
     /// What `check`, number `index` of an admitted request, was charged, if anything.
     #[must_use]
-    pub fn of(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
+    pub fn of(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
         Some(Self {
             limit: Arc::clone(check.limit),
             key: Box::from(check.key),
@@ -342,7 +342,7 @@ impl Charge {
 
     /// The slots that `check`, number `index` of an admitted request, has taken, if it counts what is in flight.
     #[must_use]
-    pub fn slots(decided: &Decided, index: usize, check: &Check<'_>) -> Option<Self> {
+    pub fn slots(decided: &StoreDecision, index: usize, check: &Check<'_>) -> Option<Self> {
         check.limit.rule.holds()?;
         Self::of(decided, index, check)
     }

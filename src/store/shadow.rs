@@ -1,13 +1,13 @@
 //! Which limits of a request are charged, where some of them do not decide: those go by groups of their own, and only with
 //! their request. Twin: `lua/shadow.lua`.
 
-use super::batch::Check;
+use super::check::Check;
 use crate::limit::verdict::{INLINE_LIMITS, Measured, Verdict, Wait};
 use smallvec::SmallVec;
 
 /// What a limit that does not decide says of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Aside {
+pub struct ShadowVerdict {
     /// Which of the request's checks it is.
     pub index: usize,
     /// What it would have said; nothing where nobody has counted.

@@ -2,18 +2,18 @@
 //! they admit takes the permits; where one has gone meanwhile, its limit is asked, too, and the others get back what they
 //! were charged if that refuses.
 
-use super::{Recalled, Spared, ask};
+use super::{CachedRefusal, SharedAnswer, ask};
 use crate::clock::Timestamp;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::Store;
-use crate::store::batch::{Charge, Check, Decided};
-use crate::store::beside::Charges;
-use crate::store::decided_by::DecidedBy;
+use crate::store::answers::{Answers, TentativeCharge};
+use crate::store::check::{Charge, Check, StoreDecision};
+use crate::store::decider::Decider;
 use crate::store::error::StoreError;
-use crate::store::half::{Half, Tentative};
-use crate::store::leases::{self, Hand};
-use crate::store::near::Near;
+use crate::store::lease::{self, Grants};
 use crate::store::redis::RedisStore;
+use crate::store::shadow::Charges;
+use crate::store::worker_cache::WorkerCache;
 use crate::telemetry::metrics::StoreMetrics;
 use smallvec::SmallVec;
 
@@ -23,33 +23,33 @@ type Positions = SmallVec<[usize; INLINE_LIMITS]>;
 /// Decides `checks`.
 pub(super) async fn decide(
     store: &Store,
-    (near, shared, metrics): (&Near, &RedisStore, &StoreMetrics),
+    (near, shared, metrics): (&WorkerCache, &RedisStore, &StoreMetrics),
     checks: &[Check<'_>],
-) -> Result<Spared, StoreError> {
+) -> Result<SharedAnswer, StoreError> {
     if let Some(recalled) = near.recall(shared, checks) {
-        return Ok(Spared::Known(recalled));
+        return Ok(SharedAnswer::RefusalCache(recalled));
     }
     let seen = match near.leases.look(checks) {
         Ok(seen) => seen,
-        Err(refused) => return Ok(Spared::Told(Some(*refused), DecidedBy::Remembered)),
+        Err(refused) => return Ok(SharedAnswer::Told(Some(*refused), Decider::Remembered)),
     };
     let order = || {
-        for check in checks.iter().filter(|check| leases::may_take(check)) {
+        for check in checks.iter().filter(|check| lease::may_take(check)) {
             if near.leases.runs_short(check) {
-                leases::spawn(near, (shared, metrics), check);
+                lease::spawn(near, (shared, metrics), check);
             }
         }
     };
     if seen.is_empty() {
         let told = ask(store, checks, false).await?;
-        if let Spared::Told(Some(half), DecidedBy::Redis) = &told
+        if let SharedAnswer::Told(Some(half), Decider::Redis) = &told
             && admits(checks, half)
         {
             order();
         }
         return Ok(told);
     }
-    let mut answer = Answer::none(checks);
+    let mut answer = GatheredAnswers::none(checks);
     let rest: Positions = (0..checks.len()).filter(|at| !has(&seen, *at)).collect();
     if let Some(recalled) = answer.ask(store, checks, &rest).await? {
         return Ok(known(recalled, checks, &rest));
@@ -57,7 +57,7 @@ pub(super) async fn decide(
     if !admits(checks, &answer.half) {
         return Ok(answer.beside(&seen));
     }
-    let mut drawn = Drawn::of(store, near, (checks, &seen));
+    let mut drawn = GrantReservation::of(store, near, (checks, &seen));
     let gone: Positions = seen
         .iter()
         .map(|(at, _)| *at)
@@ -77,30 +77,30 @@ pub(super) async fn decide(
     Ok(answer.beside(&drawn.hand))
 }
 
-fn admits(checks: &[Check<'_>], half: &Half) -> bool {
+fn admits(checks: &[Check<'_>], half: &Answers) -> bool {
     Charges::of(checks, &half.measured, false).admitted
 }
 
-fn has(hand: &Hand, position: usize) -> bool {
+fn has(hand: &Grants, position: usize) -> bool {
     hand.iter().any(|(at, _)| *at == position)
 }
 
-fn known(recalled: Recalled, checks: &[Check<'_>], positions: &Positions) -> Spared {
-    Spared::Known(recalled.among(checks, |at| positions.contains(&at)))
+fn known(recalled: CachedRefusal, checks: &[Check<'_>], positions: &Positions) -> SharedAnswer {
+    SharedAnswer::RefusalCache(recalled.among(checks, |at| positions.contains(&at)))
 }
 
 /// What has been said so far.
-struct Answer {
-    half: Half,
+struct GatheredAnswers {
+    half: Answers,
     /// Who was asked first, if anybody was.
-    by: Option<DecidedBy>,
+    by: Option<Decider>,
 }
 
-impl Answer {
+impl GatheredAnswers {
     fn none(checks: &[Check<'_>]) -> Self {
         let nothing = checks.iter().map(Check::nobody).collect();
         Self {
-            half: Half::whole(Timestamp::default(), nothing),
+            half: Answers::whole(Timestamp::default(), nothing),
             by: None,
         }
     }
@@ -111,20 +111,20 @@ impl Answer {
         store: &Store,
         checks: &[Check<'_>],
         positions: &Positions,
-    ) -> Result<Option<Recalled>, StoreError> {
+    ) -> Result<Option<CachedRefusal>, StoreError> {
         if positions.is_empty() {
             return Ok(None);
         }
         let picked = positions.iter().filter_map(|at| checks.get(*at).copied());
         let picked: SmallVec<[Check<'_>; INLINE_LIMITS]> = picked.collect();
         let (half, by) = match ask(store, &picked, false).await? {
-            Spared::Known(recalled) => return Ok(Some(recalled)),
-            Spared::Told(half, by) => (half, by),
+            SharedAnswer::RefusalCache(recalled) => return Ok(Some(recalled)),
+            SharedAnswer::Told(half, by) => (half, by),
         };
         // All of them may pass while the store is away.
-        let half = half.unwrap_or_else(|| Half {
-            others: (0..picked.len()).map(|at| (at, DecidedBy::Open)).collect(),
-            ..Half::whole(self.half.at, picked.iter().map(Check::nobody).collect())
+        let half = half.unwrap_or_else(|| Answers {
+            others: (0..picked.len()).map(|at| (at, Decider::Open)).collect(),
+            ..Answers::whole(self.half.at, picked.iter().map(Check::nobody).collect())
         });
         self.add(
             half.among(checks, |at| positions.contains(&at)),
@@ -135,7 +135,7 @@ impl Answer {
     }
 
     /// Adds what `half` says of the checks at these positions.
-    fn add(&mut self, mut half: Half, positions: &Positions, by: DecidedBy) {
+    fn add(&mut self, mut half: Answers, positions: &Positions, by: Decider) {
         let Some(first) = self.by else {
             (self.half, self.by) = (half, Some(by));
             return;
@@ -152,21 +152,25 @@ impl Answer {
     }
 
     /// What the checks at these positions were charged, and by whom.
-    fn charges(&self, checks: &[Check<'_>], positions: &Positions) -> Vec<(Tentative, DecidedBy)> {
-        let decided = Decided::of_half(checks, self.half.clone());
+    fn charges(
+        &self,
+        checks: &[Check<'_>],
+        positions: &Positions,
+    ) -> Vec<(TentativeCharge, Decider)> {
+        let decided = StoreDecision::of_half(checks, self.half.clone());
         let charged = positions.iter().filter_map(|position| {
             let check = checks.get(*position)?;
             let charge = Charge::of(&decided, *position, check)?;
             let at = self.half.instant(*position);
             let turn = check.turn(at, self.half.measured[*position]);
-            Some((Tentative { charge, at, turn }, self.by?))
+            Some((TentativeCharge { charge, at, turn }, self.by?))
         });
         charged.collect()
     }
 
     /// The same beside what permits say.
-    fn beside(mut self, hand: &Hand) -> Spared {
-        let by = self.by.unwrap_or(DecidedBy::Lease);
+    fn beside(mut self, hand: &Grants) -> SharedAnswer {
+        let by = self.by.unwrap_or(Decider::Lease);
         if let (None, Some((_, permit))) = (self.by, hand.first()) {
             self.half.at = permit.at;
         }
@@ -176,22 +180,26 @@ impl Answer {
                 self.half.others.push((*at, permit.by));
             }
         }
-        Spared::Told(Some(self.half), by)
+        SharedAnswer::Told(Some(self.half), by)
     }
 }
 
 /// Permits that a request has taken, and what its other limits were charged: given back when dropped, unless it is admitted.
-struct Drawn<'a> {
+struct GrantReservation<'a> {
     store: &'a Store,
-    near: &'a Near,
+    near: &'a WorkerCache,
     checks: &'a [Check<'a>],
-    hand: Hand,
-    charged: Vec<(Tentative, DecidedBy)>,
+    hand: Grants,
+    charged: Vec<(TentativeCharge, Decider)>,
     stays: bool,
 }
 
-impl<'a> Drawn<'a> {
-    fn of(store: &'a Store, near: &'a Near, (checks, seen): (&'a [Check<'a>], &Hand)) -> Self {
+impl<'a> GrantReservation<'a> {
+    fn of(
+        store: &'a Store,
+        near: &'a WorkerCache,
+        (checks, seen): (&'a [Check<'a>], &Grants),
+    ) -> Self {
         Self {
             store,
             near,
@@ -203,22 +211,22 @@ impl<'a> Drawn<'a> {
     }
 }
 
-impl Drop for Drawn<'_> {
+impl Drop for GrantReservation<'_> {
     fn drop(&mut self) {
         if self.stays {
             return;
         }
         self.near.leases.put_back(self.checks, &self.hand);
         for (tentative, by) in self.charged.drain(..) {
-            let Tentative { charge, .. } = &tentative;
+            let TentativeCharge { charge, .. } = &tentative;
             match (self.store, charge.by.unwrap_or(by)) {
-                (Store::Redis { shared, .. }, DecidedBy::Redis) => {
+                (Store::Redis { shared, .. }, Decider::Redis) => {
                     self.near.returns(&charge.limit, &charge.key);
                     shared.undo(&[tentative]);
                 }
                 _ => {
                     // All of it, whoever was counted here meanwhile.
-                    let Tentative { charge, at, .. } = tentative;
+                    let TentativeCharge { charge, at, .. } = tentative;
                     let ticket = charge.limit.undone(charge.ticket, at);
                     self.store.refund(Charge { ticket, ..charge }, by);
                 }

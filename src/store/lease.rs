@@ -6,26 +6,26 @@
 //! for often is never leased. Requests with several limits wait for no such call: `hand`.
 
 mod demand;
-mod hand;
-mod held;
+mod grant;
+mod key_lease;
 
-use super::batch::{Check, Refund};
-use super::decided_by::DecidedBy;
-use super::half::Half;
-use super::known::Recalled;
-use super::near::Near;
-use super::news::News;
+use super::answers::Answers;
+use super::check::{Check, Refund};
+use super::decider::Decider;
+use super::invalidation::Invalidation;
 use super::redis::RedisStore;
+use super::refusal_cache::CachedRefusal;
+use super::worker_cache::WorkerCache;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
 use crate::limit::{Limit, Terms};
 use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
 pub use demand::{BUSY as LEASED_FROM, SLOT as LEASED_WITHIN};
-pub(super) use hand::Hand;
-use hand::{Permit, Refusal};
+pub(super) use grant::Grants;
+use grant::{Grant, LeaseRefusal};
 use hashbrown::HashTable;
-use held::{Held, Last};
+use key_lease::{KeyLease, LeaseCall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,27 +47,27 @@ const TAIL: u64 = 8;
 /// What one worker has in hand.
 #[derive(Debug)]
 pub(super) struct Leases {
-    held: RefCell<HashTable<Held>>,
+    held: RefCell<HashTable<KeyLease>>,
     demand: RefCell<Demand>,
-    news: News,
+    news: Invalidation,
 }
 
 /// What permits say of a request with one limit.
-pub(super) enum Taken {
+pub(super) enum LeaseAnswer {
     /// Nothing: it is to ask for itself.
     Nothing,
     /// A refusal that was remembered says enough.
-    Known(Recalled),
+    RefusalCache(CachedRefusal),
     /// It is decided, by one that was brought for it or was in hand, or by there being none.
-    Told(Half, DecidedBy),
+    Told(Answers, Decider),
 }
 
 /// What a request is to do.
-enum Step {
+enum LeaseStep {
     /// There is one for it.
-    Take(Permit),
+    Take(Grant),
     /// There is none, nor will be for a while.
-    Refused(Refusal),
+    Refused(LeaseRefusal),
     /// It waits for the answer of the call with this number.
     Wait(Rc<Notify>, u64),
     /// The same, and the call is to be made.
@@ -78,7 +78,7 @@ enum Step {
 
 impl Leases {
     /// Nothing in hand.
-    pub(super) fn new(news: News) -> Self {
+    pub(super) fn new(news: Invalidation) -> Self {
         Self {
             held: RefCell::default(),
             demand: RefCell::default(),
@@ -88,49 +88,49 @@ impl Leases {
 
     /// What a request for `check` is to do now. `waited` is the number of the call that it has waited for, if that was
     /// sent after it came.
-    fn step(&self, check: &Check<'_>, waited: Option<u64>) -> Step {
+    fn step(&self, check: &Check<'_>, waited: Option<u64>) -> LeaseStep {
         let now = Instant::now();
         let hash = self.news.hash(check.limit.id, check.key);
         let is_new = waited.is_none();
         let busy = is_new && self.demand.borrow().is_busy(hash, now);
         let mut all = self.held.borrow_mut();
         let Some(held) = entry(&mut all, (hash, check), (busy, now)) else {
-            return Step::Alone;
+            return LeaseStep::Alone;
         };
         held.renew(check, &self.news, now);
         if waited == Some(held.turn) {
             if held.due > 0 {
                 held.due -= 1;
-                return Step::Take(Permit::of(held, now, DecidedBy::Redis));
+                return LeaseStep::Take(Grant::of(held, now, Decider::Redis));
             }
             if held.failed {
-                return Step::Alone;
+                return LeaseStep::Alone;
             }
         }
         if held.has(now) {
             held.permits -= 1;
-            return Step::Take(Permit::of(held, now, DecidedBy::Lease));
+            return LeaseStep::Take(Grant::of(held, now, Decider::Lease));
         }
         if now < held.paused {
-            return Step::Refused(Refusal::of(held, now));
+            return LeaseStep::Refused(LeaseRefusal::of(held, now));
         }
         if !held.asking {
             if is_new && !busy {
-                return Step::Alone;
+                return LeaseStep::Alone;
             }
             held.leave();
             (held.asking, held.sent, held.waiting) = (true, false, 1);
-            return Step::Ask(Rc::clone(&held.answered), held.turn + 1);
+            return LeaseStep::Ask(Rc::clone(&held.answered), held.turn + 1);
         }
         if !held.sent {
             held.waiting = held.waiting.saturating_add(1);
-            return Step::Wait(Rc::clone(&held.answered), held.turn + 1);
+            return LeaseStep::Wait(Rc::clone(&held.answered), held.turn + 1);
         }
         if held.took > BRISK {
-            return Step::Alone;
+            return LeaseStep::Alone;
         }
         // Of those that the call brings for later there may be one for this.
-        Step::Wait(Rc::clone(&held.answered), 0)
+        LeaseStep::Wait(Rc::clone(&held.answered), 0)
     }
 }
 
@@ -141,10 +141,10 @@ pub(super) fn may_take(check: &Check<'_>) -> bool {
 
 /// What is held of a key; of one that is `busy` it is held from now on, if there is room.
 fn entry<'a>(
-    all: &'a mut HashTable<Held>,
+    all: &'a mut HashTable<KeyLease>,
     (hash, check): (u64, &Check<'_>),
     (busy, now): (bool, Instant),
-) -> Option<&'a mut Held> {
+) -> Option<&'a mut KeyLease> {
     // Looked for twice, since a borrow that is returned in one case is held in all.
     if all.find(hash, |held| held.is_of(hash, check)).is_some() {
         return all.find_mut(hash, |held| held.is_of(hash, check));
@@ -158,30 +158,30 @@ fn entry<'a>(
     if all.len() >= ROOM {
         return None;
     }
-    let new = Held::new(hash, check, now);
+    let new = KeyLease::new(hash, check, now);
     Some(all.insert_unique(hash, new, |held| held.hash).into_mut())
 }
 
 /// Decides a request with a single limit by a permit in hand, or by one of those that a call brings for all who wait.
 pub(super) async fn take(
-    near: &Near,
+    near: &WorkerCache,
     (shared, metrics): (&RedisStore, &StoreMetrics),
     check: &Check<'_>,
-) -> Taken {
+) -> LeaseAnswer {
     near.leases.rises(check);
     let mut waited = None;
     for _ in 0..PATIENCE {
         if let Some(recalled) = near.recall(shared, &[*check]) {
-            return Taken::Known(recalled);
+            return LeaseAnswer::RefusalCache(recalled);
         }
         let (answered, turn) = match near.leases.step(check, waited) {
-            Step::Take(permit) => return Taken::Told(permit.half(check), permit.by),
-            Step::Refused(refusal) => {
-                return Taken::Told(refusal.half(0, &[*check]), DecidedBy::Remembered);
+            LeaseStep::Take(permit) => return LeaseAnswer::Told(permit.half(check), permit.by),
+            LeaseStep::Refused(refusal) => {
+                return LeaseAnswer::Told(refusal.half(0, &[*check]), Decider::Remembered);
             }
-            Step::Alone => return Taken::Nothing,
-            Step::Wait(answered, turn) => (answered, turn),
-            Step::Ask(answered, turn) => {
+            LeaseStep::Alone => return LeaseAnswer::Nothing,
+            LeaseStep::Wait(answered, turn) => (answered, turn),
+            LeaseStep::Ask(answered, turn) => {
                 spawn(near, (shared, metrics), check);
                 (answered, turn)
             }
@@ -189,12 +189,12 @@ pub(super) async fn take(
         answered.notified().await;
         waited = Some(turn);
     }
-    Taken::Nothing
+    LeaseAnswer::Nothing
 }
 
 /// Has the call made, by a task of its own: whoever waits for it may leave.
 pub(super) fn spawn(
-    near: &Near,
+    near: &WorkerCache,
     (shared, metrics): (&RedisStore, &StoreMetrics),
     check: &Check<'_>,
 ) {
@@ -207,7 +207,7 @@ pub(super) fn spawn(
 
 /// One call for all who wait, and some permits for those who come soon.
 async fn ask(
-    near: &Near,
+    near: &WorkerCache,
     (shared, metrics): (&RedisStore, &StoreMetrics),
     limit: &Arc<Limit>,
     key: SmallVec<[u8; 16]>,
@@ -235,7 +235,7 @@ async fn ask(
         near.known.remember(&[check], &half, (sent, told), |limit| {
             shared.may_pass(limit)
         });
-        Last::of(&order, terms, &half, (sent, asked, told))
+        LeaseCall::of(&order, terms, &half, (sent, asked, told))
     });
     let (answered, until) = near.leases.told(&check, terms, (last, units), (sent, told));
     answered.notify_waiters();
@@ -259,7 +259,7 @@ impl Leases {
     }
 
     /// Who is refused is told to come back when nobody pauses any more, who would else be refused again.
-    pub(super) fn lengthen(&self, checks: &[Check<'_>], half: &mut Half) {
+    pub(super) fn lengthen(&self, checks: &[Check<'_>], half: &mut Answers) {
         if self.held.borrow().is_empty() {
             return;
         }
@@ -274,7 +274,7 @@ impl Leases {
         }
     }
 
-    fn with<T>(&self, check: &Check<'_>, then: impl FnOnce(&mut Held) -> T) -> Option<T> {
+    fn with<T>(&self, check: &Check<'_>, then: impl FnOnce(&mut KeyLease) -> T) -> Option<T> {
         let hash = self.news.hash(check.limit.id, check.key);
         let mut all = self.held.borrow_mut();
         all.find_mut(hash, |held| held.is_of(hash, check)).map(then)
@@ -291,7 +291,7 @@ impl Leases {
         &self,
         check: &Check<'_>,
         terms: &Terms,
-        (last, units): (Option<Last>, u32),
+        (last, units): (Option<LeaseCall>, u32),
         (sent, now): (Instant, Instant),
     ) -> (Rc<Notify>, Instant) {
         let told = self.with(check, |held| {
@@ -320,8 +320,8 @@ impl Leases {
     fn give_back(
         &self,
         check: &Check<'_>,
-        last: Last,
-        (shared, metrics, near): (&RedisStore, &StoreMetrics, &Near),
+        last: LeaseCall,
+        (shared, metrics, near): (&RedisStore, &StoreMetrics, &WorkerCache),
     ) {
         let units = self.with(check, |held| held.take(last.asked));
         let Check { limit, key, .. } = *check;
@@ -345,8 +345,8 @@ impl Leases {
     }
 
     /// Gives everything back that can go back.
-    pub(super) fn end(&self, shared: &RedisStore, metrics: &StoreMetrics, near: &Near) {
-        let mine = |held: &Held| Some((Arc::clone(&held.limit), held.key.clone(), held.last?));
+    pub(super) fn end(&self, shared: &RedisStore, metrics: &StoreMetrics, near: &WorkerCache) {
+        let mine = |held: &KeyLease| Some((Arc::clone(&held.limit), held.key.clone(), held.last?));
         let all: Vec<_> = self.held.borrow().iter().filter_map(mine).collect();
         for (limit, key, last) in all {
             if limit.leases().is_some_and(Terms::give_back) {
@@ -358,7 +358,7 @@ impl Leases {
     /// Forgets what nobody has used for a while. Not sooner: what was lost of a bucket counts until it has come back.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        let idle = |held: &Held| !held.asking && held.until + IDLE < now;
+        let idle = |held: &KeyLease| !held.asking && held.until + IDLE < now;
         self.held.borrow_mut().retain(|held| !idle(held));
     }
 }

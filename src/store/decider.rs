@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 /// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DecidedBy {
+pub enum Decider {
     /// The memory store, as the file says.
     Memory,
     /// Redis.
@@ -24,7 +24,7 @@ pub enum DecidedBy {
     Closed,
 }
 
-impl DecidedBy {
+impl Decider {
     /// As one of how many gateways.
     pub(super) fn gateways(self) -> NonZeroU32 {
         match self {

@@ -1,13 +1,13 @@
 //! Permits of several limits of one request. A permit is taken when nothing else can refuse the request: who is refused
 //! by another of his limits takes none, orders none, and keeps none from those who are served.
 
-use super::held::Held;
+use super::key_lease::KeyLease;
 use super::{BRISK, Leases, entry, may_take, since};
 use crate::clock::Timestamp;
 use crate::limit::verdict::{Outcome, Verdict, Wait};
-use crate::store::batch::Check;
-use crate::store::decided_by::DecidedBy;
-use crate::store::half::Half;
+use crate::store::answers::Answers;
+use crate::store::check::Check;
+use crate::store::decider::Decider;
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// One charge that was made with others.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store) struct Permit {
+pub(in crate::store) struct Grant {
     /// What who takes it is told.
     pub(in crate::store) verdict: Verdict,
     /// Whether it was charged for this request, or for whoever comes.
-    pub(in crate::store) by: DecidedBy,
+    pub(in crate::store) by: Decider,
     /// What the store's clock shows.
     pub(in crate::store) at: Timestamp,
     /// The call that brought it, as the news count time.
@@ -29,18 +29,18 @@ pub(in crate::store) struct Permit {
 
 /// That there is none, nor will be for a while.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refusal {
+pub(super) struct LeaseRefusal {
     verdict: Verdict,
     at: Timestamp,
 }
 
 /// Permits that a request sees, or has taken, by the positions of its checks.
-pub(in crate::store) type Hand = SmallVec<[(usize, Permit); 1]>;
+pub(in crate::store) type Grants = SmallVec<[(usize, Grant); 1]>;
 
-impl Permit {
-    pub(super) fn of(held: &Held, now: Instant, by: DecidedBy) -> Self {
+impl Grant {
+    pub(super) fn of(held: &KeyLease, now: Instant, by: Decider) -> Self {
         Self {
-            verdict: held.verdict(now, by == DecidedBy::Redis),
+            verdict: held.verdict(now, by == Decider::Redis),
             by,
             at: at(held, now),
             asked: held.last.map_or(0, |last| last.asked),
@@ -48,15 +48,15 @@ impl Permit {
     }
 
     /// What it says of a request with this check alone.
-    pub(super) fn half(self, check: &Check<'_>) -> Half {
-        let mut half = Half::whole(self.at, std::iter::once(check.nobody()).collect());
+    pub(super) fn half(self, check: &Check<'_>) -> Answers {
+        let mut half = Answers::whole(self.at, std::iter::once(check.nobody()).collect());
         half.said.push((0, self.verdict));
         half
     }
 }
 
-impl Refusal {
-    pub(super) fn of(held: &Held, now: Instant) -> Self {
+impl LeaseRefusal {
+    pub(super) fn of(held: &KeyLease, now: Instant) -> Self {
         Self {
             verdict: held.refusal(now),
             at: at(held, now),
@@ -71,30 +71,30 @@ impl Refusal {
     }
 
     /// What is known of `checks`, whose number `index` refuses: of the others nothing.
-    pub(super) fn half(self, index: usize, checks: &[Check<'_>]) -> Half {
-        let mut half = Half::whole(self.at, checks.iter().map(Check::nobody).collect());
+    pub(super) fn half(self, index: usize, checks: &[Check<'_>]) -> Answers {
+        let mut half = Answers::whole(self.at, checks.iter().map(Check::nobody).collect());
         half.said.push((index, self.verdict));
         let others = (0..checks.len()).filter(|other| *other != index);
         half.others
-            .extend(others.map(|other| (other, DecidedBy::Open)));
+            .extend(others.map(|other| (other, Decider::Open)));
         half
     }
 }
 
 /// What the store's clock shows where nobody asks it.
-fn at(held: &Held, now: Instant) -> Timestamp {
+fn at(held: &KeyLease, now: Instant) -> Timestamp {
     let at = held.last.map(|last| last.at.plus(since(last.sent, now)));
     at.unwrap_or_default()
 }
 
 impl Leases {
-    /// Of which of `checks` there is a permit now. Taken is none.
+    /// Of which of `checks` there is a permit now. LeaseAnswer is none.
     ///
     /// # Errors
     /// With what is known of the request where one of them has none for a while.
-    pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Hand, Box<Half>> {
+    pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Grants, Box<Answers>> {
         let now = Instant::now();
-        let (mut found, mut refused) = (Hand::new(), None::<(usize, Refusal)>);
+        let (mut found, mut refused) = (Grants::new(), None::<(usize, LeaseRefusal)>);
         for (index, check) in checks
             .iter()
             .enumerate()
@@ -103,9 +103,9 @@ impl Leases {
             self.with(check, |held| {
                 held.renew(check, &self.news, now);
                 if held.has(now) && held.took <= BRISK {
-                    found.push((index, Permit::of(held, now, DecidedBy::Lease)));
+                    found.push((index, Grant::of(held, now, Decider::Lease)));
                 } else if now < held.paused {
-                    let refusal = Refusal::of(held, now);
+                    let refusal = LeaseRefusal::of(held, now);
                     if refused.is_none_or(|(_, other)| other.wait() < refusal.wait()) {
                         refused = Some((index, refusal));
                     }
@@ -119,7 +119,7 @@ impl Leases {
     }
 
     /// Takes the permits that were `seen`, but for those that are gone.
-    pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Hand) -> Hand {
+    pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Grants) -> Grants {
         let now = Instant::now();
         let drawn = seen.iter().filter_map(|(index, _)| {
             let check = checks.get(*index)?;
@@ -127,7 +127,7 @@ impl Leases {
                 held.renew(check, &self.news, now);
                 held.has(now).then(|| {
                     held.permits -= 1;
-                    Permit::of(held, now, DecidedBy::Lease)
+                    Grant::of(held, now, Decider::Lease)
                 })
             });
             Some((*index, permit.flatten()?))
@@ -136,7 +136,7 @@ impl Leases {
     }
 
     /// Puts back what nobody has used.
-    pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], hand: &Hand) {
+    pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], hand: &Grants) {
         let now = Instant::now();
         for (index, permit) in hand {
             if let Some(check) = checks.get(*index) {

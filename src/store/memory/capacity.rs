@@ -18,7 +18,7 @@ const KEPT: usize = 4;
 
 /// The room of one store under one reading of the file.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     /// Counters by keys of their own, at most and now.
     most: usize,
     keys: AtomicUsize,
@@ -30,19 +30,19 @@ pub(super) struct Room {
     common: usize,
     beyond: AtomicUsize,
     /// By limits in force, and by those that were when their counters came.
-    held: HashMap<LimitId, Held, foldhash::fast::RandomState>,
+    held: HashMap<LimitId, LimitCapacity, foldhash::fast::RandomState>,
     /// By limits that were in force longer ago than the file before this one.
-    strangers: Held,
+    strangers: LimitCapacity,
 }
 
 /// How many counters a limit has by keys of their own.
 #[derive(Debug, Default)]
-struct Held {
+struct LimitCapacity {
     part: usize,
     keys: AtomicUsize,
 }
 
-impl Room {
+impl Capacity {
     /// Room for so many counters, and nothing kept for anyone.
     pub(super) fn of(most: usize) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Room {
             common: most,
             beyond: AtomicUsize::default(),
             held: HashMap::default(),
-            strangers: Held::default(),
+            strangers: LimitCapacity::default(),
         }
     }
 
@@ -147,12 +147,12 @@ impl Room {
         }
     }
 
-    fn is_out_of_room(&self, held: &Held) -> bool {
+    fn is_out_of_room(&self, held: &LimitCapacity) -> bool {
         let is_beyond = load(&held.keys) >= held.part && load(&self.beyond) >= self.common;
         is_beyond || load(&self.keys) >= self.most
     }
 
-    fn held(&self, limit: LimitId) -> &Held {
+    fn held(&self, limit: LimitId) -> &LimitCapacity {
         self.held.get(&limit).unwrap_or(&self.strangers)
     }
 }

@@ -36,7 +36,7 @@ impl fmt::Display for Address {
 
 /// Where a Redis is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum RedisEndpoint {
     /// At one address.
     Tcp(Address),
     /// Behind a socket of this machine's file system.
@@ -59,7 +59,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl RedisEndpoint {
     /// At one address.
     #[must_use]
     pub fn tcp(host: &str, port: u16) -> Self {
