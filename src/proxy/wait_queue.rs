@@ -19,7 +19,7 @@ pub use tickets::{Advance, Ticket, WaitTooLong};
 
 use crate::limit::{LimitId, Scope};
 use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
-use standing::{Position, WaitQueue};
+use queue::{Position, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
