@@ -20,8 +20,8 @@ use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::proxy::admit::Plan;
-use crate::proxy::dropped::{Believed, tidy};
-use crate::proxy::location::Destination;
+use crate::proxy::destination::Destination;
+use crate::proxy::stripped_fields::{FieldTrust, tidy};
 use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, StoreDecision, StoreError};
@@ -98,7 +98,7 @@ impl LoggedHead {
         }
         request.fields(&mut self.fields)?;
         if !self.fields.is_empty() {
-            tidy(&mut self.fields, &Believed::all());
+            tidy(&mut self.fields, &FieldTrust::all());
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ const ROOM: usize = 64;
 
 /// The head of a request on its way upstream.
 #[derive(Debug, Clone)]
-pub struct Head {
+pub struct UpstreamHead {
     /// Its method.
     pub method: Method,
     /// Origin form: path and query.
@@ -34,7 +34,7 @@ pub struct Head {
     pub fields: HeaderMap,
 }
 
-impl Head {
+impl UpstreamHead {
     /// With its body.
     #[must_use]
     pub fn request(self, body: RequestBody) -> Request<RequestBody> {
@@ -59,7 +59,7 @@ pub fn head(
     websocket: bool,
     peer: &Peer,
     exchange: &Exchange,
-) -> Result<Head, ProxyError> {
+) -> Result<UpstreamHead, ProxyError> {
     let fields = &mut parts.headers;
     if forwarded::is_loop(fields) {
         return Err(ProxyError::Loop);
@@ -77,13 +77,15 @@ pub fn head(
         peer: address,
         client: exchange.client,
         trusted,
-        leading: match trusted {
-            true => trust.leading(address, fields),
-            false => None,
+        leading: if trusted {
+            trust.leading(address, fields)
+        } else {
+            None
         },
-        speaks: match trusted {
-            true => trust.speaks(address, fields),
-            false => Speaks::default(),
+        speaks: if trusted {
+            trust.speaks(address, fields)
+        } else {
+            Speaks::default()
         },
         host: target.authority(),
         scheme: if trusted { target.scheme() } else { "http" },
@@ -115,7 +117,7 @@ pub fn head(
             parts.uri = rewritten(&parts.uri, rewrite)?;
         }
     }
-    Ok(Head {
+    Ok(UpstreamHead {
         method: mem::take(&mut parts.method),
         target: mem::take(&mut parts.uri),
         fields: mem::take(&mut parts.headers),

@@ -26,9 +26,9 @@ struct World {
     began: Instant,
     /// Microseconds since then.
     passed: u64,
-    line: Line,
+    line: WaitQueue,
     /// Who is held here, in the order in which they came, with the turn that each had last.
-    held: Vec<(Arc<Spot>, Instant)>,
+    held: Vec<(Arc<Waiter>, Instant)>,
     /// What another gateway holds, and will hold until its turn or until it leaves.
     others: Vec<(Instant, Charge)>,
     rng: fastrand::Rng,
@@ -57,7 +57,7 @@ impl World {
             limit: limit(),
             began: Instant::now(),
             passed: 0,
-            line: Line::default(),
+            line: WaitQueue::default(),
             held: Vec::new(),
             others: Vec::new(),
             rng: fastrand::Rng::with_seed(seed),
@@ -90,7 +90,7 @@ impl World {
     }
 
     fn stands(&mut self, until: Instant, charge: Charge) {
-        let (place, spot) = Place::taken(self.now(), until, charge, false);
+        let (place, spot) = Position::taken(self.now(), until, charge, false);
         self.line.forget_passed(self.now());
         self.line.join(place, self.now());
         self.held.push((spot, until));
@@ -111,9 +111,10 @@ impl World {
                 return;
             }
             for place in last {
-                match self.refunds(&place.charge) {
-                    true => any = true,
-                    false => self.line.keep(place),
+                if self.refunds(&place.charge) {
+                    any = true
+                } else {
+                    self.line.keep(place)
                 }
             }
             if any {
@@ -136,7 +137,7 @@ impl World {
     fn passes(&mut self, micros: u64) {
         self.passed += micros;
         let now = self.now();
-        let due = |(spot, _): &(Arc<Spot>, Instant)| spot.until() <= now;
+        let due = |(spot, _): &(Arc<Waiter>, Instant)| spot.until() <= now;
         while let Some(index) = self.held.iter().position(due) {
             let (spot, _) = self.held.remove(index);
             assert!(self.line.used(&spot, now).is_some());
@@ -285,7 +286,7 @@ fn who_waits_in_several_queues_stands_still_and_blocks_only_until_it_leaves() {
     world.joins();
     world.joins();
     let (until, charge) = world.asks().unwrap();
-    let (place, spot) = Place::taken(world.now(), until, charge, true);
+    let (place, spot) = Position::taken(world.now(), until, charge, true);
     world.line.join(place, world.now());
     world.joins();
     world.leaves(0);

@@ -9,7 +9,7 @@ fn names(path: &str) -> Arc<[Box<str>]> {
 }
 
 fn found(path: &str, text: &str, piece: usize) -> Option<u32> {
-    let mut member = Member::at(&names(path));
+    let mut member = JsonProbe::at(&names(path));
     for piece in text.as_bytes().chunks(piece.max(1)) {
         member.read(piece);
     }
@@ -66,7 +66,7 @@ fn the_last_event_that_has_it_counts() {
     let stream = ": hello\r\n\r\ndata: {\"usage\":null}\r\n\r\nevent: x\r\ndata:{\"usage\":\r\ndata: {\"n\":3}}\r\n\r\n\
         data: {\"usage\":{\"n\":5}}\n\ndata: {\"broken\n\ndatum: {\"usage\":{\"n\":9}}\n\ndata: [DONE]\n\n";
     for piece in 1..40 {
-        let mut events = Events::with(Member::at(&names("usage.n")));
+        let mut events = EventProbe::with(JsonProbe::at(&names("usage.n")));
         for piece in stream.as_bytes().chunks(piece) {
             events.read(piece);
         }
@@ -108,9 +108,9 @@ proptest! {
 
     #[test]
     fn no_bytes_are_too_much(bytes: Vec<u8>) {
-        let mut events = Events::with(Member::at(&names("a.b")));
+        let mut events = EventProbe::with(JsonProbe::at(&names("a.b")));
         events.read(&bytes);
-        let mut member = Member::at(&names("a.b"));
+        let mut member = JsonProbe::at(&names("a.b"));
         member.read(&bytes);
         member.read(&vec![b'['; 5_000]);
     }
@@ -151,7 +151,7 @@ fn what_is_there_and_no_number_is_known_as_such() {
         (r#"{"m":"6"}"#, false),
         (r#"{"n":"6","n":6}"#, false),
     ] {
-        let mut member = Member::at(&names("n"));
+        let mut member = JsonProbe::at(&names("n"));
         member.read(text.as_bytes());
         assert_eq!(member.is_odd(), is_odd, "{text}");
     }
@@ -161,7 +161,7 @@ fn what_is_there_and_no_number_is_known_as_such() {
 fn a_broken_line_breaks_no_other() {
     let text = "{\"n\":1}\n{\"n\": {]]\n{\"broken\n{\"n\":4}\n";
     for piece in 1..20 {
-        let mut member = Member::at(&names("n")).in_lines();
+        let mut member = JsonProbe::at(&names("n")).in_lines();
         for piece in text.as_bytes().chunks(piece) {
             member.read(piece);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Counts a refused head and writes its line.
 pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
-    let line = Line::read(head.line);
+    let line = RequestLine::read(head.line);
     let method = line.as_ref().map(|line| &line.method);
     let status = head.status.as_u16();
     worker.current().unrouted.request(
@@ -62,13 +62,13 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
 
 /// A request line, as far as it is one.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
+struct RequestLine<'a> {
     method: Method,
     path: &'a [u8],
     version: Version,
 }
 
-impl<'a> Line<'a> {
+impl<'a> RequestLine<'a> {
     fn read(line: &'a [u8]) -> Option<Self> {
         let mut parts = line.split(|byte| *byte == b' ');
         let (method, target, version) = (parts.next()?, parts.next()?, parts.next()?);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_one_is_read_without_its_query() {
-        let line = Line::read(b"GET /a?secret HTTP/1.1").unwrap();
+        let line = RequestLine::read(b"GET /a?secret HTTP/1.1").unwrap();
         assert_eq!((line.method, line.path), (Method::GET, &b"/a"[..]));
     }
 
@@ -113,7 +113,7 @@ mod tests {
             b"GET /a b HTTP/1.1",
             b"\x16\x03\x01 / HTTP/1.1",
         ] {
-            assert_eq!(Line::read(line), None, "{line:?}");
+            assert_eq!(RequestLine::read(line), None, "{line:?}");
         }
     }
 }

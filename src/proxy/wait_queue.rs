@@ -11,15 +11,15 @@
 //! Workers share the lines under locks, which those who are held touch: they wait anyway. While there are lines, whoever
 //! a queue lets pass at once looks whether there is one for it.
 
-mod pace;
-mod standing;
-mod together;
+mod leak;
+mod queue;
+mod tickets;
 
-pub use together::{Standing, TooLong, Turn};
+pub use tickets::{Advance, Ticket, WaitTooLong};
 
 use crate::limit::{LimitId, Scope};
 use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
-use standing::{Line, Place};
+use queue::{Position, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -40,14 +40,14 @@ const AGAIN: Duration = Duration::from_millis(900);
 const LAST: Duration = Duration::from_secs(1);
 
 /// One line for each limit and key, and for each that counts.
-type Name = (LimitId, Box<[u8]>, Decider);
+type QueueKey = (LimitId, Box<[u8]>, Decider);
 
-type Shard = HashMap<Name, Line>;
+type QueueShard = HashMap<QueueKey, WaitQueue>;
 
 /// All lines of a gateway.
 #[derive(Debug)]
-pub struct AllLines {
-    shards: [Mutex<Shard>; SHARDS],
+pub struct WaitQueues {
+    shards: [Mutex<QueueShard>; SHARDS],
     hasher: RandomState,
     /// How many lines there are.
     count: AtomicUsize,
@@ -56,18 +56,18 @@ pub struct AllLines {
 
 /// One worker's way to the lines.
 #[derive(Debug)]
-pub struct Lines {
-    desk: Rc<Desk>,
+pub struct WorkerQueues {
+    desk: Rc<RefundDesk>,
     task: Option<AbortHandle>,
 }
 
 /// Where a worker gives places back.
 #[derive(Debug)]
-struct Desk {
-    all: Arc<AllLines>,
+struct RefundDesk {
+    all: Arc<WaitQueues>,
     store: Store,
     /// Waiting to be told what has become of them.
-    groups: RefCell<VecDeque<Group>>,
+    groups: RefCell<VecDeque<RefundBatch>>,
     /// How many groups are not done with.
     open: Cell<usize>,
     work: Notify,
@@ -76,14 +76,14 @@ struct Desk {
 
 /// Places of one line on their way back. Dropped without having been told, they are lost, and the line goes on.
 #[derive(Debug)]
-struct Group {
-    all: Arc<AllLines>,
-    name: Name,
-    places: Vec<(Place, PendingRefund)>,
+struct RefundBatch {
+    all: Arc<WaitQueues>,
+    name: QueueKey,
+    places: Vec<(Position, PendingRefund)>,
     told: bool,
 }
 
-impl Default for AllLines {
+impl Default for WaitQueues {
     fn default() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -94,16 +94,16 @@ impl Default for AllLines {
     }
 }
 
-impl AllLines {
-    fn number(&self, name: &Name) -> usize {
+impl WaitQueues {
+    fn number(&self, name: &QueueKey) -> usize {
         usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or_default()
     }
 
-    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
+    fn shard(&self, name: &QueueKey) -> MutexGuard<'_, QueueShard> {
         lock(&self.shards[self.number(name)])
     }
 
-    fn forget_empty(&self, shard: &mut Shard, name: &Name, now: Instant) {
+    fn forget_empty(&self, shard: &mut QueueShard, name: &QueueKey, now: Instant) {
         if shard.get(name).is_some_and(|line| line.is_empty(now)) {
             shard.remove(name);
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -121,11 +121,11 @@ impl AllLines {
     }
 }
 
-impl Lines {
+impl WorkerQueues {
     /// A worker's way to `all`. To be called on its own thread.
     #[must_use]
-    pub fn new(all: &Arc<AllLines>, store: &Store) -> Self {
-        let desk = Rc::new(Desk {
+    pub fn new(all: &Arc<WaitQueues>, store: &Store) -> Self {
+        let desk = Rc::new(RefundDesk {
             all: Arc::clone(all),
             store: store.clone(),
             groups: RefCell::default(),
@@ -137,7 +137,7 @@ impl Lines {
         store.bequeath(move |charge, ends| {
             if let Some(desk) = heir.upgrade() {
                 let name = name(&charge, Decider::Redis);
-                desk.join(&name, Place::left(Instant::now() + ends, charge));
+                desk.join(&name, Position::left(Instant::now() + ends, charge));
             }
         });
         // Memory says at once what has become of a place.
@@ -159,11 +159,11 @@ impl Lines {
         (came, until): (Instant, Instant),
         (charge, by): (Charge, Decider),
         of_several: bool,
-    ) -> Standing {
+    ) -> Ticket {
         let (name, limit) = (name(&charge, by), Arc::clone(&charge.limit));
-        let (place, spot) = Place::taken(came, until, charge, of_several);
+        let (place, spot) = Position::taken(came, until, charge, of_several);
         self.desk.join(&name, place);
-        Standing { name, spot, limit }
+        Ticket { name, spot, limit }
     }
 
     /// Is there any line?
@@ -183,12 +183,12 @@ impl Lines {
     ///
     /// # Errors
     /// When that is too long.
-    pub fn go_on(&self, standing: &[Standing], now: Instant) -> Result<Turn, TooLong> {
-        if let Some(over) = standing.iter().find_map(Standing::over) {
+    pub fn go_on(&self, standing: &[Ticket], now: Instant) -> Result<Advance, WaitTooLong> {
+        if let Some(over) = standing.iter().find_map(Ticket::over) {
             return Err(over);
         }
         if standing.iter().any(|one| one.until() > now) {
-            return Ok(Turn::Later);
+            return Ok(Advance::Later);
         }
         let mut lines = self.desk.all.together(standing);
         let turn = lines.turn(standing, now);
@@ -208,15 +208,15 @@ impl Lines {
             self.desk.give_back(&one.name, line);
             self.desk.all.forget_empty(shard, &one.name, now);
         }
-        match standing.iter().find_map(Standing::over) {
+        match standing.iter().find_map(Ticket::over) {
             Some(over) => Err(over),
-            None if turn.is_some_and(|turn| turn > now) => Ok(Turn::Later),
-            None => Ok(Turn::Now(used)),
+            None if turn.is_some_and(|turn| turn > now) => Ok(Advance::Later),
+            None => Ok(Advance::Now(used)),
         }
     }
 
     /// The request leaves: everyone behind takes the place in front, and the last one is given back.
-    pub fn leave(&self, standing: &Standing) {
+    pub fn leave(&self, standing: &Ticket) {
         self.desk.with(&standing.name, |line| {
             line.leave(&standing.spot, Instant::now());
             self.desk.give_back(&standing.name, line);
@@ -258,7 +258,7 @@ impl Lines {
     }
 }
 
-impl Drop for Lines {
+impl Drop for WorkerQueues {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -266,13 +266,13 @@ impl Drop for Lines {
     }
 }
 
-impl Desk {
+impl RefundDesk {
     /// Puts a place into its line, which begins with it if there is none.
-    fn join(&self, name: &Name, place: Place) {
+    fn join(&self, name: &QueueKey, place: Position) {
         let mut shard = self.all.shard(name);
         let line = shard.entry(name.clone()).or_insert_with(|| {
             self.all.count.fetch_add(1, Ordering::Relaxed);
-            Line::default()
+            WaitQueue::default()
         });
         let now = Instant::now();
         line.forget_passed(now);
@@ -282,7 +282,7 @@ impl Desk {
     }
 
     /// Has something done to a line, if there is such a line.
-    fn with<T>(&self, name: &Name, work: impl FnOnce(&mut Line) -> T) -> Option<T> {
+    fn with<T>(&self, name: &QueueKey, work: impl FnOnce(&mut WaitQueue) -> T) -> Option<T> {
         let mut shard = self.all.shard(name);
         let line = shard.get_mut(name)?;
         let done = work(line);
@@ -292,7 +292,7 @@ impl Desk {
 
     /// Gives back what is free at the end of a line, the last place first. One answer is awaited at a time, or a place
     /// could come to the store before the one behind it.
-    fn give_back(&self, name: &Name, line: &mut Line) {
+    fn give_back(&self, name: &QueueKey, line: &mut WaitQueue) {
         while !line.is_returning {
             let last = line.take_last();
             if last.is_empty() {
@@ -313,7 +313,7 @@ impl Desk {
             if !places.is_empty() {
                 line.is_returning = true;
                 self.open.set(self.open.get() + 1);
-                self.groups.borrow_mut().push_back(Group {
+                self.groups.borrow_mut().push_back(RefundBatch {
                     all: Arc::clone(&self.all),
                     name: name.clone(),
                     places,
@@ -339,7 +339,7 @@ impl Desk {
         }
     }
 
-    async fn hear(&self, mut group: Group) {
+    async fn hear(&self, mut group: RefundBatch) {
         let (mut kept, mut any) = (Vec::new(), false);
         let mut places = mem::take(&mut group.places).into_iter();
         for (place, soon) in places.by_ref() {
@@ -357,7 +357,7 @@ impl Desk {
     }
 }
 
-impl Drop for Group {
+impl Drop for RefundBatch {
     fn drop(&mut self) {
         if self.told {
             return;
@@ -370,7 +370,7 @@ impl Drop for Group {
 }
 
 /// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
-fn name(charge: &Charge, by: Decider) -> Name {
+fn name(charge: &Charge, by: Decider) -> QueueKey {
     let by = match charge.limit.scope {
         Scope::Gateway => Decider::Memory,
         Scope::Cluster => charge.by.unwrap_or(by),

@@ -2,7 +2,7 @@
 
 use super::body::RequestBody;
 use super::error::ProxyError;
-use super::{fields, forward};
+use super::{fields, upstream_call};
 use crate::limit::{Limit, Mode};
 use crate::snapshot::{Service, Snapshot};
 use crate::telemetry::metrics::{
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 /// The snapshot as one worker holds it. Replaced whole when a newer one is seen.
 #[derive(Debug)]
-pub struct Local {
+pub struct WorkerSnapshot {
     /// What all workers share.
     pub snapshot: Arc<Snapshot>,
     /// Made when a route is first used, so that a reload of ten thousand routes costs a worker nothing at once.
-    routes: Vec<OnceCell<LocalRoute>>,
+    routes: Vec<OnceCell<RouteHandles>>,
     upstreams: Vec<OnceCell<Servers>>,
     /// Counts what matched no route.
     pub unrouted: RouteMetrics,
@@ -29,7 +29,7 @@ pub struct Local {
 
 /// A route's handles.
 #[derive(Debug)]
-pub struct LocalRoute {
+pub struct RouteHandles {
     /// Counts its requests.
     pub metrics: RouteMetrics,
     /// Count its limits' decisions, in the service's order.
@@ -72,7 +72,7 @@ pub struct Server {
     pub metrics: ServerMetrics,
 }
 
-impl Local {
+impl WorkerSnapshot {
     /// Nothing is resolved yet.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, metrics: &WorkerMetrics) -> Self {
@@ -94,11 +94,11 @@ impl Local {
 
     /// The handles of route `index`.
     #[must_use]
-    pub fn route(&self, index: usize, metrics: &WorkerMetrics) -> &LocalRoute {
+    pub fn route(&self, index: usize, metrics: &WorkerMetrics) -> &RouteHandles {
         self.routes[index].get_or_init(|| {
             let service = self.service(index);
             let label = service.route().unwrap_or(NO_ROUTE);
-            LocalRoute {
+            RouteHandles {
                 metrics: metrics.route(label),
                 limits: service
                     .limits
@@ -141,7 +141,7 @@ impl Local {
 impl Servers {
     /// Counts an upstream's failure, if `error` is one.
     pub fn count(&self, error: &ProxyError) {
-        if let Some(failure) = forward::failure(error) {
+        if let Some(failure) = upstream_call::failure(error) {
             self.metrics.failed(failure);
         }
     }

@@ -1,6 +1,6 @@
 //! What responses say that their requests have cost: in a field, or in a body that passes by.
 
-use super::member::{Events, Member};
+use super::json_probe::{EventProbe, JsonProbe};
 use crate::key::{Meter, Misquoted, Place};
 use crate::limit::Limit;
 use crate::store::Charge;
@@ -15,21 +15,21 @@ static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// A body that is read as it passes, for the charge that waits for its number.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct BodyMeter {
     charge: Charge,
     max: u32,
-    text: Text,
+    text: BodyFormat,
 }
 
 #[derive(Debug)]
-enum Text {
-    Json(Member),
-    Events(Events),
+enum BodyFormat {
+    Json(JsonProbe),
+    EventProbe(EventProbe),
 }
 
 /// What a limit was told.
 #[derive(Debug)]
-pub(super) struct Cost {
+pub(super) struct ResponseCost {
     /// The limit.
     pub(super) limit: Arc<Limit>,
     /// Was it told anything?
@@ -60,7 +60,7 @@ pub(super) fn in_head(
     }
 }
 
-impl Reading {
+impl BodyMeter {
     /// Reads the body of a response with `fields` for `charge`, whose limit is told there.
     ///
     /// # Errors
@@ -80,13 +80,13 @@ impl Reading {
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         let kind = kind.to_ascii_lowercase();
-        let member = Member::at(names);
+        let member = JsonProbe::at(names);
         let text = match &*kind {
             _ if encoded => return Err(charge),
-            "text/event-stream" => Text::Events(Events::with(member)),
-            "application/x-ndjson" | "application/jsonl" => Text::Json(member.in_lines()),
-            "application/json" => Text::Json(member),
-            other if other.ends_with("+json") => Text::Json(member),
+            "text/event-stream" => BodyFormat::EventProbe(EventProbe::with(member)),
+            "application/x-ndjson" | "application/jsonl" => BodyFormat::Json(member.in_lines()),
+            "application/json" => BodyFormat::Json(member),
+            other if other.ends_with("+json") => BodyFormat::Json(member),
             _ => return Err(charge),
         };
         Ok(Self {
@@ -99,8 +99,8 @@ impl Reading {
     /// A piece of the body passes.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         match &mut self.text {
-            Text::Json(member) => member.read(bytes),
-            Text::Events(events) => events.read(bytes),
+            BodyFormat::Json(member) => member.read(bytes),
+            BodyFormat::EventProbe(events) => events.read(bytes),
         }
     }
 
@@ -108,8 +108,8 @@ impl Reading {
     #[must_use]
     pub(super) fn end(self) -> (Charge, CostReport, Option<u32>) {
         let member = match &self.text {
-            Text::Json(member) => member,
-            Text::Events(events) => events.member(),
+            BodyFormat::Json(member) => member,
+            BodyFormat::EventProbe(events) => events.member(),
         };
         let told = match member.found() {
             Some(_) => CostReport::Number,

@@ -4,7 +4,7 @@
 //! can go back to the store place by place, the last one first. A free place in front of somebody who cannot move stays
 //! a hole: whoever joins the line may move up into it, and it goes back when all behind it have.
 
-use super::pace::{GRACE, JITTER, Pace, Share};
+use super::leak::{GRACE, JITTER, Leak, LeakShare};
 use crate::store::Charge;
 use std::collections::VecDeque;
 use std::mem;
@@ -15,51 +15,51 @@ use tokio::time::Instant;
 
 /// The places of one limit and key.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    places: VecDeque<Place>,
+pub(super) struct WaitQueue {
+    places: VecDeque<Position>,
     /// Places are on their way back to the store, whose answer is awaited.
     pub(super) is_returning: bool,
     /// What has gone on.
-    pace: Pace,
+    pace: Leak,
     /// Until then it is behind the store's turns: the gateway stood still, and whoever comes goes on after those in line.
     behind: Option<Instant>,
 }
 
 /// A place in the queue, paid for.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Position {
     /// When its turn is.
     until: Instant,
     pub(super) charge: Charge,
-    share: Share,
+    share: LeakShare,
     /// Its turn passed without it, and it has another.
     put_off: bool,
     /// Whose it is has places in other queues too and waits for the last of them, so that `until` is not the turn of this
     /// one but later: it moves nowhere, and nobody moves up into what it leaves.
     of_several: bool,
-    taken: Option<Arc<Spot>>,
+    taken: Option<Arc<Waiter>>,
     /// The store has not taken it back: somebody whom this gateway does not know stands behind it.
     kept: bool,
 }
 
 /// A held request's spot in its line.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct Waiter {
     /// It waits no longer than until then.
     patience: Instant,
-    turn: Mutex<Turn>,
+    turn: Mutex<DueTime>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Turn {
+struct DueTime {
     until: Instant,
     put_off: bool,
     /// It is to be refused, since its turn would come too late, and told to come again after so long.
     over: Option<Duration>,
 }
 
-impl Spot {
+impl Waiter {
     /// When its turn is, as things stand.
     pub(super) fn until(&self) -> Instant {
         self.turn().until
@@ -80,7 +80,7 @@ impl Spot {
         self.changed.notified().await;
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    fn turn(&self) -> MutexGuard<'_, DueTime> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,23 +103,23 @@ impl Spot {
     }
 }
 
-impl Place {
+impl Position {
     /// A place that is taken from the start, by one that came at `came`, and who has it.
     pub(super) fn taken(
         came: Instant,
         until: Instant,
         charge: Charge,
         of_several: bool,
-    ) -> (Self, Arc<Spot>) {
+    ) -> (Self, Arc<Waiter>) {
         let place = Self {
             of_several,
             ..Self::left(until, charge)
         };
         let patience = came.checked_add(place.share.max_wait);
-        let spot = Arc::new(Spot {
+        let spot = Arc::new(Waiter {
             // In several queues it waits for the longest, which may be longer than this one's longest.
             patience: patience.map_or(until, |patience| patience.max(until)),
-            turn: Mutex::new(Turn {
+            turn: Mutex::new(DueTime {
                 until,
                 put_off: false,
                 over: None,
@@ -134,7 +134,7 @@ impl Place {
     pub(super) fn left(until: Instant, charge: Charge) -> Self {
         Self {
             until,
-            share: Share::of(&charge.limit, charge.ticket.cost),
+            share: LeakShare::of(&charge.limit, charge.ticket.cost),
             charge,
             put_off: false,
             of_several: false,
@@ -168,9 +168,9 @@ impl Place {
     }
 }
 
-impl Line {
+impl WaitQueue {
     /// Puts a place where it belongs: answers of a store overtake each other.
-    pub(super) fn join(&mut self, place: Place, now: Instant) {
+    pub(super) fn join(&mut self, place: Position, now: Instant) {
         let is_taken = place.taken.is_some();
         let at = self.insert(place);
         let stood_still = is_taken && self.stood_still(at, now);
@@ -180,9 +180,9 @@ impl Line {
         }
     }
 
-    fn insert(&mut self, place: Place) -> usize {
+    fn insert(&mut self, place: Position) -> usize {
         let at = place.charge.ticket.mark.order();
-        let front = |other: &Place| other.charge.ticket.mark.order() <= at;
+        let front = |other: &Position| other.charge.ticket.mark.order() <= at;
         let behind = self.places.iter().rposition(front);
         let at = behind.map_or(0, |at| at + 1);
         self.places.insert(at, place);
@@ -204,7 +204,7 @@ impl Line {
     }
 
     /// When the request may go on, which is now or later; nothing where it cannot wait so long.
-    pub(super) fn turn(&mut self, spot: &Arc<Spot>, now: Instant) -> Option<Instant> {
+    pub(super) fn turn(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Instant> {
         let place = &self.places[self.position(spot)?];
         if place.until > now {
             return Some(place.until);
@@ -219,12 +219,12 @@ impl Line {
 
     /// Does it go on at the line's pace? Whoever waits for another queue goes on when that lets it, as long as this one
     /// is on time.
-    fn counts(&self, place: &Place, now: Instant) -> bool {
+    fn counts(&self, place: &Position, now: Instant) -> bool {
         !place.of_several || place.put_off || self.is_behind(now)
     }
 
     /// It waits for another queue until then.
-    pub(super) fn put_off(&mut self, spot: &Arc<Spot>, until: Instant, now: Instant) {
+    pub(super) fn put_off(&mut self, spot: &Arc<Waiter>, until: Instant, now: Instant) {
         if let Some(at) = self.position(spot) {
             self.places[at].put_off_until(until, now);
             self.retime(now);
@@ -249,7 +249,7 @@ impl Line {
     }
 
     /// The request goes on. Returns what it has used up.
-    pub(super) fn used(&mut self, spot: &Arc<Spot>, now: Instant) -> Option<Charge> {
+    pub(super) fn used(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Charge> {
         let place = self.places.remove(self.position(spot)?)?;
         if self.counts(&place, now) {
             self.pace.went(&place.share, now);
@@ -261,7 +261,7 @@ impl Line {
     }
 
     /// The request leaves, and those behind it move up.
-    pub(super) fn leave(&mut self, spot: &Arc<Spot>, now: Instant) {
+    pub(super) fn leave(&mut self, spot: &Arc<Waiter>, now: Instant) {
         if let Some(place) = self.position(spot).and_then(|at| self.places.get_mut(at)) {
             place.taken = None;
             place.kept = false;
@@ -269,8 +269,8 @@ impl Line {
         self.move_up(now);
     }
 
-    fn position(&self, spot: &Arc<Spot>) -> Option<usize> {
-        let is_whose = |place: &Place| {
+    fn position(&self, spot: &Arc<Waiter>) -> Option<usize> {
+        let is_whose = |place: &Position| {
             let taken = place.taken.as_ref();
             taken.is_some_and(|other| Arc::ptr_eq(other, spot))
         };
@@ -301,7 +301,7 @@ impl Line {
     }
 
     /// What can go back to the store, the last place first, so that nobody stands behind the one that goes.
-    pub(super) fn take_last(&mut self) -> Vec<Place> {
+    pub(super) fn take_last(&mut self) -> Vec<Position> {
         let mut last = Vec::new();
         while let Some(place) = self.places.pop_back_if(|place| place.can_go_back()) {
             last.push(place);
@@ -311,10 +311,10 @@ impl Line {
 
     /// The store has not taken it back. One that was charged under an id may have been paid for a repeat: it is not asked
     /// about again, nor taken by anybody.
-    pub(super) fn keep(&mut self, place: Place) {
+    pub(super) fn keep(&mut self, place: Position) {
         if place.charge.ticket.record.is_none() {
             let kept = true;
-            self.insert(Place { kept, ..place });
+            self.insert(Position { kept, ..place });
         }
     }
 
@@ -327,7 +327,7 @@ impl Line {
     }
 
     /// Places have come back from the store or not: those who have joined behind one that is kept move up.
-    pub(super) fn returned(&mut self, kept: Vec<Place>, any: bool, now: Instant) {
+    pub(super) fn returned(&mut self, kept: Vec<Position>, any: bool, now: Instant) {
         self.is_returning = false;
         for place in kept {
             self.keep(place);
@@ -350,7 +350,7 @@ impl Line {
     }
 }
 
-impl Place {
+impl Position {
     /// Is it taken by one who goes on when its turn here has come?
     fn has_its_turn(&self) -> bool {
         self.taken.is_some() && !self.of_several

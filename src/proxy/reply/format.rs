@@ -1,6 +1,6 @@
 //! The forms an answer of the gateway's own can take, and which of them a client would rather have.
 
-use super::{Told, problem};
+use super::{ProblemDetails, problem};
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields;
 use crate::snapshot::errors::{ErrorBody, Filled, escape_markup};
@@ -12,7 +12,7 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// What a body is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum ReplyFormat {
     /// A problem document.
     #[default]
     Problem,
@@ -22,7 +22,7 @@ pub enum Form {
     Html,
 }
 
-impl Form {
+impl ReplyFormat {
     /// The form of such a body, for a client that would rather have `preferred`.
     pub(super) fn of(body: &ErrorBody, preferred: Self) -> Self {
         match body {
@@ -38,10 +38,10 @@ impl Form {
     #[must_use]
     pub fn preferred(fields: &HeaderMap) -> Self {
         let lines = fields.get_all(header::ACCEPT).into_iter();
-        let ranges: Vec<Range<'_>> = lines
+        let ranges: Vec<AcceptRange<'_>> = lines
             .filter_map(|line| line.to_str().ok())
             .flat_map(|line| line.split(','))
-            .filter_map(Range::read)
+            .filter_map(AcceptRange::read)
             .collect();
         if ranges.is_empty() {
             return Self::Problem;
@@ -66,14 +66,14 @@ impl Form {
 }
 
 /// One entry of `Accept`.
-struct Range<'a> {
+struct AcceptRange<'a> {
     kind: &'a str,
     sub: &'a str,
     /// In thousandths.
     weight: u32,
 }
 
-impl<'a> Range<'a> {
+impl<'a> AcceptRange<'a> {
     fn read(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let (kind, sub) = parts.next()?.split_once('/')?;
@@ -104,7 +104,7 @@ fn thousandths(q: &str) -> Option<u32> {
 }
 
 /// What the range says that names the type most closely.
-fn weight(ranges: &[Range<'_>], kind: (&str, &str)) -> u32 {
+fn weight(ranges: &[AcceptRange<'_>], kind: (&str, &str)) -> u32 {
     let named = ranges
         .iter()
         .filter_map(|range| Some((range.names(kind)?, range.weight)));
@@ -113,9 +113,9 @@ fn weight(ranges: &[Range<'_>], kind: (&str, &str)) -> u32 {
 
 /// The body and what it is.
 pub(super) fn written(
-    told: &Told<'_, '_>,
+    told: &ProblemDetails<'_, '_>,
     body: &ErrorBody,
-    preferred: Form,
+    preferred: ReplyFormat,
 ) -> (HeaderValue, Vec<u8>) {
     if let (ErrorBody::File(page), ProxyError::Limited { status, .. }) = (body, told.error) {
         let limit = told.violated.named.map(|limit| &**limit.public_name());
@@ -127,14 +127,14 @@ pub(super) fn written(
         };
         return (page.kind.clone(), page.fill(&filled));
     }
-    match Form::of(body, preferred) {
-        Form::Problem => (PROBLEM, problem::problem(told)),
-        Form::Text => (TEXT, text(told)),
-        Form::Html => (HTML, html(told)),
+    match ReplyFormat::of(body, preferred) {
+        ReplyFormat::Problem => (PROBLEM, problem::problem(told)),
+        ReplyFormat::Text => (TEXT, text(told)),
+        ReplyFormat::Html => (HTML, html(told)),
     }
 }
 
-fn text(told: &Told<'_, '_>) -> Vec<u8> {
+fn text(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let (title, detail) = (problem::title(told.error), problem::detail(told));
     let mut out = format!("{title}. {detail}\nRequest id: ").into_bytes();
     out.extend_from_slice(told.request_id.as_bytes());
@@ -142,7 +142,7 @@ fn text(told: &Told<'_, '_>) -> Vec<u8> {
     out
 }
 
-fn html(told: &Told<'_, '_>) -> Vec<u8> {
+fn html(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
     let (status, title) = (told.error.status().as_u16(), problem::title(told.error));
     let (detail, id) = (problem::detail(told), told.request_id.as_bytes());
     let mut out = format!(
@@ -164,30 +164,36 @@ mod tests {
     #[test]
     fn the_form_is_the_one_that_is_accepted_most() {
         for (accept, form) in [
-            ("*/*", Form::Problem),
+            ("*/*", ReplyFormat::Problem),
             (
                 "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-                Form::Html,
+                ReplyFormat::Html,
             ),
-            ("text/html, application/json", Form::Problem),
-            ("text/plain", Form::Text),
-            ("text/*;q=0.5", Form::Text),
-            ("text/*;q=0.5, text/html", Form::Html),
-            ("application/json;q=0.2, text/plain;q=0.1", Form::Problem),
+            ("text/html, application/json", ReplyFormat::Problem),
+            ("text/plain", ReplyFormat::Text),
+            ("text/*;q=0.5", ReplyFormat::Text),
+            ("text/*;q=0.5, text/html", ReplyFormat::Html),
+            (
+                "application/json;q=0.2, text/plain;q=0.1",
+                ReplyFormat::Problem,
+            ),
             (
                 "application/problem+json;q=0, text/html;q=0.001",
-                Form::Html,
+                ReplyFormat::Html,
             ),
-            ("image/png", Form::Problem),
-            ("nonsense", Form::Problem),
-            ("text/html;q=x", Form::Problem),
-            ("text/html;q=0", Form::Problem),
-            ("TEXT/HTML ; q=1.0", Form::Html),
+            ("image/png", ReplyFormat::Problem),
+            ("nonsense", ReplyFormat::Problem),
+            ("text/html;q=x", ReplyFormat::Problem),
+            ("text/html;q=0", ReplyFormat::Problem),
+            ("TEXT/HTML ; q=1.0", ReplyFormat::Html),
         ] {
             let mut fields = HeaderMap::new();
             fields.insert(header::ACCEPT, HeaderValue::from_static(accept));
-            assert_eq!(Form::preferred(&fields), form, "{accept}");
+            assert_eq!(ReplyFormat::preferred(&fields), form, "{accept}");
         }
-        assert_eq!(Form::preferred(&HeaderMap::new()), Form::Problem);
+        assert_eq!(
+            ReplyFormat::preferred(&HeaderMap::new()),
+            ReplyFormat::Problem
+        );
     }
 }

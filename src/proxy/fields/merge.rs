@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Which of the fields the upstream has written.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Theirs {
+pub(super) struct UpstreamFields {
     /// `RateLimit` or `RateLimit-Policy`.
     pub(super) standard: bool,
     /// `X-RateLimit-Remaining`.
@@ -16,7 +16,12 @@ pub(super) struct Theirs {
 
 /// Puts our items in front of the upstream's, in one list. What is no list of named items is not kept: with it the whole
 /// field would say nothing (RFC 9651, section 4.2).
-pub(super) fn lead(fields: &mut HeaderMap, name: HeaderName, ours: HeaderValue, theirs: Theirs) {
+pub(super) fn lead(
+    fields: &mut HeaderMap,
+    name: HeaderName,
+    ours: HeaderValue,
+    theirs: UpstreamFields,
+) {
     if !theirs.standard || !fields.contains_key(&name) {
         fields.insert(name, ours);
         return;

@@ -47,7 +47,7 @@ impl Location for Destination<'_> {
 
 /// A request on its way to a route.
 #[derive(Debug, Clone, Copy)]
-pub struct Coming<'a> {
+pub struct RouteRequest<'a> {
     /// Its head.
     pub parts: &'a Parts,
     /// Whom it addresses.
@@ -58,7 +58,7 @@ pub struct Coming<'a> {
     pub trust: &'a Trust,
 }
 
-impl route::Asked for Coming<'_> {
+impl route::Asked for RouteRequest<'_> {
     fn fields(&self) -> &HeaderMap {
         &self.parts.headers
     }

@@ -1,7 +1,7 @@
 //! What one request has in lines, which may be several: its turn is the last of theirs, and it goes on in all at once.
 
-use super::standing::Spot;
-use super::{AllLines, Name, Shard, lock};
+use super::queue::Waiter;
+use super::{QueueKey, QueueShard, WaitQueues, lock};
 use crate::limit::Limit;
 use crate::store::Charge;
 use smallvec::SmallVec;
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 /// Where a held request stands.
 #[derive(Debug)]
-pub struct Standing {
-    pub(super) name: Name,
-    pub(super) spot: Arc<Spot>,
+pub struct Ticket {
+    pub(super) name: QueueKey,
+    pub(super) spot: Arc<Waiter>,
     pub(super) limit: Arc<Limit>,
 }
 
 /// What a request may do that stands in lines.
 #[derive(Debug)]
-pub enum Turn {
+pub enum Advance {
     /// It goes on, and has used these places up.
     Now(Vec<Charge>),
     /// It waits on.
@@ -28,14 +28,14 @@ pub enum Turn {
 
 /// A request would wait longer than its limit makes anybody wait.
 #[derive(Debug)]
-pub struct TooLong {
+pub struct WaitTooLong {
     /// Whose queue it stands in.
     pub limit: Arc<Limit>,
     /// After how long one that came then would not.
     pub again: Duration,
 }
 
-impl Standing {
+impl Ticket {
     /// When its turn is, as things stand.
     #[must_use]
     pub fn until(&self) -> Instant {
@@ -53,8 +53,8 @@ impl Standing {
         self.spot.changed().await;
     }
 
-    pub(super) fn over(&self) -> Option<TooLong> {
-        Some(TooLong {
+    pub(super) fn over(&self) -> Option<WaitTooLong> {
+        Some(WaitTooLong {
             limit: Arc::clone(&self.limit),
             again: self.spot.over()?,
         })
@@ -62,20 +62,20 @@ impl Standing {
 }
 
 /// Several lines, locked.
-pub(super) struct Together<'a> {
-    all: &'a AllLines,
-    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
+pub(super) struct LockedQueues<'a> {
+    all: &'a WaitQueues,
+    shards: SmallVec<[(usize, MutexGuard<'a, QueueShard>); 2]>,
 }
 
-impl Together<'_> {
-    pub(super) fn shard(&mut self, name: &Name) -> Option<&mut Shard> {
+impl LockedQueues<'_> {
+    pub(super) fn shard(&mut self, name: &QueueKey) -> Option<&mut QueueShard> {
         let number = self.all.number(name);
         let mut shards = self.shards.iter_mut();
         Some(&mut *shards.find(|(of, _)| *of == number)?.1)
     }
 
     /// When a request may go on that stands in all of these.
-    pub(super) fn turn(&mut self, standing: &[Standing], now: Instant) -> Option<Instant> {
+    pub(super) fn turn(&mut self, standing: &[Ticket], now: Instant) -> Option<Instant> {
         let mut turn = now;
         for one in standing {
             let line = self.shard(&one.name);
@@ -87,15 +87,15 @@ impl Together<'_> {
     }
 }
 
-impl AllLines {
+impl WaitQueues {
     /// All shards of these lines at once, in the order in which everybody locks them.
-    pub(super) fn together(&self, standing: &[Standing]) -> Together<'_> {
+    pub(super) fn together(&self, standing: &[Ticket]) -> LockedQueues<'_> {
         let numbers = standing.iter().map(|one| self.number(&one.name));
         let mut numbers: SmallVec<[usize; 2]> = numbers.collect();
         numbers.sort_unstable();
         numbers.dedup();
         let locked = |number: usize| (number, lock(&self.shards[number]));
-        Together {
+        LockedQueues {
             all: self,
             shards: numbers.into_iter().map(locked).collect(),
         }

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 /// Whose fields are believed.
 #[derive(Debug, Clone, Copy)]
-pub struct Believed<P> {
+pub struct FieldTrust<P> {
     /// Asked where a field says which address the client has: is the peer trusted to say so?
     pub peer: P,
     /// Does nobody here look at the method, so that a field may ask for another one?
     pub other_methods: bool,
 }
 
-impl Believed<()> {
+impl FieldTrust<()> {
     /// What a request from `peer` is believed under this snapshot.
-    pub fn of(snapshot: &Snapshot, peer: IpAddr) -> Believed<impl Fn() -> bool> {
-        Believed {
+    pub fn of(snapshot: &Snapshot, peer: IpAddr) -> FieldTrust<impl Fn() -> bool> {
+        FieldTrust {
             peer: move || snapshot.trust.believes(peer),
             other_methods: snapshot.other_methods,
         }
@@ -31,8 +31,8 @@ impl Believed<()> {
 
     /// What a request in a log is believed: whether its peer was trusted is not known.
     #[must_use]
-    pub fn all() -> Believed<impl Fn() -> bool> {
-        Believed {
+    pub fn all() -> FieldTrust<impl Fn() -> bool> {
+        FieldTrust {
             peer: || true,
             other_methods: true,
         }
@@ -50,7 +50,7 @@ impl Believed<()> {
 /// - Fields that ask an upstream for another method go where a route or a limit looks at the method.
 /// - Several `Content-Length` lines, equal as [`Target::read`](super::request::Target::read) has seen, become one.
 /// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
-pub fn tidy(fields: &mut HeaderMap, believed: &Believed<impl Fn() -> bool>) {
+pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
     let (mut lengths, mut cookies) = (0, 0);
     let mut odd = SmallVec::<[HeaderName; 4]>::new();
     for name in fields.iter().map(|(name, _)| name) {
@@ -95,7 +95,7 @@ fn mend(fields: &mut HeaderMap, (lengths, cookies): (u32, u32), odd: &[HeaderNam
 
 /// Why a field is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum StripCause {
     /// It tells an address, and whoever sent it is not trusted to.
     Address,
     /// It asks for another method, where somebody looks at the method.
@@ -107,7 +107,7 @@ pub enum Why {
 }
 
 /// In a sentence: "the field is dropped, since ...".
-impl fmt::Display for Why {
+impl fmt::Display for StripCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Address => {
@@ -124,15 +124,15 @@ impl fmt::Display for Why {
 
 /// Why a field of this name is dropped, if it is.
 #[must_use]
-pub fn why(name: &str, believed: &Believed<impl Fn() -> bool>) -> Option<Why> {
+pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
     if tells_address(name) && !(believed.peer)() {
-        return Some(Why::Address);
+        return Some(StripCause::Address);
     }
     if asks_for_method(name) && !believed.other_methods {
-        return Some(Why::Method);
+        return Some(StripCause::Method);
     }
     let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
-    is_odd.then_some(Why::Name)
+    is_odd.then_some(StripCause::Name)
 }
 
 /// Does a field of this name tell the client's address, beside those that `trust` looks at? Or is it one that no client has
@@ -199,8 +199,8 @@ mod tests {
         lines.iter().map(line).collect()
     }
 
-    fn believed(peer: bool, other_methods: bool) -> Believed<impl Fn() -> bool> {
-        Believed {
+    fn believed(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
+        FieldTrust {
             peer: move || peer,
             other_methods,
         }
@@ -208,7 +208,7 @@ mod tests {
 
     fn left(
         sent: &[(&'static str, &'static str)],
-        believed: &Believed<impl Fn() -> bool>,
+        believed: &FieldTrust<impl Fn() -> bool>,
     ) -> Vec<String> {
         let mut fields = fields(sent);
         tidy(&mut fields, believed);

@@ -1,7 +1,7 @@
 //! A response's body on its way down: streamed from the upstream, with an idle deadline, and told apart from one that breaks.
 
 use super::body::{BodyError, RequestBody};
-use super::patience::{Lost, Patience};
+use super::soft_timeout::{Expiry, SoftTimeout};
 use super::trailers;
 use crate::listen::socket::SocketWatch;
 use crate::upstream::connection::Connection;
@@ -15,24 +15,24 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// A body from the upstream.
-pub(super) struct Download {
+pub(super) struct UpstreamBody {
     incoming: Incoming,
     /// What was there with the head.
     first: Option<Frame<Bytes>>,
     /// How it broke, while what came before is written out.
     broken: Option<BodyError>,
-    patience: Patience,
+    patience: SoftTimeout,
     allowed: Duration,
     /// Brings the body; goes back to its pool as soon as all of it has been read.
-    connection: Lent,
+    connection: LentConnection,
 }
 
 /// The connection that a body comes on, and where it belongs; none when it is moved on elsewhere.
-pub(super) type Lent = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
+pub(super) type LentConnection = Option<(Connection<RequestBody>, Rc<Pool<RequestBody>>)>;
 
 /// What a body begins with, if that is known with the head.
 #[derive(Debug, Default)]
-pub enum Start {
+pub enum BodyStart {
     /// It is still to come.
     #[default]
     Unknown,
@@ -42,7 +42,7 @@ pub enum Start {
     Empty,
 }
 
-impl Start {
+impl BodyStart {
     /// Has the answer's body broken before anything of it came? That is seen without waiting, or not at all.
     ///
     /// # Errors
@@ -62,27 +62,27 @@ impl Start {
     }
 }
 
-impl Download {
+impl UpstreamBody {
     /// A body that begins with `start`; nothing when that is all. A connection without anything left to read goes back at
     /// once.
     pub(super) fn new(
         incoming: Incoming,
-        start: Start,
+        start: BodyStart,
         allowed: Duration,
         client: &SocketWatch,
-        mut connection: Lent,
+        mut connection: LentConnection,
     ) -> Option<Self> {
         release_free(&mut connection);
         let first = match start {
-            Start::Empty => return None,
-            Start::Unknown => None,
-            Start::With(frame) => Some(filter_trailers(frame)),
+            BodyStart::Empty => return None,
+            BodyStart::Unknown => None,
+            BodyStart::With(frame) => Some(filter_trailers(frame)),
         };
         Some(Self {
             incoming,
             first,
             broken: None,
-            patience: Patience::new(allowed, client.clone()),
+            patience: SoftTimeout::new(allowed, client.clone()),
             allowed,
             connection,
         })
@@ -105,8 +105,8 @@ impl Download {
         release_free(&mut self.connection);
         let Poll::Ready(frame) = polled else {
             let error = match ready!(self.patience.poll_lost(cx)) {
-                Lost::Idle => BodyError::Idle(self.allowed),
-                Lost::ClientGone => BodyError::ClientGone,
+                Expiry::Idle => BodyError::Idle(self.allowed),
+                Expiry::ClientGone => BodyError::ClientGone,
             };
             return Poll::Ready(Some(Err(error)));
         };
@@ -136,7 +136,7 @@ impl Download {
     }
 }
 
-fn release_free(lent: &mut Lent) {
+fn release_free(lent: &mut LentConnection) {
     if let Some((connection, pool)) = lent.take_if(|(connection, _)| connection.is_free()) {
         pool.put(connection);
     }

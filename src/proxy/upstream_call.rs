@@ -1,13 +1,13 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
 use super::body::{RequestBody, Upload, is_malformed};
-use super::download::Start;
 use super::error::ProxyError;
 use super::hop;
-use super::local::{Server, Servers};
-use super::onward::Head;
-use super::patience::QUICK;
-use super::returns::Returns;
+use super::refunds::Refunds;
+use super::response_body::BodyStart;
+use super::soft_timeout::QUICK;
+use super::upstream_request::UpstreamHead;
+use super::worker_snapshot::{Server, Servers};
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
@@ -29,9 +29,9 @@ const MOST_FIELDS: usize = 256;
 
 /// A request on its way upstream.
 #[derive(Debug)]
-pub struct Outgoing<'a> {
+pub struct UpstreamCall<'a> {
     /// Its head.
-    pub head: Head,
+    pub head: UpstreamHead,
     /// Its body.
     pub body: RequestBody,
     /// What becomes of the body.
@@ -43,7 +43,7 @@ pub struct Outgoing<'a> {
     /// When it sets out.
     pub at: Instant,
     /// Charges that stay once it is on its way.
-    pub(super) returns: Option<Rc<Returns>>,
+    pub(super) returns: Option<Rc<Refunds>>,
     /// Where the server is noted that is tried, by its position.
     pub tried: &'a Cell<usize>,
 }
@@ -59,7 +59,7 @@ pub enum Purpose {
 
 /// An answer under way, with the connection it comes on.
 #[derive(Debug)]
-pub struct Answer {
+pub struct UpstreamAnswer {
     /// Its head, and its body to come.
     pub response: Response<Incoming>,
     /// Where it comes from.
@@ -68,7 +68,7 @@ pub struct Answer {
     pub pool: Rc<Pool<RequestBody>>,
 }
 
-impl Answer {
+impl UpstreamAnswer {
     /// Its head has come, at that time: how long its connection may rest counts from there.
     pub fn came(&mut self, at: Instant) {
         self.connection.answered(at, self.response.headers());
@@ -78,11 +78,11 @@ impl Answer {
     ///
     /// # Errors
     /// 502 where it has a transfer coding that nobody asked for, or its body has broken before anything of it came.
-    pub fn start(&mut self) -> Result<Start, ProxyError> {
+    pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         if hop::is_coded(self.response.headers()) {
             return Err(ProxyError::UnaskedCoding);
         }
-        Start::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
+        BodyStart::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
     }
 }
 
@@ -122,8 +122,11 @@ pub async fn within<T>(
 ///
 /// # Errors
 /// When no server can be reached, or the answer fails.
-pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, ProxyError> {
-    let Outgoing {
+pub async fn send(
+    servers: &Servers,
+    outgoing: UpstreamCall<'_>,
+) -> Result<UpstreamAnswer, ProxyError> {
+    let UpstreamCall {
         head,
         body,
         upload,
@@ -156,7 +159,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
     let repeatable = is_repeatable(&request);
     let unanswered = match connection.send(request).await {
         Ok(response) => {
-            return Ok(Answer {
+            return Ok(UpstreamAnswer {
                 response,
                 connection,
                 pool,
@@ -197,10 +200,10 @@ async fn send_again(
     request: Request<RequestBody>,
     upload: Option<&Upload>,
     tried: &Cell<usize>,
-) -> Result<Answer, ProxyError> {
+) -> Result<UpstreamAnswer, ProxyError> {
     let (mut connection, pool) = connect(servers, tried).await?;
     match connection.send(request).await {
-        Ok(response) => Ok(Answer {
+        Ok(response) => Ok(UpstreamAnswer {
             response,
             connection,
             pool,

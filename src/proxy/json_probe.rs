@@ -8,7 +8,7 @@ const DEEPEST: usize = 256;
 
 /// Looks for a member.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct JsonProbe {
     /// The names that lead to it, from the outermost object on.
     names: Arc<[Box<str>]>,
     /// Open containers, outermost first: is it an object?
@@ -17,7 +17,7 @@ pub(super) struct Member {
     on_way: usize,
     /// The value to come is the next on the way.
     is_next: bool,
-    state: State,
+    state: ProbeState,
     found: Option<u32>,
     /// It was there, and was no whole number.
     odd: bool,
@@ -30,7 +30,7 @@ pub(super) struct Member {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ProbeState {
     /// A value is to come.
     Value,
     /// A name is to come, or the end of the object.
@@ -64,7 +64,7 @@ enum Escape {
     },
 }
 
-impl Member {
+impl JsonProbe {
     /// The member at the end of `names`.
     #[must_use]
     pub(super) fn at(names: &Arc<[Box<str>]>) -> Self {
@@ -73,7 +73,7 @@ impl Member {
             open: Vec::new(),
             on_way: 0,
             is_next: false,
-            state: State::Value,
+            state: ProbeState::Value,
             found: None,
             odd: false,
             half: None,
@@ -107,7 +107,7 @@ impl Member {
     pub(super) fn restart(&mut self) {
         self.open.clear();
         (self.on_way, self.is_next) = (0, false);
-        (self.state, self.lost) = (State::Value, false);
+        (self.state, self.lost) = (ProbeState::Value, false);
     }
 
     /// Reads on.
@@ -124,60 +124,60 @@ impl Member {
         }
     }
 
-    fn step(&mut self, byte: u8) -> State {
+    fn step(&mut self, byte: u8) -> ProbeState {
         match self.state {
-            State::InName { same, escape } => self.in_name(byte, same, escape),
-            State::InText { escaped: true } => State::InText { escaped: false },
-            State::InText { escaped: false } => match byte {
-                b'"' => State::After,
-                b'\\' => State::InText { escaped: true },
+            ProbeState::InName { same, escape } => self.in_name(byte, same, escape),
+            ProbeState::InText { escaped: true } => ProbeState::InText { escaped: false },
+            ProbeState::InText { escaped: false } => match byte {
+                b'"' => ProbeState::After,
+                b'\\' => ProbeState::InText { escaped: true },
                 _ => self.state,
             },
-            State::InNumber(number) => match byte {
-                b'0'..=b'9' => State::InNumber(number.map(|number| {
+            ProbeState::InNumber(number) => match byte {
+                b'0'..=b'9' => ProbeState::InNumber(number.map(|number| {
                     let digit = u32::from(byte - b'0');
                     number.saturating_mul(10).saturating_add(digit)
                 })),
-                b'.' | b'e' | b'E' | b'+' | b'-' => State::InNumber(None),
+                b'.' | b'e' | b'E' | b'+' | b'-' => ProbeState::InNumber(None),
                 _ => {
                     self.found = number.or(self.found);
                     self.odd |= number.is_none();
                     self.after(byte)
                 }
             },
-            State::Plain => match byte {
+            ProbeState::Plain => match byte {
                 b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' => self.after(byte),
-                _ => State::Plain,
+                _ => ProbeState::Plain,
             },
             _ if byte.is_ascii_whitespace() => self.state,
             // A byte order mark.
-            State::Value if self.open.is_empty() && matches!(byte, 0xEF | 0xBB | 0xBF) => {
+            ProbeState::Value if self.open.is_empty() && matches!(byte, 0xEF | 0xBB | 0xBF) => {
                 self.state
             }
-            State::Value => self.value(byte),
-            State::Name => match byte {
+            ProbeState::Value => self.value(byte),
+            ProbeState::Name => match byte {
                 b'"' => {
                     let is_on_way = self.open.len() == self.on_way;
                     self.half = None;
-                    State::InName {
+                    ProbeState::InName {
                         same: is_on_way.then_some(0),
                         escape: Escape::Out,
                     }
                 }
                 _ => self.after(byte),
             },
-            State::Colon => State::Value,
-            State::After => self.after(byte),
+            ProbeState::Colon => ProbeState::Value,
+            ProbeState::After => self.after(byte),
         }
     }
 
-    fn in_name(&mut self, byte: u8, same: Option<usize>, escape: Escape) -> State {
-        let stays = |escape| State::InName { same, escape };
+    fn in_name(&mut self, byte: u8, same: Option<usize>, escape: Escape) -> ProbeState {
+        let stays = |escape| ProbeState::InName { same, escape };
         let code = match (escape, byte) {
             (Escape::Out, b'"') => {
                 let wanted = self.names.get(self.on_way.saturating_sub(1));
                 self.is_next = self.half.is_none() && same == wanted.map(|name| name.len());
-                return State::Colon;
+                return ProbeState::Colon;
             }
             (Escape::Out, b'\\') => return stays(Escape::Begun),
             (Escape::Out, byte) => return self.named(same, &[byte]),
@@ -220,19 +220,19 @@ impl Member {
     }
 
     /// So much more of a name, as it is.
-    fn named(&mut self, same: Option<usize>, bytes: &[u8]) -> State {
+    fn named(&mut self, same: Option<usize>, bytes: &[u8]) -> ProbeState {
         let wanted = self.names.get(self.on_way.saturating_sub(1));
         let same = same.filter(|_| self.half.take().is_none()).and_then(|at| {
             let rest = wanted?.as_bytes().get(at..)?;
             rest.starts_with(bytes).then_some(at + bytes.len())
         });
-        State::InName {
+        ProbeState::InName {
             same,
             escape: Escape::Out,
         }
     }
 
-    fn value(&mut self, byte: u8) -> State {
+    fn value(&mut self, byte: u8) -> ProbeState {
         let is_next = std::mem::take(&mut self.is_next);
         let is_last = is_next && self.on_way == self.names.len();
         self.odd |= is_last && !matches!(byte, b'0'..=b'9' | b'n');
@@ -240,7 +240,7 @@ impl Member {
             b'{' | b'[' => {
                 if self.open.len() == DEEPEST {
                     self.lost = true;
-                    return State::Plain;
+                    return ProbeState::Plain;
                 }
                 let is_object = byte == b'{';
                 let is_root = self.open.is_empty();
@@ -248,33 +248,37 @@ impl Member {
                 if is_object && (is_root || (is_next && !is_last)) {
                     self.on_way += 1;
                 }
-                if is_object { State::Name } else { State::Value }
+                if is_object {
+                    ProbeState::Name
+                } else {
+                    ProbeState::Value
+                }
             }
-            b'"' => State::InText { escaped: false },
-            b'0'..=b'9' if is_last => State::InNumber(Some(u32::from(byte - b'0'))),
+            b'"' => ProbeState::InText { escaped: false },
+            b'0'..=b'9' if is_last => ProbeState::InNumber(Some(u32::from(byte - b'0'))),
             // An empty list ends here.
             b']' => self.after(byte),
-            _ => State::Plain,
+            _ => ProbeState::Plain,
         }
     }
 
-    fn after(&mut self, byte: u8) -> State {
+    fn after(&mut self, byte: u8) -> ProbeState {
         match byte {
             b'}' | b']' => {
                 if self.open.len() == self.on_way {
                     self.on_way = self.on_way.saturating_sub(1);
                 }
                 self.open.pop();
-                State::After
+                ProbeState::After
             }
-            b',' if self.open.last() == Some(&true) => State::Name,
-            b',' => State::Value,
-            _ if byte.is_ascii_whitespace() => State::After,
+            b',' if self.open.last() == Some(&true) => ProbeState::Name,
+            b',' => ProbeState::Value,
+            _ if byte.is_ascii_whitespace() => ProbeState::After,
             // One text after another.
             _ if self.open.is_empty() => self.value(byte),
             _ => {
                 self.lost = true;
-                State::Plain
+                ProbeState::Plain
             }
         }
     }
@@ -282,15 +286,15 @@ impl Member {
 
 /// Looks for a member in each event of a stream of them; the last that has it counts.
 #[derive(Debug)]
-pub(super) struct Events {
-    member: Member,
-    line: Line,
+pub(super) struct EventProbe {
+    member: JsonProbe,
+    line: EventLine,
     /// The line before ended with a carriage return, of which a line feed may be part.
     returned: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum EventLine {
     /// So much of it is as `data:` begins.
     Begin(usize),
     Data,
@@ -299,20 +303,20 @@ enum Line {
 
 const DATA: &[u8] = b"data:";
 
-impl Events {
+impl EventProbe {
     /// Of events with this member.
     #[must_use]
-    pub(super) fn with(member: Member) -> Self {
+    pub(super) fn with(member: JsonProbe) -> Self {
         Self {
             member,
-            line: Line::Begin(0),
+            line: EventLine::Begin(0),
             returned: false,
         }
     }
 
     /// What has been found in them.
     #[must_use]
-    pub(super) fn member(&self) -> &Member {
+    pub(super) fn member(&self) -> &JsonProbe {
         &self.member
     }
 
@@ -326,20 +330,20 @@ impl Events {
                     self.returned = *byte == b'\r';
                     match line {
                         // An empty line ends an event.
-                        Line::Begin(0) => self.member.restart(),
-                        Line::Data => self.member.read(b"\n"),
-                        Line::Begin(_) | Line::Other => {}
+                        EventLine::Begin(0) => self.member.restart(),
+                        EventLine::Data => self.member.read(b"\n"),
+                        EventLine::Begin(_) | EventLine::Other => {}
                     }
-                    Line::Begin(0)
+                    EventLine::Begin(0)
                 }
-                (byte, Line::Begin(at)) if DATA[at] == byte => match at + 1 {
-                    at if at == DATA.len() => Line::Data,
-                    at => Line::Begin(at),
+                (byte, EventLine::Begin(at)) if DATA[at] == byte => match at + 1 {
+                    at if at == DATA.len() => EventLine::Data,
+                    at => EventLine::Begin(at),
                 },
-                (_, Line::Begin(_) | Line::Other) => Line::Other,
-                (byte, Line::Data) => {
+                (_, EventLine::Begin(_) | EventLine::Other) => EventLine::Other,
+                (byte, EventLine::Data) => {
                     self.member.read(&[byte]);
-                    Line::Data
+                    EventLine::Data
                 }
             };
         }

@@ -4,7 +4,7 @@
 //! Bounded by bytes, by time and by how many a worker keeps. Whose body is not read for one of these has no id, and pays.
 
 use super::Worker;
-use super::body::{Broken, broken_by};
+use super::body::{UploadFailure, broken_by};
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use crate::client::Client;
@@ -36,31 +36,31 @@ static UNREAD: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// Frames that have been read of a body, and not been forwarded yet.
 #[derive(Debug)]
-pub struct Beginning {
+pub struct BodyPrefix {
     frames: VecDeque<Frame<Bytes>>,
     /// Nothing comes behind them.
     pub is_all: bool,
     /// The body's length, as far as it was announced.
     announced: SizeHint,
-    _place: Place,
+    _place: PrefixPermit,
 }
 
 /// The beginnings that a worker keeps: how many, and how many of each client.
 #[derive(Debug, Default)]
-pub(super) struct Beginnings {
+pub(super) struct PrefixBudget {
     kept: Cell<u32>,
     clients: RefCell<HashMap<Client, u32>>,
 }
 
 /// One of them.
 #[derive(Debug)]
-struct Place {
-    among: Rc<Beginnings>,
+struct PrefixPermit {
+    among: Rc<PrefixBudget>,
     client: Client,
 }
 
-impl Place {
-    fn among(all: &Rc<Beginnings>, client: Client) -> Option<Self> {
+impl PrefixPermit {
+    fn among(all: &Rc<PrefixBudget>, client: Client) -> Option<Self> {
         let kept = all.kept.get();
         let mut clients = all.clients.borrow_mut();
         let own = clients.get(&client).copied().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PrefixPermit {
     fn drop(&mut self) {
         self.among.kept.set(self.among.kept.get() - 1);
         let mut clients = self.among.clients.borrow_mut();
@@ -107,16 +107,17 @@ impl Worker {
         let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
             return Ok(());
         };
-        let patience = match limit.mode.decides() {
-            true => PATIENCE,
-            false => GLANCE,
+        let patience = if limit.mode.decides() {
+            PATIENCE
+        } else {
+            GLANCE
         };
         let client = Client::of(exchange.client);
-        let Some(place) = Place::among(&self.beginnings, client) else {
+        let Some(place) = PrefixPermit::among(&self.beginnings, client) else {
             unread(limit, exchange, "was not read, since many others are");
             return Ok(());
         };
-        let (announced, mut frames) = (incoming.size_hint(), Frames::default());
+        let (announced, mut frames) = (incoming.size_hint(), PrefixReader::default());
         let read = timeout(patience, frames.read(incoming)).await;
         match read {
             Ok(Ok(())) => exchange.content = Content::Known(frames.digest()),
@@ -126,7 +127,7 @@ impl Worker {
             }
             Err(_late) => {}
         }
-        exchange.beginning = Some(Box::new(Beginning {
+        exchange.beginning = Some(Box::new(BodyPrefix {
             is_all: frames.ended,
             frames: frames.into_frames(),
             announced,
@@ -144,7 +145,7 @@ impl Exchange {
     }
 
     /// Its body breaks before it is forwarded.
-    fn breaks(&mut self, broken: Broken) -> ProxyError {
+    fn breaks(&mut self, broken: UploadFailure) -> ProxyError {
         let upload = self.upload.get_or_insert_default();
         upload.broken.set(Some(broken));
         ProxyError::from(broken)
@@ -168,7 +169,7 @@ fn unread(limit: &Limit, exchange: &Exchange, what: &str) {
 
 /// What is being read.
 #[derive(Debug, Default)]
-struct Frames {
+struct PrefixReader {
     /// The one that was all there is, or enough.
     first: Bytes,
     /// Several, put together: many small ones take no more room than they have bytes.
@@ -177,9 +178,9 @@ struct Frames {
     ended: bool,
 }
 
-impl Frames {
+impl PrefixReader {
     /// To the end, or until there is enough. What has been read is kept where the future is dropped.
-    async fn read(&mut self, incoming: &mut Incoming) -> Result<(), Broken> {
+    async fn read(&mut self, incoming: &mut Incoming) -> Result<(), UploadFailure> {
         while !self.ended && self.bytes().len() < ContentDigest::COVERED {
             match incoming.frame().await {
                 None => self.ended = true,
@@ -209,9 +210,10 @@ impl Frames {
     }
 
     fn bytes(&self) -> &[u8] {
-        match self.joined.is_empty() {
-            true => &self.first,
-            false => &self.joined,
+        if self.joined.is_empty() {
+            &self.first
+        } else {
+            &self.joined
         }
     }
 
@@ -220,9 +222,10 @@ impl Frames {
     }
 
     fn into_frames(self) -> VecDeque<Frame<Bytes>> {
-        let data = match self.joined.is_empty() {
-            true => self.first,
-            false => self.joined.freeze(),
+        let data = if self.joined.is_empty() {
+            self.first
+        } else {
+            self.joined.freeze()
         };
         let data = Some(data).filter(|data| !data.is_empty());
         let trailers = self.trailers.map(Frame::trailers);
@@ -230,7 +233,7 @@ impl Frames {
     }
 }
 
-impl Beginning {
+impl BodyPrefix {
     /// The next of what has been read.
     pub fn next(&mut self) -> Option<Frame<Bytes>> {
         self.frames.pop_front()
@@ -255,12 +258,14 @@ mod tests {
 
     #[test]
     fn one_client_leaves_half_of_the_room_to_others() {
-        let all = Rc::<Beginnings>::default();
+        let all = Rc::<PrefixBudget>::default();
         let client = |text: &str| Client::of(text.parse().unwrap());
         let (greedy, other) = (client("192.0.2.1"), client("192.0.2.2"));
-        let taken: Vec<Place> = std::iter::from_fn(|| Place::among(&all, greedy)).collect();
+        let taken: Vec<PrefixPermit> =
+            std::iter::from_fn(|| PrefixPermit::among(&all, greedy)).collect();
         assert_eq!(taken.len(), 512);
-        let others: Vec<Place> = std::iter::from_fn(|| Place::among(&all, other)).collect();
+        let others: Vec<PrefixPermit> =
+            std::iter::from_fn(|| PrefixPermit::among(&all, other)).collect();
         assert_eq!(others.len(), 64);
         drop((taken, others));
         assert_eq!(all.kept.get(), 0);

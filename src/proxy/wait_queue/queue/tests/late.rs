@@ -14,9 +14,9 @@ struct Gate {
     began: Instant,
     /// Microseconds since then.
     passed: u64,
-    line: Line,
+    line: WaitQueue,
     /// Who waits, by number.
-    held: Vec<(usize, Arc<Spot>)>,
+    held: Vec<(usize, Arc<Waiter>)>,
     came: usize,
     /// When each went on.
     went: Vec<(u64, usize)>,
@@ -38,7 +38,7 @@ impl Gate {
             apart,
             began: Instant::now(),
             passed: 0,
-            line: Line::default(),
+            line: WaitQueue::default(),
             held: Vec::new(),
             came: 0,
             went: Vec::new(),
@@ -66,7 +66,7 @@ impl Gate {
         }
         let charge = Charge::of(&decided, 0, &check).unwrap();
         let until = now + Duration::from_micros(delay);
-        let (place, spot) = Place::taken(now, until, charge, false);
+        let (place, spot) = Position::taken(now, until, charge, false);
         self.line.forget_passed(now);
         self.line.join(place, now);
         self.held.push((number, spot));
@@ -77,7 +77,7 @@ impl Gate {
     fn wakes(&mut self, mut which: impl FnMut(usize) -> usize) {
         let now = self.now();
         loop {
-            let looks = |spot: &Spot| spot.over().is_some() || spot.until() <= now;
+            let looks = |spot: &Waiter| spot.over().is_some() || spot.until() <= now;
             let due: Vec<usize> = (0..self.held.len())
                 .filter(|at| looks(&self.held[*at].1))
                 .collect();

@@ -14,7 +14,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 /// What one request takes of its queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
+pub(super) struct LeakShare {
     /// The time in which it leaks.
     takes: Duration,
     /// The time that B - 1 units take: it goes on where no more than that is left of those before.
@@ -23,7 +23,7 @@ pub(super) struct Share {
     pub(super) max_wait: Duration,
 }
 
-impl Share {
+impl LeakShare {
     pub(super) fn of(limit: &Limit, cost: Cost) -> Self {
         let Rule::LeakyBucket(bucket) = &limit.rule else {
             return Self {
@@ -53,19 +53,19 @@ impl Share {
 
 /// What has gone on in one line.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pace {
+pub(super) struct Leak {
     /// When all of it will have leaked.
     pub(super) leaked: Option<Instant>,
 }
 
-impl Pace {
+impl Leak {
     /// May one go on that is on time?
-    pub(super) fn is_free(&self, share: &Share, now: Instant) -> bool {
+    pub(super) fn is_free(&self, share: &LeakShare, now: Instant) -> bool {
         self.over(share.free.max(JITTER), now) == Duration::ZERO
     }
 
     /// The turn of one that would go on at `from` if nobody were in front.
-    pub(super) fn next(&self, share: &Share, from: Instant) -> Instant {
+    pub(super) fn next(&self, share: &LeakShare, from: Instant) -> Instant {
         let over = self.over(share.free, from);
         from.checked_add(over).unwrap_or(from)
     }
@@ -78,7 +78,7 @@ impl Pace {
     }
 
     /// One goes on.
-    pub(super) fn went(&mut self, share: &Share, at: Instant) {
+    pub(super) fn went(&mut self, share: &LeakShare, at: Instant) {
         let from = self.leaked.map_or(at, |leaked| leaked.max(at));
         self.leaked = from.checked_add(share.takes).or(Some(from));
     }

@@ -14,7 +14,7 @@ pub const QUICK: Duration = Duration::from_millis(500);
 
 /// Why there is no more patience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum Expiry {
     /// Nothing came for too long.
     Idle,
     /// The client is gone.
@@ -22,7 +22,7 @@ pub enum Lost {
 }
 
 /// Bounds the pauses of one body. Costs nothing until there is one.
-pub struct Patience {
+pub struct SoftTimeout {
     allowed: Duration,
     client: SocketWatch,
     since: Option<Instant>,
@@ -30,7 +30,7 @@ pub struct Patience {
     leaving: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-impl fmt::Debug for Patience {
+impl fmt::Debug for SoftTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patience")
             .field("allowed", &self.allowed)
@@ -39,7 +39,7 @@ impl fmt::Debug for Patience {
     }
 }
 
-impl Patience {
+impl SoftTimeout {
     /// A pause may last `allowed`, and only while `client` stays.
     #[must_use]
     pub fn new(allowed: Duration, client: SocketWatch) -> Self {
@@ -58,19 +58,19 @@ impl Patience {
     }
 
     /// There is a pause; ready when it has been too long, or nobody waits for its end.
-    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
+    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
         let since = *self.since.get_or_insert_with(Instant::now);
         loop {
             let mut wait = self.allowed.min(QUICK);
             if let Some(leaving) = &mut self.leaving {
                 if leaving.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(Lost::ClientGone);
+                    return Poll::Ready(Expiry::ClientGone);
                 }
                 wait = self.allowed;
             }
             ready!(self.poll_until(since + wait, cx));
             if Instant::now() >= since + self.allowed {
-                return Poll::Ready(Lost::Idle);
+                return Poll::Ready(Expiry::Idle);
             }
             let client = self.client.clone();
             self.leaving = Some(Box::pin(async move { client.gone().await }));

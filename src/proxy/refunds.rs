@@ -2,7 +2,7 @@
 //! that are settled when the response says what its request has cost.
 
 use super::error::ProxyError;
-use super::told::{self, Cost, Reading};
+use super::response_cost::{self, BodyMeter, ResponseCost};
 use crate::key::{OnLeave, Place};
 use crate::limit::{GivesBack, rate};
 use crate::store::{Charge, Decider, Store};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// What a request has paid to limits that may give it back. Each charge goes back once, or never.
 #[derive(Debug)]
-pub(super) struct Returns {
+pub(super) struct Refunds {
     store: Store,
     by: Decider,
     charges: RefCell<Vec<Charge>>,
@@ -21,11 +21,11 @@ pub(super) struct Returns {
     /// Something of the answer's body has passed.
     begun: Cell<bool>,
     /// Those that wait for a number in the body.
-    readings: RefCell<Vec<Reading>>,
-    told: RefCell<Vec<Cost>>,
+    readings: RefCell<Vec<BodyMeter>>,
+    told: RefCell<Vec<ResponseCost>>,
 }
 
-impl Returns {
+impl Refunds {
     /// Keeps `charges`.
     #[must_use]
     pub(super) fn keep(store: &Store, by: Decider, charges: Vec<Charge>) -> Rc<Self> {
@@ -83,7 +83,7 @@ impl Returns {
     }
 
     /// What the response has told each limit that asked.
-    pub(super) fn told(&self) -> Vec<Cost> {
+    pub(super) fn told(&self) -> Vec<ResponseCost> {
         self.told.take()
     }
 
@@ -134,10 +134,10 @@ impl Returns {
             return;
         };
         if let Place::Header(_) = meter.place {
-            let (told, units) = told::in_head(&charge.limit, meter, fields);
+            let (told, units) = response_cost::in_head(&charge.limit, meter, fields);
             return self.correct(&charge, told, units);
         }
-        match Reading::begin(charge, fields) {
+        match BodyMeter::begin(charge, fields) {
             Ok(reading) => self.readings.borrow_mut().push(reading),
             Err(charge) => self.correct(&charge, CostReport::Unreadable, None),
         }
@@ -147,7 +147,7 @@ impl Returns {
         if let Some(units) = units {
             self.store.correct(charge, rate::Cost::new(units), self.by);
         }
-        self.told.borrow_mut().push(Cost {
+        self.told.borrow_mut().push(ResponseCost {
             limit: charge.limit.clone(),
             told,
             units,
