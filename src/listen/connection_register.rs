@@ -6,7 +6,7 @@
 
 use crate::client::Client;
 use crate::clock;
-use crate::telemetry::metrics::GaveWay;
+use crate::telemetry::metrics::Eviction;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -44,11 +44,11 @@ impl ClientWait {
 
     /// The kind of an eviction in the metrics.
     #[must_use]
-    pub fn metric(self) -> GaveWay {
+    pub fn metric(self) -> Eviction {
         match self {
-            Self::Idle => GaveWay::Idle,
-            Self::Silent => GaveWay::Silent,
-            Self::HalfHead => GaveWay::HalfHead,
+            Self::Idle => Eviction::Idle,
+            Self::Silent => Eviction::Silent,
+            Self::HalfHead => Eviction::HalfHead,
         }
     }
 

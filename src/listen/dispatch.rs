@@ -9,7 +9,7 @@ use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, 
 use crate::client::Client;
 use crate::clock;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{GaveWay, Metrics, TurnedAway};
+use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -231,11 +231,11 @@ impl Dispatcher {
             EvictionScope::All => register.evict_first().map(ClientWait::metric),
             EvictionScope::Client => {
                 let evicted = register.evict_of_client(Client::of(accepted.from.ip()));
-                evicted.map(|_| GaveWay::Own)
+                evicted.map(|_| Eviction::Own)
             }
         };
         if let Some(what) = evicted {
-            self.metrics.gave_way(what);
+            self.metrics.evicted(what);
             self.log_eviction(what, accepted.from);
             return Some(accepted);
         }
@@ -259,7 +259,7 @@ impl Dispatcher {
 
     /// Notes that the system gives no descriptor for a new connection.
     pub(super) fn no_descriptor(&self) {
-        self.metrics.turned_away(TurnedAway::Descriptors);
+        self.metrics.rejected(Rejection::Descriptors);
     }
 
     /// The worker with the fewest connections; among equals, the next in turn.
@@ -295,7 +295,7 @@ impl Dispatcher {
         let most = self.bounds.most;
         match scope {
             EvictionScope::All => {
-                self.metrics.turned_away(TurnedAway::Full);
+                self.metrics.rejected(Rejection::Full);
                 if let Some(more) = FULL.pass() {
                     tracing::warn!(
                         "all {most} connections have a request under way: a new one was closed; raise `max_connections`, and `ulimit -n` where that bounds it{more}"
@@ -303,7 +303,7 @@ impl Dispatcher {
                 }
             }
             EvictionScope::Client => {
-                self.metrics.turned_away(TurnedAway::PerClient);
+                self.metrics.rejected(Rejection::PerClient);
                 if let Some(more) = PER_CLIENT.pass() {
                     let of_client = self.bounds.of_client(most);
                     tracing::warn!(
@@ -315,22 +315,22 @@ impl Dispatcher {
         }
     }
 
-    fn log_eviction(&self, what: GaveWay, from: SocketAddr) {
+    fn log_eviction(&self, what: Eviction, from: SocketAddr) {
         static IDLE: Throttle = Throttle::every(LOG_EVERY);
         static SILENT: Throttle = Throttle::every(LOG_EVERY);
         static HALF_HEAD: Throttle = Throttle::every(LOG_EVERY);
         static OWN: Throttle = Throttle::every(LOG_EVERY);
         let (throttle, evicted) = match what {
-            GaveWay::Idle => (&IDLE, "the one that was idle longest"),
-            GaveWay::Silent => (&SILENT, "one that had sent nothing"),
-            GaveWay::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
-            GaveWay::Own => (&OWN, "an idle one of its own"),
+            Eviction::Idle => (&IDLE, "the one that was idle longest"),
+            Eviction::Silent => (&SILENT, "one that had sent nothing"),
+            Eviction::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
+            Eviction::Own => (&OWN, "an idle one of its own"),
         };
         let Some(more) = throttle.pass() else {
             return;
         };
         match what {
-            GaveWay::Own => tracing::info!(
+            Eviction::Own => tracing::info!(
                 "{} has {} connections, as many as one client may (`max_connections_per_client`): {evicted} made room for a new one{more}",
                 from.ip().to_canonical(),
                 self.bounds.of_client(self.bounds.most)
