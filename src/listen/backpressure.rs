@@ -150,6 +150,9 @@ pub(super) struct BodyPiece<B> {
     response: Rc<PendingResponse<B>>,
 }
 
+/// What polling a response's body gives.
+type PolledFrame<B> = Poll<Option<Result<Frame<BodyPiece<B>>, <B as Body>::Error>>>;
+
 impl<B> PendingResponse<B> {
     /// A request has come.
     pub(super) fn begin(activity: &Rc<ConnectionActivity>, bound: RateBound) -> Rc<Self> {
@@ -249,10 +252,7 @@ impl<B: ResponseBody> PendingResponse<B> {
     }
 
     /// The next piece of its body, or its trailers.
-    pub(super) fn poll_piece(
-        self: &Rc<Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<BodyPiece<B>>, B::Error>>> {
+    pub(super) fn poll_piece(self: &Rc<Self>, cx: &mut Context<'_>) -> PolledFrame<B> {
         let mut body = self.body.borrow_mut();
         // The task that polls a body that was given up is itself being ended.
         let Some(body) = &mut *body else {
