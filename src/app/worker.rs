@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 /// How often a worker tidies its pools.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// What a worker is built from.
+/// The parts that a worker is built from.
 #[derive(Debug)]
 pub(super) struct WorkerSetup {
     /// Which worker it is.
@@ -31,7 +31,7 @@ pub(super) struct WorkerSetup {
     /// Where its connections come from.
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) incoming: mpsc::Receiver<DealtConnection>,
-    /// Its part of the descriptors beside those of its clients.
+    /// Its share of the descriptors beside those of its clients.
     pub(super) descriptors: DescriptorShare,
     pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
@@ -43,7 +43,7 @@ pub(super) struct WorkerSetup {
     pub(super) peeks: Option<mpsc::Receiver<PeekRequest>>,
 }
 
-/// A worker, as seen from outside.
+/// A worker's thread, as the control thread holds it.
 #[derive(Debug)]
 pub(super) struct WorkerThread {
     end: oneshot::Sender<()>,
@@ -59,7 +59,7 @@ impl WorkerThread {
         Ok(Self { end, thread })
     }
 
-    /// Ends the worker and whatever it still has, and waits for it.
+    /// Ends the worker with its connections, and waits for it.
     pub(super) fn end(self) {
         let _ = self.end.send(());
         if self.thread.join().is_err() {
@@ -75,7 +75,7 @@ fn work(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
     {
         // Dropping the runtime drops all that is left on it, and with it the worker's end of the access log.
         Ok(runtime) => runtime.block_on(serve(equipment, ended)),
-        // The acceptor finds the seat's channel closed and stops: better a gateway that is not ready than half a one.
+        // The acceptor finds the worker's channel closed and stops: better a gateway that is not ready than half a one.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
 }

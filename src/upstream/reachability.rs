@@ -3,10 +3,12 @@
 
 use super::Server;
 use super::stream::ConnectError;
+use crate::clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A server that failed less than this ago is not logged as back: a server that takes every second connection would fill
 /// the log.
@@ -89,7 +91,7 @@ impl Reachability {
 /// Microseconds since the first call, and never 0.
 fn uptime() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    micros(ORIGIN.get_or_init(Instant::now).elapsed()) + 1
+    micros(clock::now() - *ORIGIN.get_or_init(clock::now)) + 1
 }
 
 fn micros(time: Duration) -> u64 {
