@@ -28,11 +28,12 @@ pub mod pages;
 mod quick_start;
 mod redaction;
 pub mod render;
+pub mod report;
 mod resolved;
 mod secret;
 mod set;
 pub mod source;
-mod spans;
+mod span;
 mod store;
 pub mod suggest;
 mod validate;
@@ -45,9 +46,10 @@ mod complexity;
 mod fixtures;
 
 pub use boot::Boot;
-pub use diagnostic::{Code, Diagnostic, Report, Severity};
+pub use diagnostic::{Code, Diagnostic, Severity};
 pub use files::Files;
 pub use quick_start::QuickStart;
+pub use report::Report;
 pub use resolved::resolved;
 pub use set::Set;
 
