@@ -4,7 +4,7 @@ use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, warn, warn_of};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
 use crate::replay::{Failure as Failed, Fault, Lines, Mapping, Replay, Report};
-use crate::store::{RedisTarget, Source};
+use crate::store::{Backend, RedisTarget};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
 use std::fs::{File, Metadata};
@@ -216,8 +216,8 @@ fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, Failure> {
         return Ok(None);
     };
     match config::store(url) {
-        Ok(Source::Memory) => Ok(None),
-        Ok(Source::Redis(target)) => Ok(Some(target)),
+        Ok(Backend::Memory) => Ok(None),
+        Ok(Backend::Redis(target)) => Ok(Some(target)),
         Err(report) => Err(Failure::report(USAGE, &report)),
     }
 }

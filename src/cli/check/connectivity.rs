@@ -3,8 +3,8 @@
 use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
 use crate::config::Compiled;
-use crate::store::redis::Found;
-use crate::store::{self, RedisTarget, Settings, Source};
+use crate::store::redis::RedisReport;
+use crate::store::{self, Backend, RedisTarget, StoreSettings};
 use crate::upstream::Server;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -85,7 +85,7 @@ pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: 
 
 async fn all(compiled: &Compiled) -> Vec<Probe> {
     let mut probes = Vec::new();
-    if let Source::Redis(target) = &compiled.boot.store.source {
+    if let Backend::Redis(target) = &compiled.boot.store.source {
         probes.extend(redis(target, &compiled.boot.store).await);
     }
     let upstreams = compiled.outline.upstreams.iter();
@@ -113,7 +113,7 @@ async fn all(compiled: &Compiled) -> Vec<Probe> {
     probes
 }
 
-async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Probe> {
+async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
     let why = match timeout(REDIS_WITHIN, store::redis::probe(target, &store.prefix)).await {
         Ok(Ok(found)) => {
             let each = found.into_iter().map(|(node, found)| {
@@ -132,7 +132,7 @@ async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Probe> {
 }
 
 /// A warning where the time of a call leaves hardly any for a decision to wait, or for a slower network.
-fn too_far(found: &Found, timeout: Duration) -> String {
+fn too_far(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
     }

@@ -33,9 +33,9 @@ fn a_good_file_is_said_in_numbers() {
         answer.out,
         "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
          per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
-         note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N\n\
+         note: while Redis is away each gateway counts alone, as one of the N gateways that were there: together they admit each limit once, but one request each where a burst or a window's limit is smaller than N\n\
          note: counted byte for byte: x-api-key; a client has as many counters as spellings that its server takes for one\n\
-         note: a request that per-key answers 401 is counted by no other limit, and guesses are free; one by ip would count them\n"
+         note: a request that per-key answers 401 is counted by no other limit, and guesses are free; a limit by ip would count them\n"
     );
     assert_eq!((answer.err.as_str(), answer.code), ("", 0));
 }

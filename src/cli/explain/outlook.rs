@@ -7,7 +7,7 @@ use crate::key::Caller;
 use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
 use crate::limit::{Limit, Rule};
 use crate::proxy::error::ProxyError;
-use crate::proxy::own;
+use crate::proxy::static_reply;
 use crate::snapshot::Service;
 use http::uri::PathAndQuery;
 use http::{Uri, header};
@@ -51,7 +51,7 @@ pub(super) fn answer(
         return ExpectedAnswer::refused(&ProxyError::NoRoute);
     };
     let uri = Uri::from(departure.onward.clone());
-    let answer = own::answer(own, departure.caller.method, &uri);
+    let answer = static_reply::answer(own, departure.caller.method, &uri);
     let reason = match answer.headers().get(header::LOCATION) {
         Some(there) => {
             let there = String::from_utf8_lossy(there.as_bytes());

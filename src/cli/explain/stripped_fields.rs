@@ -1,8 +1,8 @@
 //! The fields of a request that the gateway drops before anything reads them, and why.
 
-use crate::proxy::dropped::{Believed, Why, tidy, why};
 use crate::proxy::hop;
 use crate::proxy::request::BadRequest;
+use crate::proxy::stripped_fields::{FieldTrust, StripCause, tidy, why};
 use crate::snapshot::Snapshot;
 use http::{HeaderMap, HeaderName};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StrippedField {
     pub(super) name: HeaderName,
-    pub(super) why: Why,
+    pub(super) why: StripCause,
 }
 
 /// Drops fields of a request from `peer` as the gateway does, in its order, and returns them.
@@ -23,7 +23,7 @@ pub(super) fn strip(
     snapshot: &Snapshot,
     peer: IpAddr,
 ) -> Result<Vec<StrippedField>, BadRequest> {
-    let believed = Believed::of(snapshot, peer);
+    let believed = FieldTrust::of(snapshot, peer);
     let all = fields.keys().cloned();
     let mut stripped: Vec<StrippedField> = all
         .filter_map(|name| {
@@ -37,7 +37,7 @@ pub(super) fn strip(
     let named = before.into_iter().filter(|name| !fields.contains_key(name));
     stripped.extend(named.map(|name| StrippedField {
         name,
-        why: Why::Named,
+        why: StripCause::Named,
     }));
     Ok(stripped)
 }

@@ -63,7 +63,8 @@ async fn live_answers_as_the_gateway_then_does() {
                     "{people}"
                 );
                 assert!(
-                    people.contains("; the request takes nothing of it, since another limit refuses"),
+                    people
+                        .contains("; the request takes nothing of it, since another limit refuses"),
                     "{people}"
                 );
             }
