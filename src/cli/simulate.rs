@@ -3,7 +3,7 @@
 use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, warn, warn_of};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
-use crate::replay::{Failure as Failed, Fault, Lines, Mapping, Replay, Report};
+use crate::replay::{Fault, Mapping, Replay, ReplayError, Report, TraceLines};
 use crate::store::{Backend, RedisTarget};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
@@ -73,7 +73,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
             return Err(Failure::new(USAGE, text));
         }
     }
-    let lines = Lines::open(&args.trace).map_err(|error| {
+    let lines = TraceLines::open(&args.trace).map_err(|error| {
         let trace = args.trace.display();
         Failure::new(BAD, format!("error: cannot open {trace}: {error}"))
     })?;
@@ -92,7 +92,7 @@ pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
 /// Replays the lines, with a progress bar, and writes the decisions.
 fn run(
     replay: &mut Replay,
-    mut lines: Lines,
+    mut lines: TraceLines,
     decisions: Option<BufWriter<File>>,
 ) -> Result<(), Failure> {
     let mut decisions = decisions.map(EscapedLines::on);
@@ -108,7 +108,7 @@ fn run(
         ));
     }
     ran.map_err(|failure| {
-        let code = if matches!(failure, Failed::Store(_)) {
+        let code = if matches!(failure, ReplayError::Store(_)) {
             UNREACHABLE
         } else {
             BAD
@@ -121,16 +121,16 @@ fn run(
 fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Failure> {
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
-        let drawn = out.write_all(report::picture(report, &args.sets).as_bytes());
+        let drawn = out.write_all(report::svg(report, &args.sets).as_bytes());
         drawn
             .and_then(|()| out.flush())
             .map_err(|error| cannot_write(path, &error))?;
     }
     let text = if args.json {
-        let text = format!("{}\n", report::program(report, &args.sets, took));
+        let text = format!("{}\n", report::json(report, &args.sets, took));
         printable_json(&text).into_owned()
     } else {
-        printable(&report::human(report, &args.sets, took, marks())).into_owned()
+        printable(&report::text(report, &args.sets, took, marks())).into_owned()
     };
     // Standard output may be closed.
     let _ = io::stdout().write_all(text.as_bytes());
@@ -306,7 +306,7 @@ impl ProgressBar {
         }
     }
 
-    fn show(&mut self, lines: &Lines, requests: u64) {
+    fn show(&mut self, lines: &TraceLines, requests: u64) {
         let Some(next) = self.next else {
             return;
         };
