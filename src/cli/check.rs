@@ -94,7 +94,7 @@ fn answer_of(
 ) -> Answer {
     let mut printed = None;
     let mut loaded = match what {
-        What::Print => config::resolved(file).map(|(text, compiled)| {
+        What::Print => config::print(file).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),

@@ -86,7 +86,7 @@ pub(super) fn read(
 
 /// The bytes of one of its files.
 fn content<'a>(
-    written: &document::Group,
+    written: &document::GroupTable,
     file: &'a At<String>,
     source: &Source,
     seen: &mut Files,
@@ -139,7 +139,7 @@ impl fmt::Display for Place<'_> {
 
 /// Reads the members of the list and of all files, each with `read`, which says why it is none.
 fn gather<'a, T: Hash + Eq + Copy>(
-    written: &'a document::Group,
+    written: &'a document::GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
     read: impl Fn(&[u8]) -> Result<T, String>,
     found: &mut Vec<Diagnostic>,
@@ -296,7 +296,7 @@ fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
     Ok(Group::shortened(&sha256))
 }
 
-fn bad_member(written: &document::Group, place: Place<'_>, why: &str) -> Diagnostic {
+fn bad_member(written: &document::GroupTable, place: Place<'_>, why: &str) -> Diagnostic {
     let name = quoted(&written.name.value);
     let message = match place {
         Place::Listed(_) => format!("group {name} has a member that is none"),
@@ -310,7 +310,7 @@ fn bad_member(written: &document::Group, place: Place<'_>, why: &str) -> Diagnos
 }
 
 fn duplicate(
-    written: &document::Group,
+    written: &document::GroupTable,
     (first, second): (Place<'_>, Place<'_>),
     many: usize,
 ) -> Diagnostic {
@@ -333,7 +333,7 @@ fn duplicate(
     }
 }
 
-fn warn_of_nobody(written: &document::Group, found: &mut Vec<Diagnostic>) {
+fn warn_of_nobody(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
     let message = format!("group {} has no members", quoted(&written.name.value));
     let place = match (written.file.entries(), written.members.at()) {
         ([file, ..], _) => &file.span,
@@ -349,7 +349,7 @@ fn warn_of_nobody(written: &document::Group, found: &mut Vec<Diagnostic>) {
 
 /// Members by a field that anybody may fill in are whoever says so, unless a proxy in front sees to it.
 fn warn_of_say_so(
-    written: &document::Group,
+    written: &document::GroupTable,
     by: &Part,
     document: &Document,
     files: &[(&At<String>, Vec<u8>)],

@@ -25,10 +25,10 @@ pub mod jwt;
 pub mod leases;
 mod limits;
 pub mod pages;
+mod print;
 mod quick;
 mod redact;
 pub mod render;
-mod resolved;
 mod secret;
 mod set;
 pub mod source;
@@ -49,8 +49,8 @@ mod robust;
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use files::Files;
+pub use print::print;
 pub use quick::quick;
-pub use resolved::resolved;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;
@@ -88,7 +88,7 @@ pub struct Compiled {
     /// Where the file says which.
     store_at: Option<Span>,
     /// Which warnings are meant.
-    ignoring: Vec<document::Ignored>,
+    ignoring: Vec<document::WarningFilter>,
 }
 
 impl Compiled {
