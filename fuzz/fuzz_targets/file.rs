@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = tollgate::config::fuzzed::file(bytes);
+    let _ = tollgate::config::fuzz::file(bytes);
 });

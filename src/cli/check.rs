@@ -1,8 +1,8 @@
 //! `tollgate check`: is the file right, and what does it mean? Nothing is started, and nobody is asked but on request.
 
-mod connect;
+mod cluster_slots;
+mod connectivity;
 mod notes;
-mod spread;
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +13,9 @@ use crate::config::{self, Compiled, Report, describe, leases};
 use crate::limit::{Limit, LimitId, Mode};
 use crate::telemetry::{printable, printable_json};
 use clap::ValueEnum;
-use connect::Asked;
+use cluster_slots::SlotSpread;
+use connectivity::Probe;
 use serde_json::{Value, json};
-use spread::Spread;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -36,7 +36,7 @@ pub enum Format {
 
 /// What is to be said of a file that is right.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum CheckTask {
     /// What its limits mean.
     Meaning,
     /// The file as it is understood.
@@ -49,7 +49,7 @@ pub enum What {
 
 /// What the check says, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct CheckOutput {
     /// The answer, for standard output.
     pub out: String,
     /// Mistakes, for standard error.
@@ -59,7 +59,7 @@ pub struct Answer {
 }
 
 /// Checks `file` and tells; returns the exit code.
-pub fn check(file: &Path, what: &What, format: Format, deny_warnings: bool) -> u8 {
+pub fn check(file: &Path, what: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
     let answer = answer(file, what, format, deny_warnings, Colour::of_stderr());
     // Either may be closed, and nobody reads then.
     let _ = std::io::stderr().write_all(answer.err.as_bytes());
@@ -77,38 +77,43 @@ pub fn check(file: &Path, what: &What, format: Format, deny_warnings: bool) -> u
 #[must_use]
 pub fn answer(
     file: &Path,
-    what: &What,
+    what: &CheckTask,
     format: Format,
     deny_warnings: bool,
     colour: Colour,
-) -> Answer {
-    answer_of(file, (what, format, deny_warnings), colour, connect::ask)
+) -> CheckOutput {
+    answer_of(
+        file,
+        (what, format, deny_warnings),
+        colour,
+        connectivity::ask,
+    )
 }
 
 /// The same, `ask`ing those that the file names in this way.
 fn answer_of(
     file: &Path,
-    (what, format, deny_warnings): (&What, Format, bool),
+    (what, format, deny_warnings): (&CheckTask, Format, bool),
     colour: Colour,
-    ask: impl Fn(&Compiled) -> AllAsked,
-) -> Answer {
+    ask: impl Fn(&Compiled) -> Probes,
+) -> CheckOutput {
     let mut printed = None;
     let mut loaded = match what {
-        What::Print => config::print(file).map(|(text, compiled)| {
+        CheckTask::Print => config::print(file).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),
         _ => config::load(file),
     };
     let asked = match (what, &mut loaded) {
-        (What::Connect, Ok(compiled)) => Some(asked(compiled, ask)),
+        (CheckTask::Connect, Ok(compiled)) => Some(asked(compiled, ask)),
         _ => None,
     };
     let (report, compiled) = match loaded {
         Ok(compiled) => (compiled.whole_report(), Some(compiled)),
         Err(report) => (report, None),
     };
-    let mut answer = Answer {
+    let mut answer = CheckOutput {
         out: String::new(),
         err: String::new(),
         code: u8::from(compiled.is_none() || (deny_warnings && report.warnings() > 0)),
@@ -126,30 +131,30 @@ fn answer_of(
         return answer;
     };
     match what {
-        What::Meaning | What::Connect if format == Format::Json => {
+        CheckTask::Meaning | CheckTask::Connect if format == Format::Json => {
             answer.line(&summary(Some(&compiled), &report));
         }
-        What::Meaning | What::Connect => answer.out.push_str(&meaning(&compiled)),
-        What::Print => answer.out.push_str(&printed.unwrap_or_default()),
-        What::Diff(old) => answer.difference(old, &compiled, format, colour),
+        CheckTask::Meaning | CheckTask::Connect => answer.out.push_str(&meaning(&compiled)),
+        CheckTask::Print => answer.out.push_str(&printed.unwrap_or_default()),
+        CheckTask::Diff(old) => answer.difference(old, &compiled, format, colour),
     }
     if let Some(asked) = &asked {
-        connect::tell(asked, format, &mut answer);
+        connectivity::tell(asked, format, &mut answer);
     }
     answer
 }
 
 /// What came of asking them, of which some is a warning.
-type AllAsked = Result<Vec<Asked>, String>;
+type Probes = Result<Vec<Probe>, String>;
 
-fn asked(compiled: &mut Compiled, ask: impl Fn(&Compiled) -> AllAsked) -> AllAsked {
+fn asked(compiled: &mut Compiled, ask: impl Fn(&Compiled) -> Probes) -> Probes {
     let asked = ask(compiled);
     let open = asked.iter().flatten().filter(|one| one.open);
     compiled.warn_of_open_stores(open.map(|one| one.place.as_str()));
     asked
 }
 
-impl Answer {
+impl CheckOutput {
     /// Adds what is wrong with the file; is there anything to be said behind it?
     fn reported(&mut self, report: &Report, format: Format, colour: Colour) -> bool {
         match format {
@@ -173,7 +178,7 @@ impl Answer {
     /// Does what was asked for beside a document that is all of standard output, and tells people of it.
     fn aside(
         &mut self,
-        (what, asked): (&What, Option<&AllAsked>),
+        (what, asked): (&CheckTask, Option<&Probes>),
         compiled: &Compiled,
         colour: Colour,
     ) {
@@ -183,11 +188,11 @@ impl Answer {
             code: self.code,
         };
         match what {
-            What::Diff(old) => beside.difference(old, compiled, Format::Human, colour),
-            What::Meaning | What::Print | What::Connect => {}
+            CheckTask::Diff(old) => beside.difference(old, compiled, Format::Human, colour),
+            CheckTask::Meaning | CheckTask::Print | CheckTask::Connect => {}
         }
         if let Some(asked) = asked {
-            connect::tell(asked, Format::Human, &mut beside);
+            connectivity::tell(asked, Format::Human, &mut beside);
         }
         self.err.push_str(&printable(&beside.out));
         self.err.push_str(&beside.err);
@@ -278,7 +283,7 @@ fn meaning(compiled: &Compiled) -> String {
         let by = compiled.hide(&group.by.to_string());
         let _ = writeln!(text, "  group {}: {members} by {by}", group.name);
     }
-    if let Some(spread) = Spread::of(compiled) {
+    if let Some(spread) = SlotSpread::of(compiled) {
         text.push_str(&spread.text());
     }
     for note in notes::all(compiled) {
@@ -288,9 +293,9 @@ fn meaning(compiled: &Compiled) -> String {
 }
 
 /// The limits that requests are held to.
-type AskedFor = HashSet<LimitId>;
+type RoutedLimits = HashSet<LimitId>;
 
-fn asked_for(compiled: &Compiled) -> AskedFor {
+fn asked_for(compiled: &Compiled) -> RoutedLimits {
     let services = compiled.snapshot.services.iter();
     let limits = services.flat_map(|service| &service.limits);
     limits.map(|limit| limit.id).collect()
@@ -298,7 +303,7 @@ fn asked_for(compiled: &Compiled) -> AskedFor {
 
 /// Whether permits are taken ahead, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`. Nothing
 /// of a limit that no route asks for.
-fn leased(compiled: &Compiled, asked: &AskedFor, limit: &Limit) -> Option<String> {
+fn leased(compiled: &Compiled, asked: &RoutedLimits, limit: &Limit) -> Option<String> {
     let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
     asked
         .contains(&limit.id)
@@ -336,7 +341,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         summary["upstreams"] = compiled.outline.upstreams.len().into();
         summary["limits"] = limits.collect();
         summary["note"] = notes::store(compiled).into();
-        summary["cluster"] = Spread::of(compiled).map(|spread| spread.json()).into();
+        summary["cluster"] = SlotSpread::of(compiled).map(|spread| spread.json()).into();
         summary["scope_note"] = notes::scope(compiled).into();
         summary["notes"] = notes::of_keys(compiled).into();
     }

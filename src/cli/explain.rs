@@ -1,13 +1,13 @@
 //! `tollgate explain`: what a diagnostic's code means, and what would become of a request.
 
-mod answer;
-mod hidden;
-mod human;
-mod live;
-mod lost;
-mod near;
-mod program;
+mod candidates;
+mod counters;
+mod json;
+mod masking;
+mod outlook;
 mod request;
+mod stripped_fields;
+mod text;
 
 use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
 use crate::config::pages::Page;
@@ -15,7 +15,7 @@ use crate::config::{self, Code};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use request::Asked;
+use request::ExplainedRequest;
 use serde_json::json;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -111,7 +111,7 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
             );
             return USAGE;
         };
-        if let Err(error) = live::ask(&mut explanation, address) {
+        if let Err(error) = counters::ask(&mut explanation, address) {
             tell(&format!(
                 "error: the gateway at {address} cannot be asked: {error}"
             ));
@@ -119,15 +119,16 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
         }
     }
     explanation.hide(&compiled.boot.secrets);
-    show(&match args.json {
-        true => printable_json(&format!("{}\n", program::object(&explanation))).into_owned(),
-        false => printable(&human::text(&explanation)).into_owned(),
+    show(&if args.json {
+        printable_json(&format!("{}\n", json::object(&explanation))).into_owned()
+    } else {
+        printable(&text::text(&explanation)).into_owned()
     });
     GOOD
 }
 
 /// The request that the arguments describe.
-fn asked(args: &ExplainArgs, target: &str) -> Result<Asked, String> {
+fn asked(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, String> {
     let method = Method::from_bytes(args.what.as_bytes())
         .map_err(|_| format!("`{}` is not a method", args.what))?;
     let uri: Uri = target
@@ -143,7 +144,7 @@ fn asked(args: &ExplainArgs, target: &str) -> Result<Asked, String> {
         let value = HeaderValue::from_str(host).map_err(|_| format!("`{host}` is not a host"))?;
         fields.insert(header::HOST, value);
     }
-    Ok(Asked {
+    Ok(ExplainedRequest {
         method,
         uri,
         fields,

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// Without a command it runs: `tollgate` is `tollgate run`.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, after_help = EXAMPLES)]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ const UNREACHABLE: u8 = 3;
 
 /// Runs one command line.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let command = match Line::try_parse_from(args).and_then(Line::chosen) {
+    let command = match CommandLine::try_parse_from(args).and_then(CommandLine::chosen) {
         Ok(command) => command,
         Err(error) => {
             // Help goes to standard output, complaints to standard error; either may be closed.
@@ -131,7 +131,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-impl Line {
+impl CommandLine {
     /// What is to be done; `--config` may stand in front of the command as well as behind it.
     fn chosen(self) -> Result<Command, Error> {
         let Some(command) = self.command else {
@@ -202,7 +202,7 @@ impl RunArgs {
 }
 
 fn conflict(text: &str) -> Error {
-    <Line as CommandFactory>::command().error(ErrorKind::ArgumentConflict, text)
+    <CommandLine as CommandFactory>::command().error(ErrorKind::ArgumentConflict, text)
 }
 
 fn check_command(args: CheckArgs) -> u8 {
@@ -216,10 +216,10 @@ fn check_command(args: CheckArgs) -> u8 {
         args.format
     };
     let what = match (args.print, args.diff, args.connect) {
-        (true, ..) => check::What::Print,
-        (_, Some(old), _) => check::What::Diff(old),
-        (_, _, true) => check::What::Connect,
-        _ => check::What::Meaning,
+        (true, ..) => check::CheckTask::Print,
+        (_, Some(old), _) => check::CheckTask::Diff(old),
+        (_, _, true) => check::CheckTask::Connect,
+        _ => check::CheckTask::Meaning,
     };
     check::check(&file, &what, format, args.deny_warnings)
 }

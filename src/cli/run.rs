@@ -1,7 +1,7 @@
 //! `tollgate run`: reads the file, or makes one of the flags, and runs the gateway.
 
 use super::{BAD, GOOD, RunArgs, USAGE, find_file, no_file, tell, told};
-use crate::config::{self, Compiled};
+use crate::config::{self, Compiled, QuickStart};
 use crate::{app, telemetry};
 use std::path::PathBuf;
 
@@ -25,13 +25,13 @@ pub(super) fn run(args: RunArgs) -> u8 {
 /// What to run, and the file to watch; or the exit code, and the mistakes have been told.
 fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), u8> {
     let (loaded, file) = if let Some(to) = args.to {
-        let quick = config::quick(
-            &to,
-            args.limit.as_deref(),
-            args.listen.as_deref(),
-            args.redis.as_deref(),
-        );
-        (quick, None)
+        let flags = QuickStart {
+            to: &to,
+            limit: args.limit.as_deref(),
+            listen: args.listen.as_deref(),
+            redis: args.redis.as_deref(),
+        };
+        (flags.compile(), None)
     } else {
         let Some(file) = args.config.or_else(find_file) else {
             no_file();

@@ -91,7 +91,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
         BAD
     })?;
     let decisions = args.decisions.as_deref().map(create).transpose()?;
-    let mut decisions = decisions.map(Shown::on);
+    let mut decisions = decisions.map(EscapedLines::on);
     let snapshot = changed.map(|changed| changed.snapshot);
     let mut replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
         let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -101,7 +101,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     replay = replay.reading(mapping);
 
     let began = Instant::now();
-    let mut bar = Bar::new(began);
+    let mut bar = ProgressBar::new(began);
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
     let ran = replay.run(&mut lines, out, &mut |lines, requests| {
         bar.show(lines, requests)
@@ -137,9 +137,10 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
         report::human(&report, &args.sets, took, marks())
     };
     // It may be closed, and nobody reads then.
-    let text = match args.json {
-        true => printable_json(&text),
-        false => printable(&text),
+    let text = if args.json {
+        printable_json(&text)
+    } else {
+        printable(&text)
     };
     let _ = io::stdout().write_all(text.as_bytes());
     if report.requests == 0 {
@@ -169,9 +170,10 @@ fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, u8> {
 
 /// Why there was nothing to replay.
 fn nothing(report: &Report, args: &SimulateArgs) -> String {
-    let trace = match args.trace.as_path() == Path::new("-") {
-        true => "standard input".to_owned(),
-        false => args.trace.display().to_string(),
+    let trace = if args.trace.as_path() == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        args.trace.display().to_string()
     };
     let (written, nameless) = (report.written, report.nameless.count);
     if written == 0 {
@@ -183,9 +185,10 @@ fn nothing(report: &Report, args: &SimulateArgs) -> String {
         "lines name"
     };
     let names = format!("{nameless} of {written} {lines} no client and no path");
-    let help = match args.fields.is_empty() {
-        true => "say which members do: --fields client=remote_addr,path=request_uri,ts=time",
-        false => "look at what --fields names",
+    let help = if args.fields.is_empty() {
+        "say which members do: --fields client=remote_addr,path=request_uri,ts=time"
+    } else {
+        "look at what --fields names"
     };
     if nameless == written {
         return format!("{names}: {help}");
@@ -252,20 +255,20 @@ fn create(path: &Path) -> Result<BufWriter<File>, u8> {
 }
 
 /// Lines of JSON for a file that may be a terminal: what it would obey is escaped.
-struct Shown<W> {
+struct EscapedLines<W> {
     out: W,
     /// What has come of a line that is not at its end.
     begun: Vec<u8>,
 }
 
-impl<W> Shown<W> {
+impl<W> EscapedLines<W> {
     fn on(out: W) -> Self {
         let begun = Vec::new();
         Self { out, begun }
     }
 }
 
-impl<W: Write> Write for Shown<W> {
+impl<W: Write> Write for EscapedLines<W> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let last = text.iter().rposition(|byte| *byte == b'\n');
         let (whole, rest) = text.split_at(last.map_or(0, |last| last + 1));
@@ -314,13 +317,13 @@ fn marks() -> Marks {
 }
 
 /// How far it has come, on standard error when a person watches and it takes long.
-struct Bar {
+struct ProgressBar {
     began: Instant,
     next: Option<Instant>,
     shown: bool,
 }
 
-impl Bar {
+impl ProgressBar {
     fn new(began: Instant) -> Self {
         let watched = io::stderr().is_terminal();
         Self {

@@ -3,7 +3,7 @@
 use super::diagnostic::Diagnostic;
 use super::document::Document;
 use super::files::Files;
-use super::hidden::Secrets;
+use super::masking::Secrets;
 use super::source;
 use crate::{admin, listen, store, telemetry};
 use std::io::{self, IsTerminal};
@@ -15,13 +15,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boot {
     /// Where requests come in.
-    pub listen: listen::Settings,
+    pub listen: listen::ListenSettings,
     /// Threads that serve them; 0 is one for each core.
     pub workers: usize,
     /// How long requests under way may take to finish at the end.
     pub drain: Duration,
     /// The admin listener, if there is one.
-    pub admin: Option<admin::Settings>,
+    pub admin: Option<admin::AdminSettings>,
     /// Where counters live.
     pub store: store::Settings,
     /// What is logged.
@@ -43,7 +43,7 @@ pub(super) fn read(
     found: &mut Vec<Diagnostic>,
 ) -> Boot {
     let (server, log) = (&document.server, &document.log);
-    let defaults = listen::Settings::default();
+    let defaults = listen::ListenSettings::default();
     let addresses = match server.listen.entries() {
         [] => defaults.addresses,
         written => written.iter().map(|at| at.value).collect(),
@@ -58,7 +58,7 @@ pub(super) fn read(
     let store = super::store::read(document, text, files, found);
     Boot {
         secrets: Arc::new(secrets(document, &store)),
-        listen: listen::Settings {
+        listen: listen::ListenSettings {
             addresses,
             first_byte: server.first_byte.or(defaults.first_byte),
             head: server.head.or(defaults.head),
@@ -75,7 +75,7 @@ pub(super) fn read(
         },
         workers: server.workers.or(0) as usize,
         drain: server.drain.or(Duration::from_secs(30)),
-        admin: document.admin.as_ref().map(|admin| admin::Settings {
+        admin: document.admin.as_ref().map(|admin| admin::AdminSettings {
             listen: admin.listen.or(ADMIN),
         }),
         store,

@@ -4,9 +4,9 @@ use super::boot::Boot;
 use super::diff::{Fact, Outline, RouteOutline};
 use super::document::{self, Counted, Document, Upstream};
 use super::groups::Groups;
-use super::jwt::Jwt;
+use super::jwt::TokenRules;
 use super::source::At;
-use super::validate::{Checked, looks_at_method, redirected, template};
+use super::validate::{Validation, looks_at_method, redirected, template};
 use super::{Compiled, Report};
 use crate::key::Sameness;
 use crate::key::client_ip::Trust;
@@ -25,12 +25,12 @@ use std::time::Duration;
 /// Puts everything together. `report` has no errors.
 pub(super) fn compile(
     document: &Document,
-    checked: Checked,
+    checked: Validation,
     (boot, errors): (Boot, Looks),
-    (groups, jwt): (Groups, Option<Jwt>),
+    (groups, jwt): (Groups, Option<TokenRules>),
     report: Report,
 ) -> Compiled {
-    let Checked {
+    let Validation {
         limits,
         rules,
         table,

@@ -1,7 +1,7 @@
 //! What is wrong with a file: code, words, places, and what to write instead.
 
 use super::files::Files;
-use super::hidden::Secrets;
+use super::masking::Secrets;
 use super::source::{Source, Span};
 use std::borrow::Cow;
 use std::fmt;

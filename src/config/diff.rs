@@ -15,7 +15,7 @@ pub use tokens::TokenOutline;
 
 use super::Boot;
 use super::describe::span_as_written;
-use super::hidden::{Secrets, Series};
+use super::masking::{Numbering, Secrets};
 use crate::key::Group;
 use crate::key::client_ip::Field;
 use crate::limit::Limit;
@@ -165,7 +165,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
 
 /// Puts stars where what has changed, or stands beside it, is secret; one that took another's place has another number.
 fn starred(secrets: &Secrets, changes: &mut [Change]) {
-    let mut series = Series::default();
+    let mut series = Numbering::default();
     for change in changes {
         if let Cow::Owned(shown) = secrets.number(&change.what, &mut series) {
             change.what = shown;

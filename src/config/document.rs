@@ -35,7 +35,7 @@ pub(super) use warning_filter::{WarningFilter, apply as ignore};
 
 use super::diagnostic::{Code, Diagnostic};
 use super::files::Files;
-use super::hidden::Series;
+use super::masking::Numbering;
 use super::set;
 use super::source::{At, Source, Span};
 use super::vocabulary::{self, TABLES};
@@ -270,7 +270,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
 /// With it the texts that have such stars, as they are without, by where they stand.
 pub(super) fn tree<'s>(
     source: &'s Source,
-    series: &mut Series,
+    series: &mut Numbering,
 ) -> (DeTable<'s>, HashMap<usize, String>) {
     let (root, _) = DeTable::parse_recoverable(source.file());
     let (mut root, found) = (root.into_inner(), &mut Vec::new());

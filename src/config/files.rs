@@ -17,29 +17,29 @@ use std::path::{Path, PathBuf};
 /// Two of them are equal when they name the same files and found the same in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
-    seen: BTreeMap<PathBuf, Seen>,
+    seen: BTreeMap<PathBuf, FileState>,
     /// What patterns led to.
     matched: BTreeMap<PathBuf, Result<Matched, String>>,
 }
 
 /// What was found at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+struct FileState {
     /// More bytes than this are refused.
     most: u64,
     /// It is read for a file that may not read every other.
     fence: Option<Fence>,
-    found: Result<Print, String>,
+    found: Result<Fingerprint, String>,
 }
 
 /// Bytes, short enough to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Print {
+struct Fingerprint {
     length: usize,
     hash: u64,
 }
 
-impl Print {
+impl Fingerprint {
     fn of(bytes: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
@@ -53,9 +53,9 @@ impl Print {
 impl Files {
     /// One file that is said to hold these bytes.
     #[must_use]
-    pub fn holding(path: &Path, bytes: &[u8]) -> Self {
+    pub fn with_content(path: &Path, bytes: &[u8]) -> Self {
         let mut files = Self::default();
-        files.note(path, (super::MOST_BYTES, None), Ok(Print::of(bytes)));
+        files.note(path, (super::MOST_BYTES, None), Ok(Fingerprint::of(bytes)));
         files
     }
 
@@ -80,11 +80,11 @@ impl Files {
     ) -> io::Result<Vec<u8>> {
         let read = read(fence, path, most);
         let found = match &read {
-            Ok(bytes) => Ok(Print::of(bytes)),
+            Ok(bytes) => Ok(Fingerprint::of(bytes)),
             Err(error) => Err(error.to_string()),
         };
         // Who may read everything has seen more of it.
-        let whole = |seen: &Seen| seen.fence.is_none();
+        let whole = |seen: &FileState| seen.fence.is_none();
         if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
             self.note(path, (most, fence.cloned()), found);
         }
@@ -95,9 +95,9 @@ impl Files {
         &mut self,
         path: &Path,
         (most, fence): (u64, Option<Fence>),
-        found: Result<Print, String>,
+        found: Result<Fingerprint, String>,
     ) {
-        let seen = Seen { most, fence, found };
+        let seen = FileState { most, fence, found };
         self.seen.insert(path.to_owned(), seen);
     }
 
@@ -114,7 +114,7 @@ impl Files {
 
     /// The same files and patterns as they are now.
     #[must_use]
-    pub fn again(&self) -> Self {
+    pub fn reread(&self) -> Self {
         let mut files = Self::default();
         for (path, seen) in &self.seen {
             // What it says is in its print.
@@ -177,18 +177,18 @@ mod tests {
         let mut files = Files::default();
         assert_eq!(files.read(&one, 1).unwrap(), b"1");
         assert!(files.read(&other, 1).is_err());
-        assert_eq!(files.again(), files);
+        assert_eq!(files.reread(), files);
         assert_eq!(files.paths().collect::<Vec<_>>(), [&one, &other]);
 
         fs::write(&other, "").unwrap();
-        let with_other = files.again();
+        let with_other = files.reread();
         assert_ne!(with_other, files);
         fs::write(&one, "2").unwrap();
-        assert_ne!(with_other.again(), with_other);
+        assert_ne!(with_other.reread(), with_other);
         fs::write(&one, "1").unwrap();
-        assert_eq!(with_other.again(), with_other);
+        assert_eq!(with_other.reread(), with_other);
         fs::write(&one, "11").unwrap();
-        assert_ne!(with_other.again(), with_other);
+        assert_ne!(with_other.reread(), with_other);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! not granted it may not read, drop or claim, and the message says what the main file would have to say.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::files::fence::{self, Allowed};
+use super::files::fence::{self, AllowedPaths};
 use super::files::glob;
 use super::source::{At, Source, Span};
 use super::value::quoted;
@@ -21,7 +21,7 @@ pub(super) struct Grant {
     /// Paths that its routes may be for; nothing is any.
     pub(super) paths: Option<Vec<PathPattern>>,
     /// Files beyond their own folders that it may read.
-    pub(super) secrets: Vec<Allowed>,
+    pub(super) secrets: Vec<AllowedPaths>,
     /// Patterns of the variables that it may read.
     pub(super) variables: Vec<String>,
     /// Patterns of the `[defaults]` limits that its routes may drop.

@@ -113,12 +113,12 @@ fn content<'a>(
 
 /// Where a member stands: in the list, or on a line of a file.
 #[derive(Debug, Clone, Copy)]
-enum Place<'a> {
+enum MemberPlace<'a> {
     Listed(&'a Span),
     Line(&'a At<String>, usize),
 }
 
-impl Place<'_> {
+impl MemberPlace<'_> {
     fn span(&self) -> &Span {
         match self {
             Self::Listed(span) => span,
@@ -128,7 +128,7 @@ impl Place<'_> {
 }
 
 /// `gold-keys.txt:17`.
-impl fmt::Display for Place<'_> {
+impl fmt::Display for MemberPlace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listed(_) => f.write_str("the list"),
@@ -143,15 +143,20 @@ fn gather<'a, T: Hash + Eq + Copy>(
     files: &'a [(&At<String>, Vec<u8>)],
     read: impl Fn(&[u8]) -> Result<T, String>,
     found: &mut Vec<Diagnostic>,
-) -> HashMap<T, Place<'a>> {
-    let mut members: HashMap<T, Place<'_>> = HashMap::new();
-    let mut twice: Option<(Place<'_>, Place<'_>, usize)> = None;
+) -> HashMap<T, MemberPlace<'a>> {
+    let mut members: HashMap<T, MemberPlace<'_>> = HashMap::new();
+    let mut twice: Option<(MemberPlace<'_>, MemberPlace<'_>, usize)> = None;
     let mut wrong = 0;
     let listed = written.members.entries().iter();
     let by = written.by.get();
-    let listed = listed.map(|at| (Place::Listed(&at.span), as_listed(at.value.as_bytes(), by)));
+    let listed = listed.map(|at| {
+        (
+            MemberPlace::Listed(&at.span),
+            as_listed(at.value.as_bytes(), by),
+        )
+    });
     let lines = files.iter().flat_map(|(file, content)| {
-        lines(content).map(|(line, text)| (Place::Line(file, line), text))
+        lines(content).map(|(line, text)| (MemberPlace::Line(file, line), text))
     });
     for (place, text) in listed.chain(lines) {
         let member = match plain(text).and_then(&read) {
@@ -247,7 +252,7 @@ fn one_network(text: &[u8]) -> Result<IpNet, String> {
 }
 
 /// As of those in `trust`.
-fn warn_of_bits(members: &HashMap<IpNet, Place<'_>>, found: &mut Vec<Diagnostic>) {
+fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Vec<Diagnostic>) {
     let mut odd: Vec<_> = members
         .iter()
         .filter(|(network, _)| network.addr() != network.network())
@@ -256,8 +261,8 @@ fn warn_of_bits(members: &HashMap<IpNet, Place<'_>>, found: &mut Vec<Diagnostic>
     for (network, place) in odd.into_iter().take(TOLD) {
         let (whole, one) = (network.trunc(), network.addr());
         let place_of = match place {
-            Place::Listed(_) => String::new(),
-            Place::Line(..) => format!("{place}: "),
+            MemberPlace::Listed(_) => String::new(),
+            MemberPlace::Line(..) => format!("{place}: "),
         };
         found.push(
             Diagnostic::warning(
@@ -296,22 +301,22 @@ fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
     Ok(Group::shortened(&sha256))
 }
 
-fn bad_member(written: &document::GroupTable, place: Place<'_>, why: &str) -> Diagnostic {
+fn bad_member(written: &document::GroupTable, place: MemberPlace<'_>, why: &str) -> Diagnostic {
     let name = quoted(&written.name.value);
     let message = match place {
-        Place::Listed(_) => format!("group {name} has a member that is none"),
-        Place::Line(..) => format!("{place} is no member of group {name}: {why}"),
+        MemberPlace::Listed(_) => format!("group {name} has a member that is none"),
+        MemberPlace::Line(..) => format!("{place} is no member of group {name}: {why}"),
     };
     let label = match place {
-        Place::Listed(_) => why,
-        Place::Line(..) => "in this file",
+        MemberPlace::Listed(_) => why,
+        MemberPlace::Line(..) => "in this file",
     };
     Diagnostic::error(Code::BadMember, message).at(place.span(), label)
 }
 
 fn duplicate(
     written: &document::GroupTable,
-    (first, second): (Place<'_>, Place<'_>),
+    (first, second): (MemberPlace<'_>, MemberPlace<'_>),
     many: usize,
 ) -> Diagnostic {
     let name = quoted(&written.name.value);
@@ -321,7 +326,7 @@ fn duplicate(
     };
     let warning = |message| Diagnostic::warning(Code::Duplicate, message);
     match (first, second) {
-        (Place::Listed(one), Place::Listed(other)) => {
+        (MemberPlace::Listed(one), MemberPlace::Listed(other)) => {
             warning(format!("group {name} lists a member twice{more}"))
                 .at(other, "the second time")
                 .and(one, "the first time")

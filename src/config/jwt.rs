@@ -1,7 +1,7 @@
 //! `[jwt]` as written → whose tokens are believed: keys read from their files, each for algorithms of its own family. No
 //! message shows a key.
 
-mod unverified;
+mod claims;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::diff::TokenOutline;
@@ -26,7 +26,7 @@ const MOST_LEEWAY: Duration = Duration::from_hours(1);
 
 /// Whose tokens are believed.
 #[derive(Debug)]
-pub struct Jwt {
+pub struct TokenRules {
     /// What verifies them.
     pub verifier: Arc<Verifier>,
     /// All of it in a form that can be compared.
@@ -39,9 +39,9 @@ pub(super) fn read(
     source: &Source,
     seen: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> Option<Jwt> {
+) -> Option<TokenRules> {
     let Some(written) = &document.jwt else {
-        unverified::claims(document, found);
+        claims::unverified(document, found);
         return None;
     };
     let before = errors(found);
@@ -63,7 +63,7 @@ pub(super) fn read(
     if algorithms.is_empty() || written.algorithms.is_bad() || errors(found) > before {
         return None;
     }
-    let mut reader = Reader {
+    let mut reader = KeyReader {
         written,
         algorithms,
         keys: Vec::new(),
@@ -71,8 +71,12 @@ pub(super) fn read(
         found,
     };
     let own = written.keys.entries().iter();
-    let own = own.map(|at| (&at.value.file, Kind::Own(at.value.kid.as_deref())));
-    let sets = written.jwks.entries().iter().map(|file| (file, Kind::Set));
+    let own = own.map(|at| (&at.value.file, KeySource::Own(at.value.kid.as_deref())));
+    let sets = written
+        .jwks
+        .entries()
+        .iter()
+        .map(|file| (file, KeySource::Set));
     for (file, kind) in own.chain(sets) {
         let path = source.beside(file.span.start, &file.value);
         match seen.read(&path, MOST_BYTES) {
@@ -90,13 +94,13 @@ pub(super) fn read(
         }
     }
     reader.count();
-    let Reader { keys, digest, .. } = reader;
+    let KeyReader { keys, digest, .. } = reader;
     let header = written
         .header
         .get()
         .cloned()
         .unwrap_or(header::AUTHORIZATION);
-    (errors(found) == before).then(|| Jwt {
+    (errors(found) == before).then(|| TokenRules {
         outline: TokenOutline {
             facts: facts(written, &header),
             files: shown(&[names(&written.keys), texts(&written.jwks)].concat()),
@@ -107,9 +111,10 @@ pub(super) fn read(
 }
 
 fn shown(all: &[String]) -> String {
-    match all.is_empty() {
-        true => "none".to_owned(),
-        false => all.join("+"),
+    if all.is_empty() {
+        "none".to_owned()
+    } else {
+        all.join("+")
     }
 }
 
@@ -156,14 +161,14 @@ fn families(written: &Written, found: &mut Vec<Diagnostic>) {
 
 /// What a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind<'a> {
+enum KeySource<'a> {
     /// Keys, that tokens may have a name for.
     Own(Option<&'a str>),
     /// A JWKS, which names its own.
     Set,
 }
 
-struct Reader<'a> {
+struct KeyReader<'a> {
     written: &'a Written,
     algorithms: Vec<Algorithm>,
     keys: Vec<TokenKey>,
@@ -171,16 +176,16 @@ struct Reader<'a> {
     found: &'a mut Vec<Diagnostic>,
 }
 
-impl Reader<'_> {
-    fn file(&mut self, file: &At<String>, content: &[u8], kind: Kind<'_>) {
+impl KeyReader<'_> {
+    fn file(&mut self, file: &At<String>, content: &[u8], kind: KeySource<'_>) {
         self.digest.update((content.len() as u64).to_be_bytes());
         self.digest.update(content);
         let before = self.keys.len();
         let is_shared = self.algorithms.iter().any(|one| is_shared(*one));
         let read = match kind {
-            Kind::Set => self.jwks(content),
-            Kind::Own(kid) if is_shared => self.secret(file, kid, content),
-            Kind::Own(kid) => self.pem(kid, content),
+            KeySource::Set => self.jwks(content),
+            KeySource::Own(kid) if is_shared => self.secret(file, kid, content),
+            KeySource::Own(kid) => self.pem(kid, content),
         };
         let why = match read {
             Err(why) => why,
@@ -200,8 +205,8 @@ impl Reader<'_> {
             Diagnostic::error(Code::BadJwtKey, message)
                 .at(&file.span, "in this file")
                 .help(match kind {
-                    Kind::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it".to_owned(),
-                    Kind::Own(_) => "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret".to_owned(),
+                    KeySource::Set => "a JWKS is JSON: `{ \"keys\": [ ... ] }`, as issuers publish it".to_owned(),
+                    KeySource::Own(_) => "public keys are PEM, `-----BEGIN PUBLIC KEY-----`; for HS256 and its like the file is the secret".to_owned(),
                 }),
         );
     }

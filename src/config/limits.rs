@@ -2,7 +2,7 @@
 //! A limit with a list of rates becomes one for each rate, all under its name.
 
 mod contradictions;
-mod leases;
+mod lease;
 mod rates;
 mod rules;
 mod tiers;
@@ -126,9 +126,10 @@ fn alone(
             Some(meter) => limit.metered(meter.clone()),
             None => limit,
         };
-        let limit = match written.partial.or(false) {
-            true => limit.granting_less(),
-            false => limit,
+        let limit = if written.partial.or(false) {
+            limit.granting_less()
+        } else {
+            limit
         };
         match written.with.get() {
             Some(tag) => limit.counted_with(tag.as_str().into()),
@@ -146,7 +147,7 @@ fn alone(
             found,
         );
         let limit = limit::Limit::new(Arc::clone(name), by, rate, rule, cost);
-        return leases::unleased(written, vec![whole(limit)], found);
+        return lease::unleased(written, vec![whole(limit)], found);
     }
     warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
     let listed = entries.len() > 1;
@@ -154,12 +155,13 @@ fn alone(
         let quota = entry.value.quota.value;
         let limit = limit::Limit::new(Arc::clone(name), by.clone(), quota.rate, rule, cost);
         let limit = whole(limit);
-        match listed {
-            true => limit.listed(&show_quota(quota)),
-            false => limit,
+        if listed {
+            limit.listed(&show_quota(quota))
+        } else {
+            limit
         }
     });
-    leases::unleased(written, limits.collect(), found)
+    lease::unleased(written, limits.collect(), found)
 }
 
 /// A place in the store for what is not counted there.

@@ -7,27 +7,27 @@
 //!  → Compiled compile      Boot (read once) and Snapshot (swapped by a reload)
 //! ```
 
-pub mod answers;
-mod asked;
 mod boot;
 mod compile;
 pub mod describe;
 pub mod diagnostic;
 pub mod diff;
 mod document;
+mod error_bodies;
 pub mod files;
 #[doc(hidden)]
-pub mod fuzzed;
+pub mod fuzz;
 mod grant;
 mod groups;
-pub mod hidden;
 pub mod jwt;
 pub mod leases;
 mod limits;
+pub mod masking;
+mod open_store;
 pub mod pages;
 mod print;
-mod quick;
-mod redact;
+mod quick_start;
+mod redaction;
 pub mod render;
 mod secret;
 mod set;
@@ -40,17 +40,15 @@ mod value;
 pub mod vocabulary;
 
 #[cfg(test)]
+mod complexity;
+#[cfg(test)]
 mod fixtures;
-#[cfg(test)]
-mod growth;
-#[cfg(test)]
-mod robust;
 
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use files::Files;
 pub use print::print;
-pub use quick::quick;
+pub use quick_start::QuickStart;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;
@@ -173,7 +171,7 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Report {
 /// # Errors
 /// All that is wrong with it.
 pub fn parse(name: &str, text: &str) -> Result<Compiled, Report> {
-    let files = Files::holding(Path::new(name), text.as_bytes());
+    let files = Files::with_content(Path::new(name), text.as_bytes());
     compile(Source::new(name, text), files)
 }
 
@@ -216,7 +214,7 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
     let jwt = jwt::read(&document, &source, &mut files, &mut found);
     let checked = validate::check(&document, &groups, &source, &mut found);
     let boot = boot::read(&document, &source, &mut files, &mut found);
-    let errors = answers::read(&document, &source, &mut files, &mut found);
+    let errors = error_bodies::read(&document, &source, &mut files, &mut found);
     found.retain(|diagnostic| !document.is_echo(&source, diagnostic));
     document.variables.tell(&source, &boot.secrets, &mut found);
     document::ignore(&document.ignored, &mut found, !source.is_without_store());

@@ -5,11 +5,11 @@ mod toml;
 
 use super::diagnostic::{Label, Report};
 use super::files::Files;
-use super::hidden::Series;
-use super::secret::Place;
+use super::masking::Numbering;
+use super::secret::SecretLocation;
 use super::source::Source;
 use super::vocabulary::{Default, IGNORE_WARNINGS, Shape, TABLES, Table};
-use super::{Compiled, document, read, redact};
+use super::{Compiled, document, read, redaction};
 use crate::limit::{Limit, Mode, Rule};
 use crate::store;
 use ::toml::de::{DeTable, DeValue};
@@ -35,7 +35,7 @@ pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
     let (name, text) = read(path, &mut files)?;
     let mut source = Source::new(name, text);
     document::gather(&mut source, &mut files, &mut Vec::new());
-    let mut series = Series::default();
+    let mut series = Numbering::default();
     let (root, whole) = document::tree(&source, &mut series);
     let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
     for limit in &compiled.outline.limits {
@@ -120,7 +120,7 @@ struct Printer<'w> {
     /// What secrets are read from.
     files: Files,
     /// Secrets seen so far: two that differ stay different.
-    series: Series,
+    series: Numbering,
 }
 
 impl Printer<'_> {
@@ -295,7 +295,7 @@ impl Printer<'_> {
                 value @ DeValue::String(_) if is_given => self.starred(value, at),
                 value @ DeValue::Table(table) if is_place(table) => self.starred(value, at),
                 DeValue::Table(inner) if depth > 0 => self.lines_of(inner, (depth - 1, are_sent)),
-                value @ DeValue::String(_) if redact::is_secret(name) => self.starred(value, at),
+                value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
                 value => toml::value(value),
             };
             let comma = if index > 0 { "," } else { "" };
@@ -326,7 +326,7 @@ impl Printer<'_> {
     /// The stars for a value at this byte: the same for the same secret, wherever it stands or comes from.
     fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
         let fetched = match value {
-            DeValue::Table(table) => Place::of(table).ok(),
+            DeValue::Table(table) => SecretLocation::of(table).ok(),
             _ => None,
         };
         let fetched = fetched.and_then(|place| {

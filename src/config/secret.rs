@@ -13,7 +13,7 @@ const MOST: u64 = 64 * 1024;
 
 /// Where a secret is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SecretLocation {
     /// In a file of its own; a newline at its end does not count.
     File(String),
     /// In a variable of the environment.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 /// Why a table names no place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Slip {
+pub(super) enum SecretTableError {
     /// It has none, or more than one.
     NotOne,
     /// What stands under `file` or `env` is no text.
@@ -31,19 +31,19 @@ pub(super) enum Slip {
     Unknown(String, Span),
 }
 
-impl Place {
+impl SecretLocation {
     /// What such a table says.
-    pub(super) fn of(table: &DeTable<'_>) -> Result<Self, Slip> {
+    pub(super) fn of(table: &DeTable<'_>) -> Result<Self, SecretTableError> {
         let mut entries = table.iter();
         let (Some((key, value)), None) = (entries.next(), entries.next()) else {
-            return Err(Slip::NotOne);
+            return Err(SecretTableError::NotOne);
         };
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("file", DeValue::String(path)) => Ok(Self::File(path.to_string())),
             ("env", DeValue::String(name)) => Ok(Self::Env(name.to_string())),
-            ("file", _) => Err(Slip::NoText("file", value.span())),
-            ("env", _) => Err(Slip::NoText("env", value.span())),
-            (name, _) => Err(Slip::Unknown(name.to_owned(), key.span())),
+            ("file", _) => Err(SecretTableError::NoText("file", value.span())),
+            ("env", _) => Err(SecretTableError::NoText("env", value.span())),
+            (name, _) => Err(SecretTableError::Unknown(name.to_owned(), key.span())),
         }
     }
 
@@ -71,14 +71,15 @@ impl Place {
             }
             Self::Env(name) => from_environment(name)?,
         };
-        match text.is_empty() {
-            true => Err(io::Error::other("it is empty")),
-            false => Ok(text),
+        if text.is_empty() {
+            Err(io::Error::other("it is empty"))
+        } else {
+            Ok(text)
         }
     }
 }
 
-impl Place {
+impl SecretLocation {
     /// It is written at `span` in an included file, which may not read it.
     pub(super) fn refused(&self, source: &Source, span: &Span) -> Option<Diagnostic> {
         match self {
@@ -88,7 +89,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SecretLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "the file `{path}`"),

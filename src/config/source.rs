@@ -58,7 +58,7 @@ pub struct Source {
     /// Where each line begins.
     lines: Vec<usize>,
     /// What it is made of, the file first.
-    parts: Vec<Part>,
+    parts: Vec<SourcePart>,
     /// The folders of its files, without links.
     folders: OnceLock<Arc<BTreeSet<PathBuf>>>,
     without_store: bool,
@@ -67,15 +67,15 @@ pub struct Source {
 
 /// A stretch of the text that was written in one place.
 #[derive(Debug, Clone)]
-struct Part {
+struct SourcePart {
     span: Span,
-    from: From,
+    from: SourceOrigin,
     /// What an included file may do; the main file, and who gives options, may do everything.
     grant: Option<Arc<Grant>>,
 }
 
 #[derive(Debug, Clone)]
-enum From {
+enum SourceOrigin {
     /// A file of this name.
     File(String),
     /// An option that replaces a value of the file.
@@ -95,7 +95,7 @@ impl Source {
             without_store: false,
             torn: false,
         };
-        source.push(From::File(name.into()), text.as_ref(), None);
+        source.push(SourceOrigin::File(name.into()), text.as_ref(), None);
         source
     }
 
@@ -104,17 +104,17 @@ impl Source {
     pub fn with_sets(name: impl Into<String>, text: impl AsRef<str>, sets: &[Set]) -> Self {
         let mut source = Self::new(name, text);
         for set in sets {
-            source.push(From::Set(set.clone()), set.text(), None);
+            source.push(SourceOrigin::Set(set.clone()), set.text(), None);
         }
         source
     }
 
     /// Takes another file in, which may do what `grant` says.
     pub(super) fn include(&mut self, name: String, text: &str, grant: Arc<Grant>) {
-        self.push(From::File(name), text, Some(grant));
+        self.push(SourceOrigin::File(name), text, Some(grant));
     }
 
-    fn push(&mut self, from: From, text: &str, grant: Option<Arc<Grant>>) {
+    fn push(&mut self, from: SourceOrigin, text: &str, grant: Option<Arc<Grant>>) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if !self.parts.is_empty() {
             self.text.push('\n');
@@ -126,7 +126,7 @@ impl Source {
         self.folders = OnceLock::new();
         let breaks = text.match_indices('\n');
         self.lines.extend(breaks.map(|(at, _)| start + at + 1));
-        self.parts.push(Part {
+        self.parts.push(SourcePart {
             span: start..self.text.len(),
             from,
             grant,
@@ -159,8 +159,8 @@ impl Source {
     /// What replaces values of the file, and where it stands.
     pub(super) fn sets(&self) -> impl Iterator<Item = (usize, &Set)> {
         self.parts.iter().filter_map(|part| match &part.from {
-            From::Set(set) => Some((part.span.start, set)),
-            From::File(_) => None,
+            SourceOrigin::Set(set) => Some((part.span.start, set)),
+            SourceOrigin::File(_) => None,
         })
     }
 
@@ -176,8 +176,8 @@ impl Source {
             .iter()
             .skip(1)
             .filter_map(|part| match part.from {
-                From::File(_) => Some((part.span.start, &self.text[part.span.clone()])),
-                From::Set(_) => None,
+                SourceOrigin::File(_) => Some((part.span.start, &self.text[part.span.clone()])),
+                SourceOrigin::Set(_) => None,
             })
     }
 
@@ -190,8 +190,8 @@ impl Source {
     #[must_use]
     pub fn place(&self, offset: usize) -> String {
         match &self.part(offset).from {
-            From::Set(set) => format!("--set {}", set.key()),
-            From::File(name) => name.clone(),
+            SourceOrigin::Set(set) => format!("--set {}", set.key()),
+            SourceOrigin::File(name) => name.clone(),
         }
     }
 
@@ -201,10 +201,10 @@ impl Source {
         self.folder(self.part(offset)).join(path)
     }
 
-    fn folder<'p>(&'p self, part: &'p Part) -> &'p Path {
+    fn folder<'p>(&'p self, part: &'p SourcePart) -> &'p Path {
         let name = match &part.from {
-            From::File(name) => name,
-            From::Set(_) => self.name(),
+            SourceOrigin::File(name) => name,
+            SourceOrigin::Set(_) => self.name(),
         };
         Path::new(name).parent().unwrap_or(Path::new(""))
     }
@@ -264,7 +264,7 @@ impl Source {
         self.part(offset).span.end
     }
 
-    fn part(&self, offset: usize) -> &Part {
+    fn part(&self, offset: usize) -> &SourcePart {
         let after = self.parts.partition_point(|part| part.span.start <= offset);
         &self.parts[after.saturating_sub(1)]
     }
@@ -273,8 +273,8 @@ impl Source {
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.parts[0].from {
-            From::File(name) => name,
-            From::Set(set) => set.text(),
+            SourceOrigin::File(name) => name,
+            SourceOrigin::Set(set) => set.text(),
         }
     }
 
@@ -297,10 +297,10 @@ impl Source {
     #[must_use]
     pub fn shown(&self) -> &str {
         self.shown.get_or_init(|| {
-            let part = |part: &Part| {
+            let part = |part: &SourcePart| {
                 let text = &self.text[part.span.clone()];
                 // A return at the end of a line is no mark that anybody wants to see.
-                printable_in_place(super::redact::starred(text).replace("\r\n", " \n"))
+                printable_in_place(super::redaction::starred(text).replace("\r\n", " \n"))
             };
             let parts: Vec<String> = self.parts.iter().map(part).collect();
             parts.join("\n")
@@ -312,7 +312,7 @@ impl Source {
     pub fn position(&self, offset: usize) -> Position {
         let offset = self.floor(offset);
         let part = self.part(offset);
-        if let From::Set(_) = part.from {
+        if let SourceOrigin::Set(_) = part.from {
             return Position {
                 line: 1,
                 column: self.text[part.span.start..offset].chars().count() + 1,
@@ -335,7 +335,7 @@ impl Source {
     #[must_use]
     pub fn lines_around(&self, span: &Span) -> (usize, Span) {
         let part = self.part(span.start);
-        if let From::Set(_) = part.from {
+        if let SourceOrigin::Set(_) = part.from {
             return (1, part.span.clone());
         }
         let first = self.line(self.floor(span.start));

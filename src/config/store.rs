@@ -22,7 +22,7 @@ pub(super) fn read(
     let written = &document.store;
     let defaults = Settings::default();
     let mut source = written.url.get().cloned().unwrap_or(Source::Memory);
-    let mut reader = Reader { text, files, found };
+    let mut reader = SettingsReader { text, files, found };
     if let Source::Redis(target) = &mut source {
         target.functions = written.functions.or(false);
         if let Some(name) = written.username.at() {
@@ -52,13 +52,13 @@ pub(super) fn read(
     }
 }
 
-struct Reader<'r> {
+struct SettingsReader<'r> {
     text: &'r Text,
     files: &'r mut Files,
     found: &'r mut Vec<Diagnostic>,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     fn secret(&mut self, what: &str, kept: &At<SecretSource>) -> Option<Secret> {
         let place = match &kept.value {
             SecretSource::Literal(secret) => return Some(secret.clone()),

@@ -1,19 +1,19 @@
 //! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
 
-mod dropped;
-mod granted;
+mod case_bypass;
+mod grants;
 mod groups;
 mod lints;
 mod names;
-mod nobody;
-mod other_case;
 mod redis;
-mod rewriting;
+mod rewrites;
 mod routes;
 mod store;
+mod stripped_fields;
+mod unreachable;
 
-pub(super) use dropped::looks_at_method;
-pub(super) use rewriting::{redirected, template};
+pub(super) use rewrites::{redirected, template};
+pub(super) use stripped_fields::looks_at_method;
 
 use super::boot::admin_address;
 use super::diagnostic::{Code, Diagnostic};
@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// What the check has made on its way. Complete when no error was found.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct Validation {
     /// Every limit, in the order of the file.
     pub(super) limits: Vec<Arc<Limit>>,
     /// Every route's rule, in the order of the file.
@@ -45,9 +45,9 @@ pub(super) fn check(
     groups: &Groups,
     source: &source::Source,
     found: &mut Vec<Diagnostic>,
-) -> Checked {
+) -> Validation {
     if emptiness(document, found) {
-        return Checked::default();
+        return Validation::default();
     }
     server(document, found);
     store::store(document, found);
@@ -68,18 +68,18 @@ pub(super) fn check(
     }
     names::check(document, source, found);
     groups::check(document, source, found);
-    granted::check(document, source, found);
+    grants::check(document, source, found);
     names::one_partial(document, found);
     names::public(document, found);
     names::parameters(document, found);
-    rewriting::check(document, found);
+    rewrites::check(document, found);
     lints::note(document, found);
-    dropped::note(document, found);
+    stripped_fields::note(document, found);
     redis::note(document, &compiled, found);
-    nobody::note(document, found);
+    unreachable::note(document, found);
     let (rules, table) = routes::arrange(document, found);
-    other_case::note(document, (&rules, &table), found);
-    Checked {
+    case_bypass::note(document, (&rules, &table), found);
+    Validation {
         limits: compiled,
         rules,
         table,

@@ -1,27 +1,27 @@
 //! How people write things: rates, times, addresses, hosts, paths, keys. Each reader takes the text and either returns
 //! the value or says what is wrong with it and what to write instead.
 
-mod answer;
 mod byte_rate;
-mod changed;
 mod condition;
+mod field_change;
 mod key;
 mod net;
 #[cfg(test)]
 mod offers;
 mod path;
+mod response;
 mod server;
 mod store;
 mod time;
 mod zone;
 
-pub(super) use answer::{error_text, percent, public_name, tag};
 pub(super) use byte_rate::byte_rate;
-pub(super) use changed::{Side, changed_field, changed_value};
-pub(super) use condition::{asked_field, asked_parameter, asked_value};
+pub(super) use condition::{condition_field, condition_parameter, condition_value};
+pub(super) use field_change::{Direction, editable_field, field_value};
 pub(super) use key::{field, members, part};
 pub(super) use net::{address, host, method, network};
 pub(super) use path::{destination, literal_path, new_path, path, prefix, top};
+pub(super) use response::{error_text, percent, public_name, tag};
 pub(super) use server::server;
 pub(super) use store::{server_name, store};
 pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show_span};
@@ -32,7 +32,7 @@ use super::source::Span;
 
 /// What is wrong with a written value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct ValueError {
     /// The kind of mistake.
     code: Code,
     /// The mistake, in the words of the file.
@@ -45,7 +45,7 @@ pub(super) struct Wrong {
     offers: Vec<String>,
 }
 
-impl Wrong {
+impl ValueError {
     fn new(code: Code, message: impl Into<String>, label: impl Into<String>) -> Self {
         Self {
             code,
@@ -67,7 +67,7 @@ impl Wrong {
         wrong.offer(near)
     }
 
-    /// What to write instead of the whole text. Only what can be read itself is shown, see [`Wrong::kept`]; where nothing
+    /// What to write instead of the whole text. Only what can be read itself is shown, see [`ValueError::kept`]; where nothing
     /// is left, the help is.
     fn offer<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.offers = texts.into_iter().map(Into::into).collect();
@@ -124,7 +124,7 @@ impl Wrong {
 }
 
 /// Reads with `read`; what its message offers has been read too.
-fn mended<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Result<T, Wrong> {
+fn mended<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> Result<T, ValueError> {
     read(text).map_err(|wrong| wrong.kept(&read))
 }
 

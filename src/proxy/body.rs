@@ -4,8 +4,8 @@ use super::beginning::Beginning;
 use super::download::{Download, filter_trailers};
 use super::exchange::{Ending, Exchange};
 use super::patience::QUICK;
-use crate::listen::connection::Carried;
-use crate::listen::pace::{Allowed, Timed};
+use crate::listen::connection::ResponseBody;
+use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
 use http::request::Parts;
@@ -117,8 +117,8 @@ pub struct Sending {
     /// What has been read of it already.
     beginning: Option<Box<Beginning>>,
     incoming: Incoming,
-    pace: Timed,
-    allowed: Allowed,
+    pace: RateTimer,
+    allowed: RateBound,
     upload: Rc<Upload>,
 }
 
@@ -128,7 +128,7 @@ impl RequestBody {
     pub fn new(
         beginning: Option<Box<Beginning>>,
         incoming: Incoming,
-        allowed: Allowed,
+        allowed: RateBound,
     ) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() && beginning.is_none() {
             return (Self::Empty, None);
@@ -137,7 +137,7 @@ impl RequestBody {
         let sending = Sending {
             beginning,
             incoming,
-            pace: Timed::new(allowed),
+            pace: RateTimer::new(allowed),
             allowed,
             upload: Rc::clone(&upload),
         };
@@ -368,8 +368,8 @@ impl http_body::Body for Body {
     }
 }
 
-impl Carried for Body {
-    fn has_pace(&self) -> bool {
+impl ResponseBody for Body {
+    fn has_minimum_rate(&self) -> bool {
         let exchange = self.exchange.as_ref();
         !exchange.is_some_and(|exchange| exchange.is_silent_by_nature())
     }

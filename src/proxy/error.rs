@@ -6,7 +6,7 @@ use crate::key::Part;
 use crate::key::token::NoToken;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
-use crate::listen::Finding;
+use crate::listen::FramingFault;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::pool::ConnectError;
 use http::StatusCode;
@@ -260,12 +260,12 @@ impl From<Broken> for ProxyError {
     }
 }
 
-impl From<Finding> for BadRequest {
-    fn from(finding: Finding) -> Self {
+impl From<FramingFault> for BadRequest {
+    fn from(finding: FramingFault) -> Self {
         match finding {
-            Finding::LengthAndCoding => Self::LengthAndCoding,
-            Finding::Fragment => Self::Fragment,
-            Finding::TooLarge => Self::HeadTooLarge,
+            FramingFault::LengthAndCoding => Self::LengthAndCoding,
+            FramingFault::Fragment => Self::Fragment,
+            FramingFault::TooLarge => Self::HeadTooLarge,
         }
     }
 }

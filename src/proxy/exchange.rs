@@ -18,7 +18,7 @@ use super::{dropped, fields, request_id};
 use crate::clock::{self, Timestamp};
 use crate::key::Content;
 use crate::listen::Peer;
-use crate::listen::socket::{SocketWatch, Stalled};
+use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
 use crate::telemetry::metrics::{InFlight, Source};
@@ -77,7 +77,7 @@ pub struct Exchange {
     retry_after: Option<u64>,
     sent: u64,
     ending: Ending,
-    stalled: Stalled,
+    stalled: StallFlag,
     /// Its connection, in HTTP/1.0.
     old_client: Option<SocketWatch>,
     /// Empty, with room.

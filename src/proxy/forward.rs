@@ -8,7 +8,7 @@ use super::local::{Server, Servers};
 use super::onward::Head;
 use super::patience::QUICK;
 use super::returns::Returns;
-use crate::descriptors::Promise;
+use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
 use crate::telemetry::metrics::Failure;
 use crate::upstream::connection::{Connection, is_repeatable};
@@ -37,7 +37,7 @@ pub struct Outgoing<'a> {
     /// What becomes of the body.
     pub upload: Option<&'a Upload>,
     /// A descriptor for a connection, if it needs a new one.
-    pub promise: Option<Promise<'a>>,
+    pub promise: Option<DescriptorReserve<'a>>,
     /// What it is to become.
     pub purpose: Purpose,
     /// When it sets out.
@@ -147,7 +147,7 @@ pub async fn send(servers: &Servers, outgoing: Outgoing<'_>) -> Result<Answer, P
         None => Box::pin(connect(servers, tried)).await?,
     };
     if purpose == Purpose::Tunnel {
-        connection.set_apart();
+        connection.spawn_tunnel();
     }
     if let Some(returns) = returns {
         returns.forwarded();

@@ -7,7 +7,7 @@ use super::request::{Target, is_host};
 use crate::key::address::Spelled;
 use crate::key::client_ip::{Field, Speaks, Trust, read_address};
 use crate::key::forwarded::{last, nodes};
-use crate::listen::Introduced;
+use crate::listen::ForwardedFields;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -68,7 +68,11 @@ impl Line {
 /// To be called after the hop-by-hop fields are stripped and the client has been found.
 ///
 /// A stranger's connection says the same again and again: `introduced` keeps it, to be asked for with the same peer only.
-pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
+pub fn announce(
+    fields: &mut HeaderMap,
+    origin: &Origin<'_>,
+    introduced: &mut Option<ForwardedFields>,
+) {
     if origin.trusted {
         let (scheme, host) = told(fields, origin.speaks);
         match origin.leading {
@@ -191,8 +195,12 @@ fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Both chains, beginning with the peer, and the peer as the client it is.
-fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
-    let is_known = |known: &Introduced| known.host.as_ref() == origin.host;
+fn introduce(
+    fields: &mut HeaderMap,
+    origin: &Origin<'_>,
+    introduced: &mut Option<ForwardedFields>,
+) {
+    let is_known = |known: &ForwardedFields| known.host.as_ref() == origin.host;
     if !introduced.as_ref().is_some_and(is_known) {
         *introduced = compose(origin);
     }
@@ -208,11 +216,11 @@ fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Optio
     fields.insert(header::FORWARDED, known.element.clone());
 }
 
-fn compose(origin: &Origin<'_>) -> Option<Introduced> {
+fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
     let (mut address, mut element) = (Line::default(), Line::default());
     address.address(origin.peer);
     write_element(&mut element, origin);
-    Some(Introduced {
+    Some(ForwardedFields {
         // Copied: a clone would keep the whole buffer alive that the request's head was read into.
         host: match origin.host {
             Some(host) => Some(HeaderValue::from_bytes(host.as_bytes()).ok()?),

@@ -35,10 +35,10 @@ pub mod value;
 pub use body::Body;
 pub use hold::Holds;
 
-use crate::descriptors::{Promise, Share};
-use crate::listen::connection::{Answer, RefusedHead};
-use crate::listen::pace::Allowed;
-use crate::listen::{Finding, Peer};
+use crate::descriptors::{DescriptorReserve, DescriptorShare};
+use crate::listen::connection::{Handler, RejectedHead};
+use crate::listen::minimum_rate::RateBound;
+use crate::listen::{FramingFault, Peer};
 use crate::route::{host_key, path};
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
@@ -81,8 +81,8 @@ pub struct Worker {
     holds: Arc<Holds>,
     lines: Rc<Lines>,
     drain: Drain,
-    pace: Allowed,
-    descriptors: Share,
+    pace: RateBound,
+    descriptors: DescriptorShare,
     /// What bodies begin with, as far as it is kept.
     beginnings: Rc<Beginnings>,
     metrics: WorkerMetrics,
@@ -101,16 +101,16 @@ pub struct Equipment {
     /// Hears the gateway stop.
     pub drain: Drain,
     /// Longest pause inside a body, and the least rate of a client's.
-    pub pace: Allowed,
+    pub pace: RateBound,
     /// The worker's part of the open files that are not its clients' connections.
-    pub descriptors: Share,
+    pub descriptors: DescriptorShare,
     /// The worker's numbers.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
     pub access: AccessWriter,
 }
 
-impl Answer for Worker {
+impl Handler for Worker {
     type Body = Body;
 
     async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Rc<Peer>) -> Response<Body> {
@@ -125,7 +125,7 @@ impl Answer for Worker {
         exchange.ride(response)
     }
 
-    fn refused(&self, head: &RefusedHead<'_>, peer: &Peer) {
+    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) {
         refused::note(self, head, peer);
     }
 }
@@ -246,7 +246,7 @@ impl Worker {
 
     /// Is it a request that may be forwarded, and to whom is it addressed?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
-        if let Some(&found) = parts.extensions.get::<Finding>() {
+        if let Some(&found) = parts.extensions.get::<FramingFault>() {
             return Err(BadRequest::from(found).into());
         }
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
@@ -292,7 +292,7 @@ impl Worker {
         target: &Target,
         parts: &mut Parts,
         incoming: Incoming,
-        (peer, promise): (&Peer, Option<Promise<'_>>),
+        (peer, promise): (&Peer, Option<DescriptorReserve<'_>>),
         exchange: &mut Exchange,
     ) -> Result<Outcome, ProxyError> {
         let local = Rc::clone(&exchange.local);
@@ -375,7 +375,7 @@ impl Worker {
         let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
             Some(upload) => {
                 let abandoned = body::abandoned(peer.watch.clone(), upload);
-                connection.carry_on(pool, self.pace.idle, abandoned);
+                connection.finish_upload(pool, self.pace.idle, abandoned);
                 None
             }
             None => Some((connection, pool)),

@@ -88,7 +88,7 @@ pub fn head(
         host: target.authority(),
         scheme: if trusted { target.scheme() } else { "http" },
     };
-    forwarded::announce(fields, &origin, &mut peer.introduced.borrow_mut());
+    forwarded::announce(fields, &origin, &mut peer.forwarded_fields.borrow_mut());
     forwarded::add_via(fields, parts.version);
     if let Some(granted) = exchange.granted() {
         fields.insert(hop::GRANTED, HeaderValue::from(granted));

@@ -4,7 +4,7 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use crate::descriptors::Promise;
+use crate::descriptors::DescriptorReserve;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
 
@@ -13,12 +13,15 @@ const TOLD: Duration = Duration::from_secs(10);
 
 impl Worker {
     /// A descriptor for the connection that the request may need to its upstream, if it is to have one.
-    pub(super) fn promise(&self, exchange: &Exchange) -> Result<Option<Promise<'_>>, ProxyError> {
+    pub(super) fn promise(
+        &self,
+        exchange: &Exchange,
+    ) -> Result<Option<DescriptorReserve<'_>>, ProxyError> {
         let service = exchange.service();
         if service.is_none_or(|service| service.own.is_some() || service.upstream.is_none()) {
             return Ok(None);
         }
-        match self.descriptors.promise() {
+        match self.descriptors.reserve() {
             None => self.promise_at_last().map(Some),
             promise => Ok(promise),
         }
@@ -26,10 +29,10 @@ impl Worker {
 
     /// All are taken: one that an idle connection to a server has can be had.
     #[cold]
-    fn promise_at_last(&self) -> Result<Promise<'_>, ProxyError> {
+    fn promise_at_last(&self) -> Result<DescriptorReserve<'_>, ProxyError> {
         static BUSY: Throttle = Throttle::every(TOLD);
-        if self.pools.let_go()
-            && let Some(promise) = self.descriptors.promise()
+        if self.pools.close_idle()
+            && let Some(promise) = self.descriptors.reserve()
         {
             return Ok(promise);
         }

@@ -3,14 +3,14 @@
 use super::{Worker, request_id};
 use crate::clock;
 use crate::listen::Peer;
-use crate::listen::connection::RefusedHead;
+use crate::listen::connection::RejectedHead;
 use crate::telemetry::access_log::{AccessRecord, Reason};
 use crate::telemetry::metrics::Source;
 use http::{HeaderMap, Method, StatusCode, Version};
 use std::time::Duration;
 
 /// Counts a refused head and writes its line.
-pub(super) fn note(worker: &Worker, head: &RefusedHead<'_>, peer: &Peer) {
+pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     let line = Line::read(head.line);
     let method = line.as_ref().map(|line| &line.method);
     let status = head.status.as_u16();

@@ -11,7 +11,7 @@ type Taken = Option<String>;
 
 struct Record(mpsc::Sender<Taken>);
 
-impl Apply for Record {
+impl ReloadTarget for Record {
     async fn apply(&mut self, compiled: Compiled) {
         let rate = config::describe::rate_as_written(compiled.outline.limits[0].rate);
         self.0.send(Some(rate)).await.unwrap();
@@ -257,7 +257,7 @@ async fn a_change_before_the_watch_began_is_seen() {
     let (_folder, file) = folder();
     let (_trigger, pulled) = trigger();
     let (sender, mut outcomes) = mpsc::channel(4);
-    let before = Files::holding(&file, text("7/s").as_bytes());
+    let before = Files::with_content(&file, text("7/s").as_bytes());
     let watcher = Watcher::new(file, before, pulled);
     tokio::spawn(watcher.run(Record(sender)));
     let outcome = timeout(Duration::from_secs(10), outcomes.recv())
@@ -383,7 +383,7 @@ async fn without_events_everything_is_read_from_time_to_time() {
     let (_trigger, pulled) = trigger();
     let (sender, outcomes) = mpsc::channel(64);
     let files = config::load(&file).unwrap().files;
-    let watcher = Watcher::new(file.clone(), files, pulled).untold(Duration::from_millis(20));
+    let watcher = Watcher::new(file.clone(), files, pulled).polling(Duration::from_millis(20));
     tokio::spawn(watcher.run(Record(sender)));
     let (trigger, _) = super::trigger();
     let mut watched = Watched { outcomes, trigger };

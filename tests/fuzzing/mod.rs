@@ -149,7 +149,7 @@ fn any_bytes_are_a_file_that_is_answered() {
         .collect();
     seeds.sort();
     drive(&seeds, |bytes| {
-        tollgate::config::fuzzed::file(bytes);
+        tollgate::config::fuzz::file(bytes);
     });
 }
 

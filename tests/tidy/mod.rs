@@ -1,5 +1,8 @@
 //! The house itself: who imports whom, what every file begins with, how long it is, and which twins must exist.
 
+mod grain;
+mod imports;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,8 +76,11 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("main", &["*"]),
 ];
 
-/// Longest file that still tells one story.
-const LINES: usize = 450;
+/// From so many lines on a file may tell two stories: it is printed.
+const LINES: usize = 400;
+
+/// A file of so many lines does.
+const MOST_LINES: usize = 700;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -232,8 +238,11 @@ fn no_file_is_too_long_to_read() {
     for (folder, extension) in [("src", "rs"), ("tests", "rs"), ("lua", "lua")] {
         for (path, text) in files(folder, extension) {
             let lines = text.lines().count();
-            if lines > LINES {
-                wrong.push(format!("{} has {lines} lines", path.display()));
+            let sentence = format!("{} has {lines} lines", path.display());
+            if lines > MOST_LINES {
+                wrong.push(sentence);
+            } else if lines > LINES {
+                println!("{sentence}");
             }
         }
     }

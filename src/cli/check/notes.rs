@@ -62,9 +62,10 @@ fn guesses(compiled: &Compiled) -> Vec<String> {
         let Some((limit, idle)) = guessed_freely(service) else {
             continue;
         };
-        let idle = match idle.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", idle.join(", ")),
+        let idle = if idle.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", idle.join(", "))
         };
         let note = format!(
             "a request that {} answers 401 is counted by no other limit{idle}, and guesses are free; one by ip would count them",

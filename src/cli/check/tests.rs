@@ -2,11 +2,17 @@
 
 use super::*;
 
-fn checked(text: &str, format: Format, deny_warnings: bool) -> Answer {
+fn checked(text: &str, format: Format, deny_warnings: bool) -> CheckOutput {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
     std::fs::write(&file, text).unwrap();
-    let mut answer = answer(&file, &What::Meaning, format, deny_warnings, Colour::Off);
+    let mut answer = answer(
+        &file,
+        &CheckTask::Meaning,
+        format,
+        deny_warnings,
+        Colour::Off,
+    );
     let shown = format!("{}/", folder.path().display());
     answer.out = answer.out.replace(&shown, "");
     answer.err = answer.err.replace(&shown, "");
@@ -293,15 +299,15 @@ fn an_included_file_ignores_what_is_its_own_and_a_printed_file_what_the_first_di
         &format!("{limit}ignore_warnings = [\"waits-longer\"]\n"),
     );
     let file = folder.path().join("gateway.toml");
-    let ask = |what: &What| answer(&file, what, Format::Human, true, Colour::Off);
-    let meaning = ask(&What::Meaning);
+    let ask = |what: &CheckTask| answer(&file, what, Format::Human, true, Colour::Off);
+    let meaning = ask(&CheckTask::Meaning);
     assert_eq!(meaning.code, 0, "{}", meaning.err);
     assert!(
         meaning.err.contains("ignored[waits-longer]"),
         "{}",
         meaning.err
     );
-    let printed = ask(&What::Print);
+    let printed = ask(&CheckTask::Print);
     assert!(
         printed.out.contains("ignore_warnings = [\"waits-longer\"]"),
         "{}",
@@ -313,17 +319,17 @@ fn an_included_file_ignores_what_is_its_own_and_a_printed_file_what_the_first_di
         "{}",
         printed.out
     );
-    let same = ask(&What::Diff(file.clone()));
+    let same = ask(&CheckTask::Diff(file.clone()));
     assert!(same.out.contains("would change nothing"), "{}", same.out);
     // At its top it would be about files of others.
     write(
         "limits.toml",
         &format!("ignore_warnings = [\"waits-longer\"]\n{limit}"),
     );
-    assert!(ask(&What::Meaning).err.contains("[only-in-main]"));
+    assert!(ask(&CheckTask::Meaning).err.contains("[only-in-main]"));
     let whole = format!("ignore_warnings = [\"waits-longer\"]\n{PATIENT}");
     write("gateway.toml", &whole);
-    let printed = ask(&What::Print);
+    let printed = ask(&CheckTask::Print);
     assert_eq!(
         checked(&printed.out, Format::Human, true).code,
         0,
@@ -352,13 +358,13 @@ fn an_open_redis_is_a_warning_as_any() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
     let ask = |_: &Compiled| {
-        let said = connect::Asked::of_redis("redis://cache".into(), true, Ok("there".into()));
+        let said = connectivity::Probe::of_redis("redis://cache".into(), true, Ok("there".into()));
         Ok(vec![said])
     };
     let text = format!("{GOOD}limits = \"per-key\"\n");
     let asked = |text: &str, format| {
         std::fs::write(&file, text).unwrap();
-        answer_of(&file, (&What::Connect, format, true), Colour::Off, ask)
+        answer_of(&file, (&CheckTask::Connect, format, true), Colour::Off, ask)
     };
     for (format, expected) in [
         (

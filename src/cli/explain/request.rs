@@ -1,9 +1,9 @@
 //! What the gateway would make of a request, worked out with its own parts: nothing is sent, counted or asked.
 
-use super::answer::{self, Answer, refused};
-use super::live::{Left, Now};
-use super::lost::{self, Lost};
-use super::near::{self, Near};
+use super::candidates::{self, RouteCandidate};
+use super::counters::{CounterState, LiveVerdict};
+use super::outlook::{self, ExpectedAnswer, refused};
+use super::stripped_fields::{self, StrippedField};
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
@@ -28,7 +28,7 @@ pub(super) const ASSUMED_HOST: &str = "localhost";
 
 /// A request to explain.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ExplainedRequest {
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) fields: HeaderMap,
@@ -43,30 +43,30 @@ pub(super) struct Explanation {
     pub(super) peer: IpAddr,
     pub(super) client: Walk,
     /// Nothing where the request is answered before its path is looked at.
-    pub(super) way: Option<Way>,
-    pub(super) answer: Answer,
+    pub(super) routing: Option<Routing>,
+    pub(super) answer: ExpectedAnswer,
 }
 
 /// Where it leads.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Routing {
     pub(super) host: String,
     pub(super) host_assumed: bool,
     /// The path as routes are matched, and as it is forwarded, if it is.
     pub(super) matched: String,
     pub(super) forwarded: Option<String>,
-    pub(super) route: Option<Chosen>,
-    pub(super) near: Vec<Near>,
+    pub(super) route: Option<ChosenRoute>,
+    pub(super) near: Vec<RouteCandidate>,
     /// What of its fields is dropped before anything reads them.
-    pub(super) lost: Vec<Lost>,
-    pub(super) limits: Vec<Held>,
+    pub(super) lost: Vec<StrippedField>,
+    pub(super) limits: Vec<AppliedLimit>,
     /// Why its token claims nothing, if a limit has asked and it does not.
     pub(super) token: Option<NoToken>,
 }
 
 /// The route that is taken.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(super) struct ChosenRoute {
     pub(super) name: Arc<str>,
     pub(super) place: Option<String>,
     /// Nothing where the route answers itself.
@@ -76,7 +76,7 @@ pub(super) struct Chosen {
 
 /// A limit that the request is held to.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct AppliedLimit {
     pub(super) limit: Arc<Limit>,
     pub(super) place: Option<String>,
     pub(super) means: String,
@@ -84,18 +84,18 @@ pub(super) struct Held {
     pub(super) by: String,
     /// The group whose tier holds, and what that means; the limit is the tier then.
     pub(super) tier: Option<(Arc<str>, String)>,
-    pub(super) key: Key,
+    pub(super) key: KeyResult,
     /// Whether its permits are taken ahead, where a Redis is asked.
     pub(super) leased: Option<String>,
     /// What the running gateway says of it, if it was asked.
-    pub(super) left: Option<Left>,
+    pub(super) left: Option<CounterState>,
     /// What the request would get from that.
-    pub(super) now: Option<Now>,
+    pub(super) now: Option<LiveVerdict>,
 }
 
 /// What a limit counts the request by.
 #[derive(Debug)]
-pub(super) enum Key {
+pub(super) enum KeyResult {
     /// This, and what the request takes.
     Counted {
         key: String,
@@ -123,17 +123,17 @@ pub(super) enum Key {
 }
 
 /// Explains `asked` under the file in `compiled`.
-pub(super) fn explain(compiled: &Compiled, mut asked: Asked) -> Explanation {
+pub(super) fn explain(compiled: &Compiled, mut asked: ExplainedRequest) -> Explanation {
     let snapshot = &compiled.snapshot;
     let host_assumed = name_host(&mut asked);
     let client = snapshot.trust.explain(asked.peer, &asked.fields);
-    let (way, answer) = match way(compiled, &mut asked, client.client) {
-        Ok((way, answer)) => {
-            let way = Way {
+    let (routing, answer) = match routing(compiled, &mut asked, client.client) {
+        Ok((routing, answer)) => {
+            let routing = Routing {
                 host_assumed,
-                ..way
+                ..routing
             };
-            (Some(way), answer)
+            (Some(routing), answer)
         }
         Err(answer) => (None, answer),
     };
@@ -142,14 +142,14 @@ pub(super) fn explain(compiled: &Compiled, mut asked: Asked) -> Explanation {
         target: asked.uri.to_string(),
         peer: asked.peer,
         client,
-        way,
+        routing,
         answer,
     }
 }
 
 /// Names the host in a request that has no such field, as clients do: that of its URI, or else the assumed one. Was it
 /// that?
-fn name_host(asked: &mut Asked) -> bool {
+fn name_host(asked: &mut ExplainedRequest) -> bool {
     if asked.fields.contains_key(header::HOST) {
         return false;
     }
@@ -166,25 +166,32 @@ fn name_host(asked: &mut Asked) -> bool {
 }
 
 /// The stages of the request path, in its order, with its parts.
-fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, Answer), Answer> {
+fn routing(
+    compiled: &Compiled,
+    asked: &mut ExplainedRequest,
+    client: IpAddr,
+) -> Result<(Routing, ExpectedAnswer), ExpectedAnswer> {
     let snapshot = &compiled.snapshot;
     let bad = |bad: BadRequest| refused(&ProxyError::from(bad));
     let target = Target::read(&asked.method, &asked.uri, Version::HTTP_11, &asked.fields);
     let target = target.map_err(bad)?;
-    let lost = lost::lose(&mut asked.fields, snapshot, asked.peer).map_err(bad)?;
+    let lost = stripped_fields::strip(&mut asked.fields, snapshot, asked.peer).map_err(bad)?;
     if target.is_asterisk() || forwarded::count_hop(&asked.method, &mut asked.fields) == Hops::Spent
     {
-        return Err(Answer::Itself(204, "it is for the gateway itself".into()));
+        return Err(ExpectedAnswer::Itself(
+            204,
+            "it is for the gateway itself".into(),
+        ));
     }
     let path = path::normalize(asked.uri.path()).map_err(|path| bad(path.into()))?;
     let onward = request::forward_target(&asked.uri, &path).map_err(bad)?;
     let host = host_key(target.host()).into_owned();
-    let looked_for = near::Wanted {
+    let looked_for = candidates::RouteQuery {
         host: &host,
         path: path.to_match(),
         method: &asked.method,
         lost: &lost,
-        head: near::Head {
+        head: candidates::HeadView {
             fields: &asked.fields,
             query: asked.uri.query(),
             https: forwarded::is_https(&snapshot.trust, asked.peer, &asked.fields, &target),
@@ -194,8 +201,8 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
     let found = snapshot
         .table
         .find(&host, path.to_match(), &asked.method, head);
-    let mut way = Way {
-        near: near::near(compiled, found, &looked_for),
+    let mut routing = Routing {
+        near: candidates::near(compiled, found, &looked_for),
         lost: lost.clone(),
         host_assumed: false,
         matched: path.to_match().to_owned(),
@@ -206,7 +213,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         host,
     };
     let Some(service) = found.or(snapshot.unrouted) else {
-        return Ok((way, refused(&ProxyError::NoRoute)));
+        return Ok((routing, refused(&ProxyError::NoRoute)));
     };
     let service = &snapshot.services[service];
     if service.upstream.is_some() {
@@ -215,7 +222,7 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
             path.clear();
             rewrite.fill(onward.path(), &mut path);
         }
-        way.forwarded = Some(path);
+        routing.forwarded = Some(path);
     }
     let token = Token::new(snapshot.tokens.as_deref(), &asked.fields);
     let caller = Caller {
@@ -234,21 +241,21 @@ fn way(compiled: &Compiled, asked: &mut Asked, client: IpAddr) -> Result<(Way, A
         content: Content::announced(&asked.fields),
     };
     let limits = service.limits.iter();
-    way.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();
+    routing.limits = limits.map(|limit| held(compiled, limit, &caller)).collect();
     if compiled.asks_redis() {
-        lease(&mut way.limits);
+        lease(&mut routing.limits);
     }
     let plan = Plan::of(service, &caller);
-    leave_out(&mut way.limits, &plan);
-    let answer = answer::answer(service, (&caller, &onward), &way.limits, plan.lack());
-    way.token = token.why_not();
-    Ok((way, answer))
+    leave_out(&mut routing.limits, &plan);
+    let answer = outlook::answer(service, (&caller, &onward), &routing.limits, plan.lack());
+    routing.token = token.why_not();
+    Ok((routing, answer))
 }
 
-fn chosen(compiled: &Compiled, position: usize) -> Option<Chosen> {
+fn chosen(compiled: &Compiled, position: usize) -> Option<ChosenRoute> {
     let service = &compiled.snapshot.services[position];
     let upstream = service.upstream.map(|at| &compiled.snapshot.upstreams[at]);
-    Some(Chosen {
+    Some(ChosenRoute {
         name: Arc::clone(&service.name),
         place: compiled.place("routes", &service.name),
         upstream: upstream.map(|upstream| Arc::clone(&upstream.name)),
@@ -259,9 +266,9 @@ fn chosen(compiled: &Compiled, position: usize) -> Option<Chosen> {
     })
 }
 
-fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
+fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> AppliedLimit {
     let (mut standing, mut keys) = (Standing::default(), Vec::new());
-    let mut held = Held {
+    let mut held = AppliedLimit {
         place: compiled.place("limits", &limit.name),
         means: describe::limit(limit, compiled.asks_redis()),
         by: describe::key(&limit.by),
@@ -270,18 +277,18 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         tier: None,
         left: None,
         now: None,
-        key: Key::Skipped,
+        key: KeyResult::Skipped,
     };
     if let Some(not) = &limit.exempt {
         // In the order of the gateway, whose log names no group where the rest suffices.
         if not.covers(caller) {
-            held.key = Key::Exempt(None);
+            held.key = KeyResult::Exempt(None);
             return held;
         }
         match not.group(&mut standing, caller, &mut keys) {
             Ok(None) => {}
             Ok(Some(group)) => {
-                held.key = Key::Exempt(Some(Arc::clone(&group.name)));
+                held.key = KeyResult::Exempt(Some(Arc::clone(&group.name)));
                 return held;
             }
             // It counts as who is in no group, though the request is turned away.
@@ -293,17 +300,16 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
         }
     }
     let is_free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
-    let found = match is_free {
-        true => {
-            limit.write_preflight(caller, &mut keys);
-            Found::Key
-        }
-        false => limit.by.write(caller, &mut keys),
+    let found = if is_free {
+        limit.write_preflight(caller, &mut keys);
+        Found::Key
+    } else {
+        limit.by.write(caller, &mut keys)
     };
     match found {
-        Found::Skip => held.key = Key::Skipped,
-        Found::Refuse(part) => held.key = Key::Absent(part.to_string()),
-        Found::Unknown(part) => held.key = Key::Unknown(part.to_string()),
+        Found::Skip => held.key = KeyResult::Skipped,
+        Found::Refuse(part) => held.key = KeyResult::Absent(part.to_string()),
+        Found::Unknown(part) => held.key = KeyResult::Unknown(part.to_string()),
         Found::Doubt(doubt) => held.key = doubted(doubt),
         Found::Key => {
             let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
@@ -325,7 +331,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
                 None => (limit.cost.units(), None),
                 Some(price) => price.of(caller.fields),
             };
-            held.key = Key::Counted {
+            held.key = KeyResult::Counted {
                 key: String::from_utf8_lossy(&keys).into_owned(),
                 raw: keys,
                 cost,
@@ -338,29 +344,29 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Held {
 }
 
 /// Limits whose key another refuses, since nobody knows it, are not asked.
-fn leave_out(limits: &mut [Held], plan: &Plan) {
+fn leave_out(limits: &mut [AppliedLimit], plan: &Plan) {
     let Some(ProxyError::UnknownKey { part, .. }) = plan.lack() else {
         return;
     };
     for (position, held) in limits.iter_mut().enumerate() {
-        let is_counted = matches!(held.key, Key::Counted { .. });
+        let is_counted = matches!(held.key, KeyResult::Counted { .. });
         if is_counted && !plan.positions().any(|planned| planned == position) {
-            held.key = Key::LeftOut(part.to_string());
+            held.key = KeyResult::LeftOut(part.to_string());
         }
     }
 }
 
-fn doubted(doubt: Doubt<'_>) -> Key {
+fn doubted(doubt: Doubt<'_>) -> KeyResult {
     match doubt {
-        Doubt::Several(part) => Key::Ambiguous(part.to_string()),
-        Doubt::Unbelieved(part) => Key::Unbelieved(part.to_string()),
+        Doubt::Several(part) => KeyResult::Ambiguous(part.to_string()),
+        Doubt::Unbelieved(part) => KeyResult::Unbelieved(part.to_string()),
     }
 }
 
 /// Says of each limit that counts whether its permits are taken ahead.
-fn lease(limits: &mut [Held]) {
+fn lease(limits: &mut [AppliedLimit]) {
     for held in limits {
-        if matches!(held.key, Key::Counted { .. }) {
+        if matches!(held.key, KeyResult::Counted { .. }) {
             held.leased = leases::of_request(&held.limit);
         }
     }

@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
-use super::super::value::{Wrong, address, byte_rate, duration, in_list, quoted, rate};
+use super::super::value::{ValueError, address, byte_rate, duration, in_list, quoted, rate};
 use super::super::vocabulary::{Default, IGNORE_WARNINGS, INCLUDE, Shape, TABLES, Table};
 use super::{List, Setting};
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
     pub(super) fn text<T>(
         &mut self,
         key: &'static str,
-        read: impl Fn(&str) -> Result<T, Wrong>,
+        read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> Setting<T> {
         let Some((value, span)) = self.value(key) else {
             return Setting::Absent;
@@ -138,7 +138,7 @@ impl<'a> Fields<'a> {
     pub(super) fn texts<T>(
         &mut self,
         key: &'static str,
-        read: impl Fn(&str) -> Result<T, Wrong>,
+        read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> List<T> {
         let Some((value, whole)) = self.value(key) else {
             return Setting::Absent;
@@ -288,7 +288,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Keeps a read value, or notes what is wrong with it.
-    pub(super) fn take<T>(&mut self, read: Result<T, Wrong>, span: Span) -> Setting<T> {
+    pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: Span) -> Setting<T> {
         match read {
             Ok(value) => Setting::Valid(At::new(value, span)),
             Err(wrong) => {
@@ -417,7 +417,7 @@ pub(super) fn describe(value: &DeValue<'_>) -> &'static str {
 }
 
 /// Is it several texts in one? Then how to write them, if each can be read.
-fn as_list<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Option<String> {
+fn as_list<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> Option<String> {
     let parts: Vec<&str> = text
         .split([',', ' '])
         .filter(|part| !part.is_empty())
@@ -426,7 +426,7 @@ fn as_list<T>(text: &str, read: impl Fn(&str) -> Result<T, Wrong>) -> Option<Str
 }
 
 /// What the reader of a text would say to this one.
-fn help_of<T>(read: Result<T, Wrong>) -> Option<String> {
+fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
     read.err()?.shown_help()
 }
 

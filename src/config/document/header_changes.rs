@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Side, changed_field, changed_value};
+use super::super::value::{Direction, editable_field, field_value};
 use super::super::vocabulary::ROUTE_FIELDS;
 use super::Setting;
 use super::fields::Fields;
@@ -14,7 +14,7 @@ use toml::de::DeValue;
 pub(super) fn changes(
     route: &str,
     key: &'static str,
-    side: Side,
+    side: Direction,
     fields: &mut Fields<'_>,
 ) -> Setting<Changes> {
     let Some((value, whole)) = fields.value(key) else {
@@ -27,7 +27,7 @@ pub(super) fn changes(
     let read = fields.inner(&ROUTE_FIELDS, &name, (table, whole.clone()), |mut inner| {
         let set = lines("set", side, &mut inner);
         let add = lines("add", side, &mut inner);
-        let remove = inner.texts("remove", |text| changed_field(side, text));
+        let remove = inner.texts("remove", |text| editable_field(side, text));
         let (Some(set), Some(add)) = (set, add) else {
             return None;
         };
@@ -85,7 +85,7 @@ fn contradiction(name: &At<HeaderName>, removed: &Span, fields: &mut Fields<'_>)
 /// Names with their values; nothing when one of them is a mistake.
 fn lines(
     key: &'static str,
-    side: Side,
+    side: Direction,
     fields: &mut Fields<'_>,
 ) -> Option<Vec<(At<HeaderName>, HeaderValue)>> {
     let Some((value, whole)) = fields.value(key) else {
@@ -99,9 +99,9 @@ fn lines(
     let mut good = true;
     for (name, value) in table {
         let written = name.get_ref().as_ref();
-        let name = fields.take(changed_field(side, written), name.span());
+        let name = fields.take(editable_field(side, written), name.span());
         let value = match value.get_ref() {
-            DeValue::String(text) => fields.take(changed_value(side, written, text), value.span()),
+            DeValue::String(text) => fields.take(field_value(side, written, text), value.span()),
             _ => {
                 let wrong = Diagnostic::error(
                     Code::WrongType,

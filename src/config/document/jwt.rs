@@ -1,7 +1,7 @@
 //! `[jwt]` as written. Keys are only pointed at here; [`super::super::jwt`] fetches them.
 
 use super::super::source::{At, Span};
-use super::super::value::{Wrong, field};
+use super::super::value::{ValueError, field};
 use super::super::vocabulary::JWT_KEY;
 use super::fields::{Fields, Zero};
 use super::{List, Setting};
@@ -93,9 +93,9 @@ fn key_files(fields: &mut Fields<'_>) -> List<KeyFile> {
     }
 }
 
-fn algorithm(text: &str) -> Result<Algorithm, Wrong> {
+fn algorithm(text: &str) -> Result<Algorithm, ValueError> {
     let known = ALGORITHMS.contains(&text).then(|| text.parse().ok());
     known
         .flatten()
-        .ok_or_else(|| Wrong::choice("algorithms", text, ALGORITHMS))
+        .ok_or_else(|| ValueError::choice("algorithms", text, ALGORITHMS))
 }

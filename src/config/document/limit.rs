@@ -8,7 +8,7 @@ pub(in crate::config) use cost::read as read_cost;
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Quota, Wrong, field, method, network, part, rate, tag, top, zone};
+use super::super::value::{Quota, ValueError, field, method, network, part, rate, tag, top, zone};
 use super::super::vocabulary::{LIMIT_CANDIDATE, LIMIT_DEDUPE, LIMIT_EXEMPT, LIMIT_RATE};
 use super::fields::{Fields, Zero};
 use super::store::on_down;
@@ -435,10 +435,10 @@ fn exempt(name: &str, fields: &mut Fields<'_>) -> Setting<Exempt> {
 }
 
 /// One word of `refund`.
-fn refund(text: &str) -> Result<Refund, Wrong> {
+fn refund(text: &str) -> Result<Refund, ValueError> {
     match text {
         "5xx" => Ok(Refund::Errors),
         "cancel" => Ok(Refund::Cancels),
-        other => Err(Wrong::choice("refund", other, &["5xx", "cancel"])),
+        other => Err(ValueError::choice("refund", other, &["5xx", "cancel"])),
     }
 }

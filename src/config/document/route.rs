@@ -3,7 +3,8 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{
-    Side, Wrong, asked_field, asked_parameter, asked_value, host, method, new_path, path, prefix,
+    Direction, ValueError, condition_field, condition_parameter, condition_value, host, method,
+    new_path, path, prefix,
 };
 use super::fields::{Fields, Zero};
 use super::header_changes::changes;
@@ -59,15 +60,15 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
     let headers = conditions(
         &mut fields,
         "headers",
-        asked_field,
-        asked_value,
+        condition_field,
+        condition_value,
         Condition::Field,
     );
     let query = conditions(
         &mut fields,
         "query",
-        asked_parameter,
-        asked_parameter,
+        condition_parameter,
+        condition_parameter,
         Condition::Query,
     );
     let scheme = fields.choice("scheme", &[("http", false), ("https", true)], &[]);
@@ -80,8 +81,8 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
         Setting::Invalid | Setting::Partial(_) => Setting::Invalid,
     };
     let [request_headers, response_headers] = [
-        ("request_headers", Side::Request),
-        ("response_headers", Side::Response),
+        ("request_headers", Direction::Request),
+        ("response_headers", Direction::Response),
     ]
     .map(|(key, side)| changes(&name.value, key, side, &mut fields));
     let (redirect, respond) = (
@@ -123,8 +124,8 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
 fn conditions<N: PartialEq, V>(
     fields: &mut Fields<'_>,
     key: &'static str,
-    read_name: impl Fn(&str) -> Result<N, Wrong>,
-    read_value: impl Fn(&str) -> Result<V, Wrong>,
+    read_name: impl Fn(&str) -> Result<N, ValueError>,
+    read_value: impl Fn(&str) -> Result<V, ValueError>,
     make: impl Fn(N, Option<V>) -> Condition,
 ) -> List<Condition> {
     let Some((value, whole)) = fields.value(key) else {

@@ -3,8 +3,8 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::files::Files;
-use super::super::redact;
-use super::super::secret::{Place, Slip};
+use super::super::redaction;
+use super::super::secret::{SecretLocation, SecretTableError};
 use super::super::source::{Source, Span};
 use std::borrow::Cow;
 use toml::Spanned;
@@ -55,7 +55,7 @@ fn inner<'t, 'a>(table: &'t mut DeTable<'a>, name: &str) -> Option<&'t mut DeTab
 }
 
 fn is_literal(name: &str, value: &DeValue<'_>) -> bool {
-    matches!(value, DeValue::String(text) if !text.is_empty()) && redact::is_secret(name)
+    matches!(value, DeValue::String(text) if !text.is_empty()) && redaction::is_secret(name)
 }
 
 /// Whoever is to be recognised by this value can be imitated by all who read the file.
@@ -81,7 +81,7 @@ fn line(
     let DeValue::Table(table) = value.get_ref() else {
         return None;
     };
-    let fetched = match Place::of(table) {
+    let fetched = match SecretLocation::of(table) {
         Ok(place) => place.read(source, span.start, files).map_err(|error| {
             let unreadable = || {
                 Diagnostic::error(Code::Unreadable, format!("no `{name}` in {place}: {error}"))
@@ -100,17 +100,19 @@ fn line(
 }
 
 /// A table that names no place for the secret called `name`.
-pub(super) fn mistake(slip: Slip, name: &str, whole: &Span) -> Diagnostic {
+pub(super) fn mistake(slip: SecretTableError, name: &str, whole: &Span) -> Diagnostic {
     const WRITE: &str = "write `{ file = \"...\" }` or `{ env = \"...\" }`";
     match slip {
-        Slip::NotOne => Diagnostic::error(Code::WrongType, format!("`{name}` is in one place"))
-            .at(whole, "`file` or `env`, one of them")
-            .help(WRITE),
-        Slip::NoText(key, span) => {
+        SecretTableError::NotOne => {
+            Diagnostic::error(Code::WrongType, format!("`{name}` is in one place"))
+                .at(whole, "`file` or `env`, one of them")
+                .help(WRITE)
+        }
+        SecretTableError::NoText(key, span) => {
             Diagnostic::error(Code::WrongType, format!("`{key}` of `{name}` takes a text"))
                 .at(&span, "")
         }
-        Slip::Unknown(key, span) => {
+        SecretTableError::Unknown(key, span) => {
             Diagnostic::error(Code::UnknownKey, format!("unknown key `{key}` in `{name}`"))
                 .at(&span, "")
                 .help(WRITE)

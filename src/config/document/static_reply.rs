@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
-use super::super::value::{Side, changed_value, destination};
+use super::super::value::{Direction, destination, field_value};
 use super::super::vocabulary::{ROUTE_REDIRECT, ROUTE_RESPOND};
 use super::Setting;
 use super::fields::Fields;
@@ -72,7 +72,7 @@ pub(super) fn respond(route: &str, fields: &mut Fields<'_>) -> Setting<Respond> 
         let status = inner.whole("status");
         let body = inner.text("body", |text| Ok(text.to_owned()));
         let kind = inner.text("content_type", |text| {
-            changed_value(Side::Response, "content-type", text)
+            field_value(Direction::Response, "content-type", text)
         });
         if body.is_bad() || kind.is_bad() {
             return None;

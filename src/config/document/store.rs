@@ -1,7 +1,7 @@
 //! `[store]` as written. Secrets are only pointed at here; [`super::super::store`] fetches them.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::secret::Place;
+use super::super::secret::SecretLocation;
 use super::super::source::At;
 use super::super::value::{server_name, store};
 use super::super::vocabulary::{STORE_SENTINEL, STORE_TLS, Table};
@@ -50,7 +50,7 @@ pub(in crate::config) enum SecretSource {
     /// In the file itself.
     Literal(Secret),
     /// Somewhere else.
-    Elsewhere(Place),
+    Elsewhere(SecretLocation),
 }
 
 pub(super) fn read(mut fields: Fields<'_>) -> Store {
@@ -121,7 +121,7 @@ fn kept(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
         DeValue::Table(table) => table,
         other => return fields.wrong_type(key, other, &span),
     };
-    match Place::of(table) {
+    match SecretLocation::of(table) {
         Ok(place) => Setting::Valid(At::new(SecretSource::Elsewhere(place), span)),
         Err(slip) => {
             fields.note(secrets::mistake(slip, key, &span));

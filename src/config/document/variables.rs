@@ -6,7 +6,7 @@ mod secret;
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::grant::unasked;
-use super::super::hidden::Secrets;
+use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
 use super::super::spans::Spans;
 use super::super::value::quoted;

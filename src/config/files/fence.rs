@@ -17,12 +17,12 @@ pub struct Fence {
     /// The folders of all files of the configuration: what lies below one of them is nobody else's.
     taken: Arc<BTreeSet<PathBuf>>,
     /// What else it may read.
-    allowed: Vec<Allowed>,
+    allowed: Vec<AllowedPaths>,
 }
 
 /// A pattern of paths: the folder in front of its first step that can be several, and the steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
+pub struct AllowedPaths {
     root: PathBuf,
     steps: Vec<String>,
 }
@@ -35,7 +35,7 @@ impl Fence {
         folder: PathBuf,
         main: &Path,
         taken: Arc<BTreeSet<PathBuf>>,
-        allowed: Vec<Allowed>,
+        allowed: Vec<AllowedPaths>,
     ) -> Self {
         Self {
             own: (!main.starts_with(&folder)).then_some(folder),
@@ -57,9 +57,10 @@ impl Fence {
         let file = File::open(&place)?;
         let now = fs::metadata(self.place(path).ok_or_else(outside)?)?;
         let opened = file.metadata()?;
-        match (opened.dev(), opened.ino()) == (now.dev(), now.ino()) {
-            true => Ok(file),
-            false => Err(io::Error::other("it has changed while it was read")),
+        if (opened.dev(), opened.ino()) == (now.dev(), now.ino()) {
+            Ok(file)
+        } else {
+            Err(io::Error::other("it has changed while it was read"))
         }
     }
 
@@ -79,7 +80,7 @@ impl Fence {
     }
 }
 
-impl Allowed {
+impl AllowedPaths {
     /// What `pattern` leads to.
     ///
     /// # Errors
@@ -103,12 +104,13 @@ impl Allowed {
                 other => root.push(other),
             }
         }
-        match steps.is_empty() {
-            true => Err("it names no file"),
-            false => Ok(Self {
+        if steps.is_empty() {
+            Err("it names no file")
+        } else {
+            Ok(Self {
                 root: real(&root),
                 steps,
-            }),
+            })
         }
     }
 
@@ -150,9 +152,10 @@ pub fn to_allow(path: &Path) -> PathBuf {
 /// Where a path leads, through all links; of one that leads nowhere yet, as far as there is something.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
-    let here = match path.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => path,
+    let here = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
     };
     if let Ok(place) = here.canonicalize() {
         return place;
@@ -209,7 +212,7 @@ mod tests {
         let taken = ["etc", "etc/a", "etc/a/b"].map(|name| root.join(name));
         let allowed = allowed
             .iter()
-            .map(|text| Allowed::read(&root.join(text)).unwrap());
+            .map(|text| AllowedPaths::read(&root.join(text)).unwrap());
         Fence::around(
             root.join(own),
             &root.join("etc"),
@@ -277,7 +280,7 @@ mod tests {
         assert!(!in_reach_of_the_team.holds(&root.join("etc/a/a-key")));
         assert!(fence(&root, "etc", &["etc/redis"]).holds(&root.join("etc/redis")));
         for wrong in ["run/*/../redis", "run/a**", "/"] {
-            assert!(Allowed::read(Path::new(wrong)).is_err(), "{wrong}");
+            assert!(AllowedPaths::read(Path::new(wrong)).is_err(), "{wrong}");
         }
     }
 }

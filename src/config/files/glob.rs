@@ -60,9 +60,10 @@ pub fn find(pattern: &Path) -> io::Result<Matched> {
             _ => None,
         })
         .collect();
-    let start = match pattern.is_absolute() {
-        true => Path::new("/"),
-        false => Path::new(""),
+    let start = if pattern.is_absolute() {
+        Path::new("/")
+    } else {
+        Path::new("")
     };
     walk.down(start, &steps)?;
     let Matched { files, folders } = &mut walk.matched;
@@ -120,9 +121,10 @@ impl Walk {
     }
 
     fn names(&mut self, folder: &Path) -> io::Result<Vec<String>> {
-        let here = match folder.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => folder,
+        let here = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
         };
         let mut names = Vec::new();
         for entry in fs::read_dir(here)? {
@@ -146,15 +148,17 @@ pub fn leads(steps: &[String], names: &[&str]) -> bool {
     };
     let one = || {
         let (name, below) = names.split_first()?;
-        let takes = match is_pattern(step) {
-            true => matches(step, name),
-            false => step == name,
+        let takes = if is_pattern(step) {
+            matches(step, name)
+        } else {
+            step == name
         };
         takes.then_some(below)
     };
-    match step == "**" {
-        true => leads(rest, names) || one().is_some_and(|below| leads(steps, below)),
-        false => one().is_some_and(|below| leads(rest, below)),
+    if step == "**" {
+        leads(rest, names) || one().is_some_and(|below| leads(steps, below))
+    } else {
+        one().is_some_and(|below| leads(rest, below))
     }
 }
 

@@ -4,12 +4,12 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::Document;
 use super::super::source::Source;
 use super::super::value::quoted;
-use super::names::Names;
+use super::names::NameIndex;
 
 /// Notes what is named and not defined, and what is defined and changes nothing.
 pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
     let place = (document, source);
-    let mut groups = Names::new(
+    let mut groups = NameIndex::new(
         "groups",
         Code::UnknownGroup,
         document.groups.iter().map(|group| &group.name),

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest that a limit, or its tier for a group, holds a request.
-struct Longest<'a> {
+struct LongestWait<'a> {
     limit: &'a Limit,
     /// Whose it is, where it is not everybody's.
     group: Option<&'a str>,
@@ -32,7 +32,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     open_admin(document, found);
     more_than_all(document, found);
     one_for_all(document, found);
-    let waits: HashMap<&str, Longest<'_>> = document
+    let waits: HashMap<&str, LongestWait<'_>> = document
         .limits
         .iter()
         .filter(|limit| delays(limit))
@@ -55,9 +55,10 @@ fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
     let Some(at) = document.admin.as_ref().and_then(|admin| admin.listen.at()) else {
         return;
     };
-    let who = match address.ip().is_unspecified() {
-        true => "on every address of this machine",
-        false => "beyond this machine",
+    let who = if address.ip().is_unspecified() {
+        "on every address of this machine"
+    } else {
+        "beyond this machine"
     };
     found.push(
         Diagnostic::warning(
@@ -245,7 +246,7 @@ fn delays(limit: &Limit) -> bool {
 }
 
 /// The longest of the limit's own and of its tiers'.
-fn longest(limit: &Limit) -> Longest<'_> {
+fn longest(limit: &Limit) -> LongestWait<'_> {
     let mut longest = hold(limit, None);
     for tier in limit.tiers.entries() {
         let of_tier = hold(limit, Some(&tier.value));
@@ -257,7 +258,7 @@ fn longest(limit: &Limit) -> Longest<'_> {
 }
 
 /// Nobody is held for longer than `max_wait`, nor for longer than a full queue takes.
-fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> Longest<'a> {
+fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     let max_wait = tier.and_then(|tier| tier.max_wait.at());
     let max_wait = max_wait.or(limit.max_wait.at());
     let queue = tier.and_then(|tier| tier.queue.at());
@@ -275,7 +276,7 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> Longest<'a> {
             (wait, place) = (full, Some(&queue.span));
         }
     }
-    Longest {
+    LongestWait {
         limit,
         group: tier.map(|tier| tier.group.value.as_str()),
         wait,
@@ -287,7 +288,7 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> Longest<'a> {
 fn waits_longer(
     document: &Document,
     route: &Route,
-    waits: &HashMap<&str, Longest<'_>>,
+    waits: &HashMap<&str, LongestWait<'_>>,
     found: &mut Vec<Diagnostic>,
 ) {
     let timeout = route.timeout.or(TIMEOUT);

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 const ENOUGH: usize = 100;
 
 /// The names of one table: those that are defined, and those that are used.
-pub(super) struct Names<'a> {
+pub(super) struct NameIndex<'a> {
     table: &'static str,
     code: Code,
     defined: Vec<&'a At<String>>,
@@ -22,7 +22,7 @@ pub(super) struct Names<'a> {
     used: HashSet<&'a str>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> NameIndex<'a> {
     pub(super) fn new(
         table: &'static str,
         code: Code,
@@ -75,12 +75,12 @@ impl<'a> Names<'a> {
 /// Notes what is named and not defined, and what is defined and not named.
 pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
     let place = (document, source);
-    let mut limits = Names::new(
+    let mut limits = NameIndex::new(
         "limits",
         Code::UnknownLimit,
         document.limits.iter().map(|limit| &limit.name),
     );
-    let mut upstreams = Names::new(
+    let mut upstreams = NameIndex::new(
         "upstreams",
         Code::UnknownUpstream,
         document.upstreams.iter().map(|upstream| &upstream.name),
@@ -190,8 +190,8 @@ fn drops(
 
 fn unused(
     document: &Document,
-    limits: &Names<'_>,
-    upstreams: &Names<'_>,
+    limits: &NameIndex<'_>,
+    upstreams: &NameIndex<'_>,
     found: &mut Vec<Diagnostic>,
 ) {
     let warning = |code, message: String, place: &Span, label| {

@@ -48,7 +48,7 @@ pub(super) fn arrange(document: &Document, found: &mut Vec<Diagnostic>) -> (Vec<
 /// already, and pairs grow with the square.
 const MOST_ALIKE: usize = 20;
 
-type Shape = (
+type RuleShape = (
     Vec<HostPattern>,
     Vec<Segment>,
     Vec<http::Method>,
@@ -56,7 +56,7 @@ type Shape = (
 );
 
 /// What makes two rules claim the very same requests.
-fn shape(rule: &Rule) -> Shape {
+fn shape(rule: &Rule) -> RuleShape {
     let blank = Arc::from("");
     let segments = rule.path.segments.iter().map(|segment| match segment {
         Segment::Literal(_) => segment.clone(),

@@ -1,6 +1,6 @@
 //! Bytes in a second: `256B/s`, `4KiB/s`.
 
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 
 /// Units and what they are in bytes, as people write them.
 const UNITS: [(&str, u64); 7] = [
@@ -16,13 +16,13 @@ const UNITS: [(&str, u64); 7] = [
 const MOST: u64 = 1 << 30;
 
 /// Reads `NUNIT/s`, or a lone 0.
-pub(in crate::config) fn byte_rate(text: &str) -> Result<u64, Wrong> {
+pub(in crate::config) fn byte_rate(text: &str) -> Result<u64, ValueError> {
     mended(text, read)
 }
 
-fn read(text: &str) -> Result<u64, Wrong> {
+fn read(text: &str) -> Result<u64, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadRate,
             format!("{} is not a rate of bytes", quoted(text)),
             label,

@@ -1,13 +1,13 @@
 //! What a route asks of a request: names and values that requests can have.
 
-use super::{Code, Wrong, quoted};
+use super::{Code, ValueError, quoted};
 use http::{HeaderName, HeaderValue, header};
 use std::sync::Arc;
 
 /// The name of a field that a route may ask for.
-pub(in crate::config) fn asked_field(text: &str) -> Result<HeaderName, Wrong> {
+pub(in crate::config) fn condition_field(text: &str) -> Result<HeaderName, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadCondition,
             format!("no route can ask for the field {}", quoted(text)),
             label,
@@ -36,9 +36,9 @@ pub(in crate::config) fn asked_field(text: &str) -> Result<HeaderName, Wrong> {
 }
 
 /// The value that a field is to have.
-pub(in crate::config) fn asked_value(text: &str) -> Result<HeaderValue, Wrong> {
+pub(in crate::config) fn condition_value(text: &str) -> Result<HeaderValue, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadCondition,
             format!("no field has the value {}", quoted(text)),
             label,
@@ -53,6 +53,6 @@ pub(in crate::config) fn asked_value(text: &str) -> Result<HeaderValue, Wrong> {
 
 /// The name or the value of a parameter of the query, decoded.
 #[expect(clippy::unnecessary_wraps, reason = "read as the others are")]
-pub(in crate::config) fn asked_parameter(text: &str) -> Result<Arc<str>, Wrong> {
+pub(in crate::config) fn condition_parameter(text: &str) -> Result<Arc<str>, ValueError> {
     Ok(text.into())
 }

@@ -1,7 +1,7 @@
 //! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
 //! `method`, `host`, `route`, `everyone`.
 
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 use crate::key::{Mask, Part, is_secret};
 use http::HeaderName;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ const KINDS: [&str; 10] = [
 ];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
-pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, Wrong> {
+pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, ValueError> {
     mended(text, read)
 }
 
-fn read(text: &str) -> Result<Option<Part>, Wrong> {
+fn read(text: &str) -> Result<Option<Part>, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadKey,
             format!("requests cannot be counted by {}", quoted(text)),
             label,
@@ -81,7 +81,7 @@ fn read(text: &str) -> Result<Option<Part>, Wrong> {
                     .help("write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`")
             })
         }
-        ("tls", _) => Err(Wrong::new(
+        ("tls", _) => Err(ValueError::new(
             Code::NotAvailable,
             format!("counting by `{kind}` is not available in this version"),
             format!("{KNOWN} is"),
@@ -103,11 +103,11 @@ fn read(text: &str) -> Result<Option<Part>, Wrong> {
 }
 
 /// Reads the name of a request's field.
-pub(in crate::config) fn field(text: &str) -> Result<HeaderName, Wrong> {
+pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
     mended(text, |text| {
         HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
             let name = text.strip_prefix("header:").unwrap_or_default();
-            Wrong::new(
+            ValueError::new(
                 Code::BadKey,
                 format!("{} is no name of a field", quoted(text)),
                 "a field name is letters, digits and `-`",
@@ -118,11 +118,11 @@ pub(in crate::config) fn field(text: &str) -> Result<HeaderName, Wrong> {
 }
 
 /// Names that lead to a member of nested objects: `usage.total_tokens`.
-pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, Wrong> {
+pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, ValueError> {
     let names: Vec<&str> = text.split('.').collect();
     let good = |name: &&str| !name.is_empty() && !name.contains(['"', '\\']);
     if names.len() > 8 || text.len() > 256 || !names.iter().all(good) {
-        return Err(Wrong::new(
+        return Err(ValueError::new(
             Code::BadKey,
             format!("{} does not lead to a member", quoted(text)),
             "up to eight names with dots between them",
@@ -132,7 +132,10 @@ pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, Wrong> {
     Ok(names.into_iter().map(Box::from).collect())
 }
 
-fn header(rest: Option<&str>, wrong: impl Fn(&str) -> Wrong) -> Result<Option<Part>, Wrong> {
+fn header(
+    rest: Option<&str>,
+    wrong: impl Fn(&str) -> ValueError,
+) -> Result<Option<Part>, ValueError> {
     let name = rest
         .and_then(|rest| rest.strip_prefix(':'))
         .unwrap_or_default();

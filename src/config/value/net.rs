@@ -1,6 +1,6 @@
 //! Addresses to listen on, networks, hosts and methods.
 
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 use crate::route::HostPattern;
 use http::Method;
 use ipnet::IpNet;
@@ -8,13 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Reads `host:port` or `:port`. Names are not looked up: what a name means may differ from one start to the next.
-pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, Wrong> {
+pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, ValueError> {
     mended(text, read_address)
 }
 
-fn read_address(text: &str) -> Result<SocketAddr, Wrong> {
+fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadAddress,
             format!("{} is not an address to listen on", quoted(text)),
             label,
@@ -22,7 +22,7 @@ fn read_address(text: &str) -> Result<SocketAddr, Wrong> {
         .help("write `\":8080\"` for every address, or `\"127.0.0.1:8080\"`")
     };
     if text.starts_with("unix:") {
-        return Err(Wrong::new(
+        return Err(ValueError::new(
             Code::NotAvailable,
             "listening on a Unix socket is not available in this version",
             "an address and a port are",
@@ -71,13 +71,13 @@ fn in_brackets(text: &str) -> Option<String> {
 }
 
 /// Reads an address or address/bits.
-pub(in crate::config) fn network(text: &str) -> Result<IpNet, Wrong> {
+pub(in crate::config) fn network(text: &str) -> Result<IpNet, ValueError> {
     mended(text, read_network)
 }
 
-fn read_network(text: &str) -> Result<IpNet, Wrong> {
+fn read_network(text: &str) -> Result<IpNet, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadNetwork,
             format!("{} is not a network", quoted(text)),
             label,
@@ -110,13 +110,13 @@ fn read_network(text: &str) -> Result<IpNet, Wrong> {
 }
 
 /// Reads a host to match: exact, or `*.` in front.
-pub(in crate::config) fn host(text: &str) -> Result<HostPattern, Wrong> {
+pub(in crate::config) fn host(text: &str) -> Result<HostPattern, ValueError> {
     mended(text, read_host)
 }
 
-fn read_host(text: &str) -> Result<HostPattern, Wrong> {
+fn read_host(text: &str) -> Result<HostPattern, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadHost,
             format!("{} is not a host", quoted(text)),
             label,
@@ -182,13 +182,13 @@ fn read_host(text: &str) -> Result<HostPattern, Wrong> {
 }
 
 /// Reads a method. They are case-sensitive, and all that anybody uses are upper case.
-pub(in crate::config) fn method(text: &str) -> Result<Method, Wrong> {
+pub(in crate::config) fn method(text: &str) -> Result<Method, ValueError> {
     mended(text, read_method)
 }
 
-fn read_method(text: &str) -> Result<Method, Wrong> {
+fn read_method(text: &str) -> Result<Method, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadMethod,
             format!("{} is not a method", quoted(text)),
             label,

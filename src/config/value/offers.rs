@@ -1,7 +1,8 @@
 //! What a message says to write can be read: every text offered by the reader of some kind of value is fed back to it.
 
 use super::{
-    Wrong, address, byte_rate, duration, host, method, network, part, path, rate, server, store,
+    ValueError, address, byte_rate, duration, host, method, network, part, path, rate, server,
+    store,
 };
 use proptest::prelude::*;
 
@@ -14,7 +15,7 @@ fn offered(help: &str) -> Vec<&str> {
         .collect()
 }
 
-fn holds<T>(kind: &str, text: &str, read: impl Fn(&str) -> Result<T, Wrong>) {
+fn holds<T>(kind: &str, text: &str, read: impl Fn(&str) -> Result<T, ValueError>) {
     let Err(wrong) = read(text) else { return };
     let help = wrong.shown_help().unwrap_or_default();
     for offer in offered(&help) {
@@ -39,7 +40,7 @@ fn all_hold(text: &str) {
     holds("store", text, store);
 }
 
-fn help<T>(read: Result<T, Wrong>) -> String {
+fn help<T>(read: Result<T, ValueError>) -> String {
     read.err().unwrap().shown_help().unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
 //! Path patterns, brought into the normal form that requests are matched in.
 
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 ///
 /// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. What can
 /// never be in a normalised request (dot segments, `;parameters`, escaped separators) is refused: it would never match.
-pub(in crate::config) fn path(text: &str) -> Result<PathPattern, Wrong> {
+pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
     mended(text, read)
 }
 
 /// Reads `/static`, which stands for itself and all below it, into the form that requests are matched in.
-pub(in crate::config) fn top(text: &str) -> Result<Box<str>, Wrong> {
+pub(in crate::config) fn top(text: &str) -> Result<Box<str>, ValueError> {
     let text = text.strip_suffix("/{*rest}").unwrap_or(text);
     let path = path(if text.is_empty() { "/" } else { text })?;
     let mut whole = String::new();
     for segment in &path.segments {
         let Segment::Literal(literal) = segment else {
-            return Err(Wrong::new(
+            return Err(ValueError::new(
                 Code::BadPath,
                 format!("{} is not a path", quoted(text)),
                 "parameters are for routes; a path stands for itself and all below it",
@@ -29,17 +29,18 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, Wrong> {
         whole.push('/');
         whole.push_str(literal);
     }
-    Ok(match whole.is_empty() {
-        true => "/".into(),
-        false => whole.into(),
+    Ok(if whole.is_empty() {
+        "/".into()
+    } else {
+        whole.into()
     })
 }
 
 /// Reads what a path is made into, written as a pattern is; the text as it stands.
-pub(in crate::config) fn new_path(text: &str) -> Result<String, Wrong> {
+pub(in crate::config) fn new_path(text: &str) -> Result<String, ValueError> {
     match path(text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(wrong) => Err(Wrong {
+        Err(wrong) => Err(ValueError {
             message: format!("{} is not a path to forward", quoted(text)),
             ..wrong
         }),
@@ -47,9 +48,9 @@ pub(in crate::config) fn new_path(text: &str) -> Result<String, Wrong> {
 }
 
 /// Reads where a redirect leads: scheme and host, or nothing for the same, and a path.
-pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Wrong> {
+pub(in crate::config) fn destination(text: &str) -> Result<(String, String), ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadPath,
             format!("{} is no place to lead to", quoted(text)),
             label,
@@ -59,9 +60,10 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Wro
         )
     };
     let Some((scheme, rest)) = text.split_once("://") else {
-        return match text.starts_with('/') {
-            true => Ok((String::new(), new_path(text)?)),
-            false => Err(wrong("a path, or all from `https://` on")),
+        return if text.starts_with('/') {
+            Ok((String::new(), new_path(text)?))
+        } else {
+            Err(wrong("a path, or all from `https://` on"))
         };
     };
     if !matches!(scheme, "http" | "https") {
@@ -74,7 +76,7 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Wro
     }
     let path = match path {
         "" => String::new(),
-        path => new_path(path).map_err(|inner| Wrong {
+        path => new_path(path).map_err(|inner| ValueError {
             offers: inner
                 .offers
                 .iter()
@@ -87,9 +89,9 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Wro
 }
 
 /// Reads a beginning that all paths of a route have.
-pub(in crate::config) fn prefix(text: &str) -> Result<PathPattern, Wrong> {
+pub(in crate::config) fn prefix(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadPath,
             format!("{} is no beginning to take away", quoted(text)),
             label,
@@ -118,9 +120,9 @@ pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
     segments.collect()
 }
 
-fn read(text: &str) -> Result<PathPattern, Wrong> {
+fn read(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadPath,
             format!("{} is not a path to match", quoted(text)),
             label,
@@ -181,9 +183,9 @@ fn name_of(segment: &Segment) -> Option<&Arc<str>> {
 }
 
 /// What is wrong with a segment, and what to do about it.
-type Odd = (&'static str, Option<&'static str>);
+type SegmentError = (&'static str, Option<&'static str>);
 
-fn one(segment: &str) -> Result<Segment, Odd> {
+fn one(segment: &str) -> Result<Segment, SegmentError> {
     if segment.contains(['{', '}']) {
         return parameter(segment);
     }
@@ -211,7 +213,7 @@ fn one(segment: &str) -> Result<Segment, Odd> {
 }
 
 /// `{id}` or `{*rest}`.
-fn parameter(segment: &str) -> Result<Segment, Odd> {
+fn parameter(segment: &str) -> Result<Segment, SegmentError> {
     let inside = segment
         .strip_prefix('{')
         .and_then(|rest| rest.strip_suffix('}'))

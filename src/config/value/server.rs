@@ -2,19 +2,19 @@
 //!
 //! What is written here may hold a password, so messages never repeat it.
 
-use super::{Code, Wrong, mended};
+use super::{Code, ValueError, mended};
 use crate::upstream::Server;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Reads `http://host:port`, `host:port` or `demo:`.
-pub(in crate::config) fn server(text: &str) -> Result<Server, Wrong> {
+pub(in crate::config) fn server(text: &str) -> Result<Server, ValueError> {
     mended(text, read_server)
 }
 
-fn read_server(text: &str) -> Result<Server, Wrong> {
+fn read_server(text: &str) -> Result<Server, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(Code::BadServer, "this is not a server to forward to", label)
+        ValueError::new(Code::BadServer, "this is not a server to forward to", label)
             .help("write it as `\"http://10.0.0.5:3000\"`")
     };
     if text == "demo:" {
@@ -26,14 +26,14 @@ fn read_server(text: &str) -> Result<Server, Wrong> {
     let (rest, port) = match text.split_once("://") {
         Some(("http", rest)) => (rest, Some(80)),
         Some(("https" | "h2c" | "grpc" | "grpcs", _)) => {
-            return Err(Wrong::new(
+            return Err(ValueError::new(
                 Code::NotAvailable,
                 "TLS and HTTP/2 to an upstream are not available in this version",
                 "`http://` is",
             ));
         }
         Some(("unix", _)) => {
-            return Err(Wrong::new(
+            return Err(ValueError::new(
                 Code::NotAvailable,
                 "a Unix socket as a server is not available in this version",
                 "`http://host:port` is",

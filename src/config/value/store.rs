@@ -3,7 +3,7 @@
 //! What is written here may hold a password, so messages never repeat it.
 
 use super::server::host_and_port;
-use super::{Code, Wrong, mended};
+use super::{Code, ValueError, mended};
 use crate::store::{Address, Place, RedisTarget, Secret, Source, Tls, tls};
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ const MOST_NODES: usize = 64;
 const LONGEST_PATH: usize = 100;
 
 /// Reads the store's address, which may have a password in it.
-pub(in crate::config) fn store(text: &str) -> Result<Source, Wrong> {
+pub(in crate::config) fn store(text: &str) -> Result<Source, ValueError> {
     mended(text, read)
 }
 
 /// Reads a name that the certificate of a server can have.
-pub(in crate::config) fn server_name(text: &str) -> Result<String, Wrong> {
+pub(in crate::config) fn server_name(text: &str) -> Result<String, ValueError> {
     match tls::server_name(text) {
         Some(_) => Ok(text.to_owned()),
-        None => Err(Wrong::new(
+        None => Err(ValueError::new(
             Code::BadHost,
             "no certificate can have this name",
             "must be a name or an address, without a scheme or a port",
@@ -32,14 +32,14 @@ pub(in crate::config) fn server_name(text: &str) -> Result<String, Wrong> {
     }
 }
 
-fn wrong(label: &str) -> Wrong {
-    Wrong::new(Code::BadStore, "this is not the address of a store", label).help(
+fn wrong(label: &str) -> ValueError {
+    ValueError::new(Code::BadStore, "this is not the address of a store", label).help(
         "write `\"memory:\"`, `\"redis://host:6379/0\"`, `\"unix:/path/redis.sock\"`, \
          `\"redis+sentinel://h1,h2,h3/NAME/0\"` or `\"redis+cluster://h1,h2,h3\"`; `rediss` is with TLS",
     )
 }
 
-fn read(text: &str) -> Result<Source, Wrong> {
+fn read(text: &str) -> Result<Source, ValueError> {
     if text == "memory:" {
         return Ok(Source::Memory);
     }
@@ -86,14 +86,14 @@ fn read(text: &str) -> Result<Source, Wrong> {
 }
 
 /// A user or a password that means something else in an address.
-fn encoded(label: &str) -> Wrong {
+fn encoded(label: &str) -> ValueError {
     wrong(label).help(
         "write `%25` for a `%`, `%3F` for a `?`, `%23` for a `#`, or take the password out of the address and write \
          `password = { file = \"/run/secrets/redis\" }` and `username` beside it",
     )
 }
 
-fn without_scheme(text: &str) -> Wrong {
+fn without_scheme(text: &str) -> ValueError {
     if text == "memory" {
         return wrong("the store in this process has a colon").help("write `\"memory:\"`");
     }
@@ -102,14 +102,15 @@ fn without_scheme(text: &str) -> Wrong {
         return wrong("no scheme");
     }
     let place = text.trim_start_matches("redis:");
-    match place.starts_with('/') {
-        true => wrong("no scheme").offer([format!("unix:{place}")]),
-        false => wrong("no scheme").offer([format!("redis://{place}")]),
+    if place.starts_with('/') {
+        wrong("no scheme").offer([format!("unix:{place}")])
+    } else {
+        wrong("no scheme").offer([format!("redis://{place}")])
     }
 }
 
 /// `/path/redis.sock`, with `?db=N` behind it where it is not database 0.
-fn unix(text: &str) -> Result<Source, Wrong> {
+fn unix(text: &str) -> Result<Source, ValueError> {
     let (path, database) = match text.split_once('?') {
         Some((path, query)) => match query.strip_prefix("db=") {
             Some(number) => (path, number),
@@ -135,7 +136,7 @@ fn unix(text: &str) -> Result<Source, Wrong> {
     }))
 }
 
-fn single(text: &str) -> Result<(Place, u16), Wrong> {
+fn single(text: &str) -> Result<(Place, u16), ValueError> {
     let (place, database) = text.split_once('/').unwrap_or((text, ""));
     if place.contains(',') {
         return Err(wrong("one Redis has one address").help(
@@ -148,7 +149,7 @@ fn single(text: &str) -> Result<(Place, u16), Wrong> {
     Ok((Place::Tcp(address), database))
 }
 
-fn sentinel(text: &str) -> Result<(Place, u16), Wrong> {
+fn sentinel(text: &str) -> Result<(Place, u16), ValueError> {
     let mut parts = text.splitn(3, '/');
     let nodes = addresses(parts.next().unwrap_or_default(), SENTINEL)?;
     let name = parts.next().unwrap_or_default();
@@ -171,7 +172,7 @@ fn sentinel(text: &str) -> Result<(Place, u16), Wrong> {
     Ok((place, database))
 }
 
-fn cluster(text: &str) -> Result<(Place, u16), Wrong> {
+fn cluster(text: &str) -> Result<(Place, u16), ValueError> {
     let (nodes, database) = text.split_once('/').unwrap_or((text, ""));
     let seeds = addresses(nodes, REDIS)?;
     if number(database, "0 in a cluster")? != 0 {
@@ -180,7 +181,7 @@ fn cluster(text: &str) -> Result<(Place, u16), Wrong> {
     Ok((Place::Cluster { seeds }, 0))
 }
 
-fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, Wrong> {
+fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     let mut all: Vec<Address> = Vec::new();
     for part in text.split(',') {
         let one = address(part, port)?;
@@ -196,12 +197,12 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, Wrong> {
     Ok(all.into())
 }
 
-fn address(text: &str, port: u16) -> Result<Address, Wrong> {
+fn address(text: &str, port: u16) -> Result<Address, ValueError> {
     let (host, port) = host_and_port(text, Some(port)).map_err(wrong)?;
     Ok(Address { host, port })
 }
 
-fn number(text: &str, example: &str) -> Result<u16, Wrong> {
+fn number(text: &str, example: &str) -> Result<u16, ValueError> {
     match text {
         "" => Ok(0),
         digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits
@@ -214,7 +215,7 @@ fn number(text: &str, example: &str) -> Result<u16, Wrong> {
 type Credentials = (Option<Arc<str>>, Option<Secret>);
 
 /// `user:password`, either of them empty if need be.
-fn credentials(text: &str) -> Result<Credentials, Wrong> {
+fn credentials(text: &str) -> Result<Credentials, ValueError> {
     let (name, password) = text.split_once(':').unwrap_or((text, ""));
     let read = |text| decode(text).ok_or_else(|| encoded("a `%` needs two hexadecimal digits"));
     let (name, password) = (read(name)?, read(password)?);
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn several_addresses() {
-        let shown = |read: Result<(Place, u16), Wrong>| {
+        let shown = |read: Result<(Place, u16), ValueError>| {
             let (place, database) = read.unwrap();
             let target = RedisTarget {
                 database,

@@ -1,6 +1,6 @@
 //! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
 
-use super::{Code, Wrong, mended, quoted};
+use super::{Code, ValueError, mended, quoted};
 use crate::limit::Unit;
 use crate::limit::rate::{MAX_SPAN, Rate};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -73,13 +73,13 @@ fn micros(unit: &str) -> Option<u64> {
 }
 
 /// Reads `N/[M]UNIT`.
-pub(in crate::config) fn rate(text: &str) -> Result<Quota, Wrong> {
+pub(in crate::config) fn rate(text: &str) -> Result<Quota, ValueError> {
     mended(text, read_rate)
 }
 
-fn read_rate(text: &str) -> Result<Quota, Wrong> {
+fn read_rate(text: &str) -> Result<Quota, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadRate,
             format!("{} is not a rate", quoted(text)),
             label,
@@ -94,8 +94,8 @@ fn read_rate(text: &str) -> Result<Quota, Wrong> {
     };
     let (count, time) = (count.trim(), time.trim());
     let count = whole(count).map_err(|problem| match problem {
-        NotWhole::Huge => wrong("the count is at most 4294967295"),
-        NotWhole::No => count_hint(count, time, wrong("the count is not a whole number")),
+        CountError::Huge => wrong("the count is at most 4294967295"),
+        CountError::NotDigits => count_hint(count, time, wrong("the count is not a whole number")),
     })?;
     let count = u32::try_from(count).map_err(|_| wrong("the count is at most 4294967295"))?;
     let count = NonZeroU32::new(count).ok_or_else(|| {
@@ -146,7 +146,7 @@ fn read_rate(text: &str) -> Result<Quota, Wrong> {
             rate: Rate { count, period },
             calendar: calendar.zip(u32::try_from(number).ok()),
         }),
-        None => Err(Wrong::new(
+        None => Err(ValueError::new(
             Code::OutOfRange,
             format!("the time of {} is too long to count exactly", quoted(text)),
             "beyond what can be computed exactly",
@@ -159,7 +159,7 @@ fn read_rate(text: &str) -> Result<Quota, Wrong> {
 }
 
 /// `100` alone, or `100 per minute`.
-fn without_time(text: &str, wrong: Wrong) -> Wrong {
+fn without_time(text: &str, wrong: ValueError) -> ValueError {
     let lower = text.to_ascii_lowercase();
     let words: Vec<&str> = lower
         .split(|c: char| c.is_whitespace() || c == ',')
@@ -191,7 +191,7 @@ fn shorthand(text: &str) -> Option<(&str, &'static str)> {
 }
 
 /// `10r/s`, `1,000/s`, `1_000/s`, `0.5/s`.
-fn count_hint(count: &str, time: &str, wrong: Wrong) -> Wrong {
+fn count_hint(count: &str, time: &str, wrong: ValueError) -> ValueError {
     let plain: String = count.chars().filter(|c| !"_, ".contains(*c)).collect();
     let plain = plain.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     if whole(plain).is_ok() {
@@ -205,7 +205,7 @@ fn count_hint(count: &str, time: &str, wrong: Wrong) -> Wrong {
     wrong
 }
 
-fn unknown_unit(spelling: &str, wrong: Wrong) -> Wrong {
+fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
     match spelling {
         "M" => wrong.help("`min` is a minute; a month is written `30d`"),
         "S" | "H" | "D" | "W" => wrong.help("units are lower case"),
@@ -224,13 +224,13 @@ fn unknown_unit(spelling: &str, wrong: Wrong) -> Wrong {
 }
 
 /// Reads numbers with units, one after the other, that add up.
-pub(in crate::config) fn duration(text: &str) -> Result<Duration, Wrong> {
+pub(in crate::config) fn duration(text: &str) -> Result<Duration, ValueError> {
     mended(text, read_duration)
 }
 
-fn read_duration(text: &str) -> Result<Duration, Wrong> {
+fn read_duration(text: &str) -> Result<Duration, ValueError> {
     let wrong = |label: &str| {
-        Wrong::new(
+        ValueError::new(
             Code::BadDuration,
             format!("{} is not a time", quoted(text)),
             label,
@@ -306,16 +306,16 @@ fn parts(text: &str) -> Option<u64> {
     (micros > 0).then_some(micros)
 }
 
-enum NotWhole {
-    No,
+enum CountError {
+    NotDigits,
     Huge,
 }
 
-fn whole(text: &str) -> Result<u64, NotWhole> {
+fn whole(text: &str) -> Result<u64, CountError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(NotWhole::No);
+        return Err(CountError::NotDigits);
     }
-    text.parse().map_err(|_| NotWhole::Huge)
+    text.parse().map_err(|_| CountError::Huge)
 }
 
 /// Microseconds as people write them: `1min30s` for 90 seconds, `1500ms` for one and a half.

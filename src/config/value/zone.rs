@@ -1,16 +1,16 @@
 //! Time zones by their names: `Europe/Berlin`.
 
 use super::super::suggest::nearest;
-use super::{Code, Wrong, quoted};
+use super::{Code, ValueError, quoted};
 use jiff::tz::{self, TimeZone};
 
 /// Reads the name of a time zone.
-pub(in crate::config) fn zone(text: &str) -> Result<TimeZone, Wrong> {
+pub(in crate::config) fn zone(text: &str) -> Result<TimeZone, ValueError> {
     if text.eq_ignore_ascii_case("utc") {
         return Ok(TimeZone::UTC);
     }
     TimeZone::get(text).map_err(|_| {
-        let wrong = Wrong::new(
+        let wrong = ValueError::new(
             Code::BadChoice,
             format!("{} is no time zone", quoted(text)),
             "a name like `Europe/Berlin`",

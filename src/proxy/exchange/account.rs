@@ -5,7 +5,7 @@ use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
-use crate::listen::pace::Allowed;
+use crate::listen::minimum_rate::RateBound;
 use crate::proxy::body::Broken;
 use crate::proxy::error::ProxyError;
 use crate::proxy::reply::Violated;
@@ -27,7 +27,7 @@ impl Exchange {
     }
 
     /// How slow its client may be: gRPC has the idle time alone, in both directions.
-    pub(in crate::proxy) fn pace(&self, allowed: Allowed, peer: &Peer) -> Allowed {
+    pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
         match self.is_silent_by_nature() {
             true => {
                 peer.watch.idle_alone();

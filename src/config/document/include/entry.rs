@@ -1,7 +1,7 @@
 //! One entry of `include` as it is written: a text, or a table that says what the files may do.
 
 use super::super::super::diagnostic::{Code, Diagnostic};
-use super::super::super::files::fence::Allowed;
+use super::super::super::files::fence::AllowedPaths;
 use super::super::super::grant::Grant;
 use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
@@ -104,7 +104,7 @@ fn with_grant(
     let drops = fields.texts("drops", text);
     let mut allowed = Vec::new();
     for pattern in secrets.entries() {
-        match Allowed::read(&source.beside(pattern.span.start, &pattern.value)) {
+        match AllowedPaths::read(&source.beside(pattern.span.start, &pattern.value)) {
             Ok(one) => allowed.push(one),
             Err(why) => fields.note(
                 Diagnostic::error(Code::BadPattern, "this is no pattern of files")

@@ -1,7 +1,7 @@
 //! Texts of a file that is to be shown: what a variable gave that is a secret, by its name or by a place it is used in, is
 //! starred wherever else it stands.
 
-use super::super::super::hidden::Series;
+use super::super::super::masking::Numbering;
 use super::secret::{is_named, is_path};
 use super::{Environment, Filled, Used, Variables, expand};
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ struct Stars<'v> {
     /// The texts, by where they stand.
     filled: HashMap<usize, &'v Filled>,
     /// What is shown: two that differ stay different.
-    series: &'v mut Series,
+    series: &'v mut Numbering,
     /// The texts without stars.
     whole: HashMap<usize, String>,
 }
@@ -26,7 +26,7 @@ impl Variables {
     pub(in crate::config) fn star(
         &self,
         root: &mut DeTable<'_>,
-        series: &mut Series,
+        series: &mut Numbering,
     ) -> HashMap<usize, String> {
         let filled = self.filled.iter();
         let mut stars = Stars {

@@ -1,6 +1,6 @@
 //! Which variables give secrets: by their names, by what they give, by a place where one is used.
 
-use super::super::super::redact;
+use super::super::super::redaction;
 use super::super::super::source::Source;
 use super::{Filled, Used, Variables};
 use std::collections::HashSet;
@@ -82,7 +82,7 @@ impl Variables {
 impl Used {
     fn is_secret(&self) -> bool {
         let is_address = self.name.to_ascii_lowercase().ends_with("url");
-        redact::is_secret_variable(&self.name)
+        redaction::is_secret_variable(&self.name)
             || user_info(&self.gave)
                 .is_some_and(|user| self.gave.contains("://") || is_address && user.contains(':'))
     }

@@ -1,0 +1,316 @@
+//! What a cluster means for the limits of a file: how many calls a request pays on which route, and which slots are hot.
+
+use crate::config::{Compiled, describe};
+use crate::key::Missing;
+use crate::limit::{Limit, Scope};
+use crate::store::{Place, Source};
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What is said of a store of several nodes, or of a file that is written for one.
+pub(super) struct SlotSpread<'a> {
+    /// Knows what may not be shown.
+    compiled: &'a Compiled,
+    /// Whoever is held to several slots: the route, or nothing for requests of none.
+    routes: Vec<(Option<&'a str>, Vec<SlotLimits<'a>>)>,
+    hot: Vec<HotSlot<'a>>,
+}
+
+/// Limits of a route whose counters live in one slot.
+struct SlotLimits<'a> {
+    /// What chooses it.
+    by: SlotChoice,
+    limits: Vec<&'a str>,
+}
+
+#[derive(PartialEq, Eq)]
+enum SlotChoice {
+    Tag(Arc<str>),
+    /// A key, as the file writes it, and what counts for who lacks it, unless nobody is counted then.
+    Key(String, Option<Missing>),
+}
+
+/// Counters that are all in one slot, on one master.
+struct HotSlot<'a> {
+    tag: Option<&'a str>,
+    limits: Vec<&'a str>,
+}
+
+impl<'a> SlotSpread<'a> {
+    /// Of this file, where it matters there.
+    pub(super) fn of(compiled: &'a Compiled) -> Option<Self> {
+        let outline = &compiled.outline;
+        let shared: Vec<&Limit> = outline
+            .limits
+            .iter()
+            .map(|limit| &**limit)
+            .filter(|limit| limit.scope == Scope::Cluster)
+            .collect();
+        let is_cluster = match &compiled.boot.store.source {
+            Source::Redis(target) => matches!(target.place, Place::Cluster { .. }),
+            Source::Memory => false,
+        };
+        if !is_cluster && shared.iter().all(|limit| limit.with.is_none()) {
+            return None;
+        }
+        let mut by_name: HashMap<&str, &Limit> = HashMap::new();
+        for limit in &shared {
+            by_name.entry(&limit.name).or_insert(limit);
+        }
+        let slots = |names: &[Arc<str>]| {
+            let mut slots: Vec<SlotLimits<'a>> = Vec::new();
+            for limit in names
+                .iter()
+                .filter_map(|name| by_name.get(&**name).copied())
+            {
+                let by = chosen(limit);
+                match slots.iter_mut().find(|slot| slot.by.may_be(&by)) {
+                    Some(slot) => {
+                        slot.by.learn(by);
+                        slot.limits.push(&limit.name);
+                    }
+                    None => slots.push(SlotLimits {
+                        by,
+                        limits: vec![&limit.name],
+                    }),
+                }
+            }
+            slots
+        };
+        let routes = outline.routes.iter().map(|route| {
+            let name: &str = &route.rule.name;
+            (Some(name), slots(&route.limits))
+        });
+        let unrouted = std::iter::once((None, slots(&outline.defaults)));
+        let mut hot: Vec<HotSlot<'a>> = Vec::new();
+        let mut at_tag: HashMap<Option<&str>, usize> = HashMap::new();
+        let mut seen = HashSet::new();
+        for limit in &shared {
+            let tag = limit.with.as_deref();
+            if tag.is_none() && !limit.by.parts.is_empty() {
+                continue;
+            }
+            let at = *at_tag.entry(tag).or_insert_with(|| {
+                let limits = Vec::new();
+                hot.push(HotSlot { tag, limits });
+                hot.len() - 1
+            });
+            if seen.insert((tag, &*limit.name)) {
+                hot[at].limits.push(&limit.name);
+            }
+        }
+        Some(Self {
+            compiled,
+            routes: routes.chain(unrouted).collect(),
+            hot,
+        })
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut spans = false;
+        for (route, slots) in self.routes.iter().filter(|(_, slots)| slots.len() > 1) {
+            spans = true;
+            let shown = |slot: &SlotLimits<'_>| self.compiled.hide(&slot.by.shown());
+            let named: Vec<String> = slots
+                .iter()
+                .map(|slot| format!("{} ({})", slot.limits.join(" and "), shown(slot)))
+                .collect();
+            let whose = match route {
+                Some(name) => format!("a request of route {name}"),
+                None => "a request that no route takes".to_owned(),
+            };
+            // Writing into a string cannot fail.
+            let _ = writeln!(
+                text,
+                "cluster: {whose} pays up to {} calls, one for each slot: {}",
+                slots.len(),
+                named.join("; ")
+            );
+        }
+        if spans {
+            text.push_str(
+                "cluster: calls of one request are not atomic: what one slot charged and another refused comes back a moment \
+                 later, so never too much is admitted, and for that moment less; the same `with = \"TAG\"` makes them one call\n",
+            );
+        }
+        for hot in &self.hot {
+            let limits = hot.limits.join(" and ");
+            let _ = match hot.tag.map(|tag| self.compiled.hide(tag)) {
+                Some(tag) => writeln!(
+                    text,
+                    "cluster: everything counted with {tag} is in one slot, on one master: {limits}"
+                ),
+                None => writeln!(
+                    text,
+                    "cluster: one slot, on one master, counts every request: {limits} (everyone)"
+                ),
+            };
+        }
+        text
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let routes = self.routes.iter().filter(|(_, slots)| !slots.is_empty());
+        let routes = routes.map(|(route, slots)| {
+            let slots = slots
+                .iter()
+                .map(|slot| (self.compiled.hide(&slot.by.shown()), &slot.limits))
+                .map(|(by, limits)| json!({ "by": by, "limits": limits }));
+            json!({ "route": route, "slots": slots.collect::<Vec<_>>() })
+        });
+        let hot = self.hot.iter();
+        let hot = hot
+            .map(|hot| (hot.tag.map(|tag| self.compiled.hide(tag)), &hot.limits))
+            .map(|(tag, limits)| json!({ "with": tag, "limits": limits }));
+        json!({ "routes": routes.collect::<Vec<_>>(), "hot": hot.collect::<Vec<_>>() })
+    }
+}
+
+/// Limits of one key live in the slots of its values.
+fn chosen(limit: &Limit) -> SlotChoice {
+    match &limit.with {
+        Some(tag) => SlotChoice::Tag(Arc::clone(tag)),
+        None => {
+            let instead = match limit.by.missing {
+                missing @ (Missing::Ip | Missing::Shared) if limit.by.can_be_absent() => {
+                    Some(missing)
+                }
+                _ => None,
+            };
+            SlotChoice::Key(describe::key(&limit.by), instead)
+        }
+    }
+}
+
+impl SlotChoice {
+    /// Is it one slot with `other`, whatever the request? Who lacks a key may be counted in two ways.
+    fn may_be(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(key, one), Self::Key(same, two)) => {
+                key == same && (one.is_none() || two.is_none() || one == two)
+            }
+            _ => self == other,
+        }
+    }
+
+    /// The same, if it says what counts instead.
+    fn learn(&mut self, other: Self) {
+        if let (Self::Key(_, None), Self::Key(_, Some(_))) = (&*self, &other) {
+            *self = other;
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Tag(tag) => format!("with {tag}"),
+            Self::Key(key, Some(Missing::Ip)) => format!("by {key}, who has none by ip"),
+            Self::Key(key, Some(Missing::Shared)) => format!("by {key}, who has none together"),
+            Self::Key(key, _) => format!("by {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn said(store: &str, with: &str) -> Option<(String, Value)> {
+        let text = format!(
+            "[store]\n{store}\n\
+             [limits.per-ip]\nby = \"ip\"\nrate = \"10/s\"\n{with}\n\
+             [limits.slow]\nby = \"ip\"\nrate = \"100/h\"\n{with}\n\
+             [limits.total]\nby = \"everyone\"\nrate = \"1000/s\"\n{with}\n\
+             [limits.own]\nby = \"ip\"\nrate = \"10/s\"\nscope = \"gateway\"\n\
+             [upstreams.u]\nservers = \"a:1\"\n\
+             [routes.all]\nupstream = \"u\"\nlimits = [\"per-ip\", \"slow\", \"total\", \"own\"]\n\
+             [routes.one]\npath = \"/one\"\nupstream = \"u\"\nlimits = [\"per-ip\", \"slow\"]\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        let compiled = config::load(&file).unwrap();
+        SlotSpread::of(&compiled).map(|spread| (spread.text(), spread.json()))
+    }
+
+    #[test]
+    fn one_redis_needs_no_word() {
+        assert_eq!(said("url = \"redis://cache\"", ""), None);
+        assert_eq!(said("url = \"memory:\"", ""), None);
+    }
+
+    #[test]
+    fn a_cluster_is_told_by_routes_and_hot_slots() {
+        let (text, json) = said("url = \"redis+cluster://a,b\"", "").unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "cluster: a request of route all pays up to 2 calls, one for each slot: per-ip and slow (by ip); total (by everyone)"
+        );
+        assert!(lines[1].starts_with("cluster: calls of one request are not atomic"));
+        assert_eq!(
+            lines[2],
+            "cluster: one slot, on one master, counts every request: total (everyone)"
+        );
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            json["routes"][0]["slots"][0]["limits"],
+            json!(["per-ip", "slow"])
+        );
+        assert_eq!(json["routes"][1]["slots"].as_array().unwrap().len(), 1);
+        assert_eq!(json["hot"], json!([{ "with": null, "limits": ["total"] }]));
+    }
+
+    #[test]
+    fn who_lacks_a_key_may_be_counted_in_two_slots() {
+        let limit = |name: &str, missing: &str| {
+            format!(
+                "[limits.{name}]\nby = \"header:x-k\"\nmissing = \"{missing}\"\nrate = \"10/s\"\n"
+            )
+        };
+        let text = [("a", "ip"), ("b", "skip"), ("c", "shared"), ("d", "ip")]
+            .map(|(name, missing)| limit(name, missing))
+            .concat();
+        let text = format!(
+            "[store]\nurl = \"redis+cluster://a,b\"\n{text}[upstreams.u]\nservers = \"a:1\"\n\
+             [routes.all]\nupstream = \"u\"\nlimits = [\"a\", \"b\", \"c\", \"d\"]\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gateway.toml");
+        std::fs::write(&file, text).unwrap();
+        let compiled = config::load(&file).unwrap();
+        let told = SlotSpread::of(&compiled).unwrap().text();
+        assert_eq!(
+            told.lines().next().unwrap(),
+            "cluster: a request of route all pays up to 2 calls, one for each slot: a and b and d (by header:x-k, who has none by ip); \
+             c (by header:x-k, who has none together)"
+        );
+    }
+
+    #[test]
+    fn a_tag_is_one_call_and_one_hot_slot() {
+        for (store, with, tag) in [
+            ("url = \"redis+cluster://a\"", "with = \"shop\"", "shop"),
+            (
+                "url = \"redis+cluster://a\"\ntogether = true",
+                "",
+                "together",
+            ),
+            ("url = \"redis://a\"\ntogether = true", "", "together"),
+        ] {
+            let (text, json) = said(store, with).unwrap();
+            assert_eq!(
+                text,
+                format!(
+                    "cluster: everything counted with {tag} is in one slot, on one master: per-ip and slow and total\n"
+                )
+            );
+            assert_eq!(json["hot"][0]["with"], tag);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What a fuzzer calls: any bytes as a file. `fuzz/` has the target, `tests/fuzzing` the same with mutations of its own.
+
+use super::render::Colour;
+use super::{Files, compile, text};
+use crate::config::source::Source;
+
+/// Nobody's folder: what a made-up file points to is not there.
+const NAME: &str = "/nonexistent/gateway.toml";
+
+/// Reads `bytes` as a file and shows what there is to be said of it, in every form. Was it taken?
+///
+/// # Panics
+/// When a file that is not taken has no error, or two readings of it differ.
+pub fn file(bytes: &[u8]) -> bool {
+    // Patterns could lead through the whole machine.
+    if bytes.windows(7).any(|window| window == b"include") {
+        return false;
+    }
+    let read = || {
+        let text = text(NAME, bytes.to_vec())?;
+        compile(Source::new(NAME, text), Files::default())
+    };
+    let (taken, report) = match read() {
+        Ok(compiled) => (true, compiled.report()),
+        Err(report) => (false, report),
+    };
+    assert!(taken || report.errors() > 0, "not taken, and no word why");
+    let shown = report.human(Colour::Off);
+    for form in [report.json_lines(), report.sarif(), report.github()] {
+        assert!(!form.is_empty() || report.diagnostics.is_empty());
+    }
+    let again = match read() {
+        Ok(compiled) => compiled.report(),
+        Err(report) => report,
+    };
+    assert_eq!(again.human(Colour::Off), shown, "two readings differ");
+    taken
+}
+
+#[cfg(test)]
+mod tests;

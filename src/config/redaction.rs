@@ -1,0 +1,401 @@
+//! Stars out what looks like a credential before a line of the file is shown.
+//!
+//! Works on the text, not on the parsed file: a message about a broken line must not show its password either.
+
+use crate::key;
+use std::ops::Range;
+
+/// Words at the end of a key whose value is not to be shown.
+const SECRET: [&str; 8] = [
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "authorization",
+    "cookie",
+    "api-key",
+    "api_key",
+];
+
+/// `text` with the characters of credentials replaced by as many stars as they have bytes.
+pub(super) fn starred(text: &str) -> String {
+    let mut hidden = values(text);
+    hidden.extend(credentials(text));
+    hidden.extend(bare_credentials(text));
+    hidden.extend(members(text));
+    hidden.extend(sections(text));
+    hidden.extend(defaults(text));
+    if hidden.is_empty() {
+        return text.to_owned();
+    }
+    hidden.sort_by_key(|span| span.start);
+    let mut out = String::with_capacity(text.len());
+    for span in hidden {
+        let start = span.start.max(out.len());
+        if start >= span.end {
+            continue;
+        }
+        out.push_str(&text[out.len()..start]);
+        out.extend(text[start..span.end].bytes().map(|byte| match byte {
+            b'\n' => '\n',
+            b'\r' => '\r',
+            _ => '*',
+        }));
+    }
+    out.push_str(&text[out.len()..]);
+    out
+}
+
+/// Values of keys that sound like secrets. What stands in one is not looked at again, so that time stays linear.
+fn values(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut seen = 0;
+    for (equals, _) in text.match_indices('=') {
+        if equals >= seen && is_secret(word_before(&text[seen..equals])) {
+            let Some(value) = value_after(text, equals + 1) else {
+                found.extend(strings_in_table(text, equals + 1));
+                continue;
+            };
+            seen = value.end.max(seen);
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Values in a table of its own of the store's that sounds like a secret, whatever their keys were meant to be; where a secret stands is
+/// none.
+fn sections(text: &str) -> Vec<Range<usize>> {
+    let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if let Some(title) = trimmed.strip_prefix('[') {
+            let title = title.split(']').next().unwrap_or_default();
+            // A limit may be called `token` and has no secrets.
+            inside = title.rsplit_once('.').is_some_and(|(of, last)| {
+                of.trim() == "store" && is_secret(last.trim().trim_matches(['"', '\'']))
+            });
+        } else if inside
+            && let Some(equals) = line.find('=')
+            && !["file", "env"].contains(&line[..equals].trim())
+        {
+            found.extend(value_after(text, start + equals + 1));
+        }
+        start += line.len();
+    }
+    found
+}
+
+/// What stands in for a variable of such a name that is not set: `${DB_PASSWORD:-this}`.
+fn defaults(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, mark) in text.match_indices("${") {
+        let start = at + mark.len();
+        let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
+        let inside = line.split('}').next().unwrap_or_default();
+        if let Some((name, default)) = inside.split_once(":-")
+            && is_secret_variable(name)
+            // One that is a variable itself is a mistake, and to be seen.
+            && !default.starts_with("${")
+        {
+            let end = start + inside.len();
+            found.push(end - default.len()..end);
+        }
+    }
+    found
+}
+
+/// Texts in lists of members: keys of clients, unless they can only be addresses.
+fn members(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (equals, _) in text.match_indices('=') {
+        if equals < seen || word_before(&text[seen..equals]) != "members" {
+            continue;
+        }
+        let start = equals + 1;
+        let list = text[start..].trim_start();
+        let start = text.len() - list.len();
+        // A list ends with its bracket; a single text, and what is torn, with the line.
+        let end = if list.starts_with('[') {
+            list.find(']').unwrap_or(list.len())
+        } else {
+            list.find('\n').unwrap_or(list.len())
+        };
+        let mut from = 0;
+        while let Some(quote) = list[from..end].find(['"', '\'']) {
+            let open = from + quote + 1;
+            let mark = char::from(list.as_bytes()[open - 1]);
+            // An apostrophe in a comment ends with its line.
+            let close = list[open..end].find([mark, '\n']);
+            let close = close.map_or(end, |close| open + close);
+            if !is_address(&list[open..close]) {
+                found.push(start + open..start + close);
+            }
+            from = (close + 1).min(end);
+        }
+        seen = start + end;
+    }
+    found
+}
+
+/// Hexadecimal digits alone may be a key: an address has joints.
+fn is_address(text: &str) -> bool {
+    text.contains(['.', ':'])
+        && text
+            .chars()
+            .all(|c| c.is_ascii_hexdigit() || ".:/".contains(c))
+}
+
+/// What stands between `://` and the last `@` of an address.
+fn credentials(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (scheme, mark) in text.match_indices("://") {
+        let start = scheme + mark.len();
+        if start < seen {
+            continue;
+        }
+        let rest = &text[start..];
+        let end = rest
+            .find(['"', '\'', ' ', '\t', '\n', '\r'])
+            .unwrap_or(rest.len());
+        if let Some(at) = rest[..end].rfind('@') {
+            found.push(start..start + at);
+        } else if let Some(alone) = rest[..end].strip_prefix(':')
+            && !alone.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            // A password and nothing else: no host begins so, and a port has digits only.
+            found.push(start + 1..start + end);
+        }
+        seen = start + end;
+    }
+    found
+}
+
+/// The same where the scheme was forgotten: `"user:password@host"`.
+fn bare_credentials(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('@') {
+        let before = &text[..at];
+        let inside = |c: char| c.is_whitespace() || "\"'/=,".contains(c);
+        let Some((start, quote)) = before
+            .char_indices()
+            .rev()
+            .take(200)
+            .find(|(_, c)| inside(*c))
+        else {
+            continue;
+        };
+        let start = start + quote.len_utf8();
+        if matches!(quote, '"' | '\'') && text[start..at].contains(':') {
+            found.push(start..at);
+        }
+    }
+    found
+}
+
+/// The last word of `before`.
+fn word_before(before: &str) -> &str {
+    let before = before.trim_end_matches([' ', '\t', '"', '\'']);
+    let start = before
+        .char_indices()
+        .rev()
+        .find(|(_, c)| !c.is_alphanumeric() && *c != '_' && *c != '-')
+        .map_or(0, |(at, c)| at + c.len_utf8());
+    &before[start..]
+}
+
+/// Does the name of a variable say that what it gives is secret?
+pub(super) fn is_secret_variable(name: &str) -> bool {
+    const MARKS: [&str; 3] = ["pass", "pwd", "credential"];
+    /// Too short to be looked for inside of others, or of another meaning there.
+    const WORDS: [&str; 9] = [
+        "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
+    ];
+    /// What these give is called by everybody: how a field with a key is named.
+    const NAMES: [&str; 3] = ["key_header", "key_field", "key_name"];
+    let name = name.to_ascii_lowercase();
+    if NAMES.iter().any(|end| name.ends_with(end)) {
+        return false;
+    }
+    key::is_secret(&name)
+        || MARKS.iter().any(|mark| name.contains(mark))
+        || name.split('_').any(|word| WORDS.contains(&word))
+}
+
+/// Also when it is misspelt: that is when its line is shown.
+pub(super) fn is_secret(word: &str) -> bool {
+    const LONGEST: usize = 80;
+    if word.len() > LONGEST {
+        return false;
+    }
+    let word = word.to_ascii_lowercase();
+    // Two slips leave six of the eight letters; counting them costs less than the distance, which every key would pay.
+    let near = || word.chars().filter(|c| "password".contains(*c)).count() >= 6;
+    SECRET.iter().any(|secret| word.ends_with(secret))
+        || near() && strsim::osa_distance(&word, "password") <= 2
+}
+
+/// The texts of a table on this line that stands where a secret's value does; those of `file` and `env` are none.
+fn strings_in_table(text: &str, start: usize) -> Vec<Range<usize>> {
+    let line = text[start..].split(['\n', '\r']).next().unwrap_or_default();
+    let inside = line.trim_start_matches([' ', '\t']);
+    if !inside.starts_with('{') {
+        return Vec::new();
+    }
+    // Only to its bracket: what else is on the line has words of its own.
+    let end = start + line.find('}').unwrap_or(line.len());
+    let (mut found, mut at) = (Vec::new(), start);
+    while let Some(equals) = text[at..end].find('=') {
+        let equals = at + equals;
+        let word = word_before(&text[start..equals]);
+        let Some(value) = value_after(text, equals + 1) else {
+            break;
+        };
+        let value = value.start..value.end.min(end);
+        at = value.end.max(equals + 1);
+        if !["file", "env"].contains(&word) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// The inside of a string, or else the rest of the line; nothing where a table begins.
+fn value_after(text: &str, start: usize) -> Option<Range<usize>> {
+    let rest = &text[start..];
+    let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
+    let (start, rest) = (start + blank, &rest[blank..]);
+    if rest.starts_with('{') {
+        return None;
+    }
+    for quote in ["\"\"\"", "'''"] {
+        if let Some(inside) = rest.strip_prefix(quote) {
+            let end = inside.find(quote).unwrap_or(inside.len());
+            return Some(start + quote.len()..start + quote.len() + end);
+        }
+    }
+    for quote in ['"', '\''] {
+        if let Some(inside) = rest.strip_prefix(quote) {
+            return Some(start + 1..start + 1 + closing(inside, quote));
+        }
+    }
+    if rest.starts_with("true") || rest.starts_with("false") {
+        return None;
+    }
+    let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
+    Some(start..start + line)
+}
+
+/// Where a text on one line ends.
+fn closing(inside: &str, quote: char) -> usize {
+    let mut escaped = false;
+    let end = inside.char_indices().find_map(|(at, c)| {
+        let ends = (c == quote && !escaped) || c == '\n' || c == '\r';
+        escaped = c == '\\' && quote == '"' && !escaped;
+        ends.then_some(at)
+    });
+    end.unwrap_or(inside.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starred;
+
+    #[test]
+    fn names_of_variables_say_what_is_secret() {
+        for name in [
+            "DB_PW",
+            "CRED",
+            "AWS_CREDS",
+            "x_credential",
+            "CREDENTIALS",
+            "PRIVATE",
+            "HOOK_HMAC",
+            "SALT_1",
+            "GITHUB_PAT",
+            "TOTP",
+            "DSN",
+            "SLACK_TOKEN",
+            "DBPASS",
+            "API_KEY",
+        ] {
+            assert!(super::is_secret_variable(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOST",
+            "PWN",
+            "SALTY",
+            "RATE",
+            "ACCREDITED",
+            "UPDATE",
+            "DATABASE_URL",
+            "API_KEY_HEADER",
+        ] {
+            assert!(!super::is_secret_variable(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_starred_and_nothing_moves() {
+        for (text, shown) in [
+            ("password = \"hunter2\" # x", "password = \"*******\" # x"),
+            ("pasword='hunter2'", "pasword='*******'"),
+            ("password = \"hun\\\"ter", "password = \"********"),
+            ("password = hunter2\nx = 1", "password = *******\nx = 1"),
+            ("url = \"redis://u:p@h:1/0\"", "url = \"redis://***@h:1/0\""),
+            (
+                "password = { env = \"NAME\" }",
+                "password = { env = \"NAME\" }",
+            ),
+            (
+                "password = { value = \"pw\", env = \"E\" }",
+                "password = { value = \"**\", env = \"E\" }",
+            ),
+            (
+                "{ token={fiel='pw'}, x = 1 }",
+                "{ token={fiel='**'}, x = 1 }",
+            ),
+            ("password = { value = pw", "password = { value = **"),
+            ("url = \"redis://:pw\"", "url = \"redis://:**\""),
+            ("password = \"\"\"a\nb\"\"\"", "password = \"\"\"*\n*\"\"\""),
+            (
+                "set = { authorization = \"Bearer x\", a = \"b\" }",
+                "set = { authorization = \"********\", a = \"b\" }",
+            ),
+            ("{ x-api-key = true }", "{ x-api-key = true }"),
+            ("servers = \"u:pw@h:1\"", "servers = \"****@h:1\""),
+            ("at = \"a@b\" # c:d@e", "at = \"a@b\" # c:d@e"),
+            (
+                "members = [\"k1\", # x\n 'k\\2',\"10.0.0.0/8\"]\nby = \"ip\"",
+                "members = [\"**\", # x\n '***',\"10.0.0.0/8\"]\nby = \"ip\"",
+            ),
+            (
+                "members = \"key\"\nx = \"y\"",
+                "members = \"***\"\nx = \"y\"",
+            ),
+            (
+                "[store.password]\nfiel = \"hunter2\"\nfile = \"f\"\n[log]\nlevel = \"info\"",
+                "[store.password]\nfiel = \"*******\"\nfile = \"f\"\n[log]\nlevel = \"info\"",
+            ),
+            (
+                "[limits.per-token]\nby = \"ip\"",
+                "[limits.per-token]\nby = \"ip\"",
+            ),
+            (
+                "path = \"/${DB_PW:-hook}/${PATH:-x}\"",
+                "path = \"/${DB_PW:-****}/${PATH:-x}\"",
+            ),
+            ("é.password = \"é\"", "é.password = \"**\""),
+            (
+                "algorithm = \"token-bucket\"",
+                "algorithm = \"token-bucket\"",
+            ),
+        ] {
+            assert_eq!(starred(text), shown);
+            assert_eq!(starred(text).len(), text.len());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Routes that an upstream without case can be reached past: `/LOGIN` goes to a more general route, with laxer limits.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::{Document, Route};
+use super::super::value::quoted;
+use super::routes::place;
+use crate::limit::Mode;
+use crate::route::{Asked, Condition, HostPattern, Rule, Segment, Table};
+use http::{HeaderMap, HeaderValue, Method};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A route that is passed by, with a path in another case and the limits that do not hold there.
+struct CaseBypass<'a> {
+    route: &'a Route,
+    path: String,
+    without: Vec<&'a str>,
+}
+
+/// Notes the general routes, each once.
+pub(super) fn note(
+    document: &Document,
+    (rules, table): (&[Rule], &Table),
+    found: &mut Vec<Diagnostic>,
+) {
+    let routes = document.routes.iter();
+    let routes: HashMap<&str, &Route> = routes
+        .map(|route| (route.name.value.as_str(), route))
+        .collect();
+    let deciding = document.limits.iter().filter(|limit| decides(limit));
+    let deciding: HashSet<&str> = deciding.map(|limit| limit.name.value.as_str()).collect();
+    let servers = ServerSet::of_all(document);
+    let mut general: BTreeMap<usize, Vec<CaseBypass<'_>>> = BTreeMap::new();
+    for rule in rules {
+        let Some(route) = routes.get(&*rule.name) else {
+            continue;
+        };
+        if !route.path_case.is_absent() || route.upstream.get().is_none() {
+            continue;
+        }
+        let limits = document.limits_of(route).map(|at| at.value.as_str());
+        let limits: Vec<&str> = limits.filter(|name| deciding.contains(name)).collect();
+        if limits.is_empty() {
+            continue;
+        }
+        let request = ProbeRequest::of(rule);
+        let passed = other_spellings(rule).into_iter().find_map(|path| {
+            let taken = table.find(&request.host, &path, &request.method, &request)?;
+            let other = routes.get(&*rules.get(taken)?.name)?;
+            if servers.of(other) != servers.of(route) {
+                return None;
+            }
+            let theirs = document.limits_of(other).map(|at| at.value.as_str());
+            let theirs: HashSet<&str> = theirs.collect();
+            let lacks = |name: &&str| !theirs.contains(name);
+            let without: Vec<&str> = limits.iter().copied().filter(lacks).collect();
+            (!without.is_empty()).then_some((taken, path, without))
+        });
+        if let Some((taken, path, without)) = passed {
+            general.entry(taken).or_default().push(CaseBypass {
+                route,
+                path,
+                without,
+            });
+        }
+    }
+    for (taken, passed) in general {
+        let taken = rules.get(taken).and_then(|rule| routes.get(&*rule.name));
+        found.extend(taken.and_then(|taken| told(taken, &passed)));
+    }
+}
+
+/// The servers of each upstream: two names may stand for the same.
+struct ServerSet<'a>(HashMap<&'a str, Vec<String>>);
+
+impl<'a> ServerSet<'a> {
+    fn of_all(document: &'a Document) -> Self {
+        let all = document.upstreams.iter().map(|upstream| {
+            let servers = upstream.servers.entries().iter();
+            let mut servers: Vec<String> = servers.map(|at| at.value.to_string()).collect();
+            servers.sort_unstable();
+            (upstream.name.value.as_str(), servers)
+        });
+        Self(all.collect())
+    }
+
+    fn of(&self, route: &Route) -> Option<&[String]> {
+        let name = route.upstream.get()?;
+        self.0.get(name.as_str()).map(Vec::as_slice)
+    }
+}
+
+fn told(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
+    let (first, others) = passed.split_first()?;
+    let without: Vec<String> = first.without.iter().map(|name| quoted(name)).collect();
+    let (limits, name) = (without.join(" and "), quoted(&first.route.name.value));
+    let mut diagnostic = Diagnostic::warning(
+        Code::OtherCase,
+        format!(
+            "`{}` goes to route {} and past {limits} of route {name}",
+            first.path,
+            quoted(&taken.name.value),
+        ),
+    )
+    .at(
+        place(taken),
+        "takes the other spellings, and leads to the same upstream",
+    )
+    .and(place(first.route), "holds for this spelling alone")
+    .about(&taken.name.span)
+    .about(&first.route.name.span)
+    .help(format!(
+        "write `path_case = \"insensitive\"` into route {name} where the upstream takes both for the same path, and \
+         `\"sensitive\"` where it does not"
+    ));
+    if !others.is_empty() {
+        let names: Vec<String> = others
+            .iter()
+            .map(|other| quoted(&other.route.name.value).to_string())
+            .collect();
+        diagnostic = diagnostic.note(format!("likewise {}", names.join(", ")));
+    }
+    Some(diagnostic)
+}
+
+fn decides(limit: &super::super::document::Limit) -> bool {
+    limit.mode.or(Mode::Enforce).decides()
+}
+
+/// A request that `rule` takes, but for its path.
+struct ProbeRequest {
+    host: String,
+    method: Method,
+    fields: HeaderMap,
+    query: String,
+    https: bool,
+}
+
+impl ProbeRequest {
+    fn of(rule: &Rule) -> Self {
+        let host = match rule.hosts.first() {
+            None => String::new(),
+            Some(HostPattern::Exact(host)) => host.to_string(),
+            Some(HostPattern::Suffix(suffix)) => format!("x{suffix}"),
+        };
+        let mut request = Self {
+            host,
+            method: rule.methods.first().cloned().unwrap_or(Method::GET),
+            fields: HeaderMap::new(),
+            query: String::new(),
+            https: false,
+        };
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for condition in &rule.conditions {
+            match condition {
+                Condition::Field(name, value) => {
+                    let any = || HeaderValue::from_static("x");
+                    let value = value.clone().unwrap_or_else(any);
+                    request.fields.insert(name.clone(), value);
+                }
+                Condition::Query(name, value) => {
+                    query.append_pair(name, value.as_deref().unwrap_or("x"));
+                }
+                Condition::Https(https) => request.https = *https,
+            }
+        }
+        request.query = query.finish();
+        request
+    }
+}
+
+impl Asked for ProbeRequest {
+    fn fields(&self) -> &HeaderMap {
+        &self.fields
+    }
+
+    fn query(&self) -> Option<&str> {
+        Some(&self.query)
+    }
+
+    fn is_https(&self) -> bool {
+        self.https
+    }
+}
+
+/// Paths of `rule` in another case: in its last segment, in its first, in all of them.
+fn other_spellings(rule: &Rule) -> Vec<String> {
+    let segments = &rule.path.segments;
+    let has_case = |segment: &Segment| match segment {
+        // What is percent-encoded has no case to change.
+        Segment::Literal(text) => {
+            !text.contains('%') && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+        }
+        Segment::Folded(_) | Segment::Parameter(_) | Segment::Rest(_) => false,
+    };
+    let first = segments.iter().position(has_case);
+    let (Some(first), Some(last)) = (first, segments.iter().rposition(has_case)) else {
+        return Vec::new();
+    };
+    let spelled = |from: usize, to: usize| {
+        let mut path = String::new();
+        for (nth, segment) in segments.iter().enumerate() {
+            match segment {
+                Segment::Literal(text) if text.is_empty() => continue,
+                Segment::Literal(text) if has_case(segment) && (from..=to).contains(&nth) => {
+                    path.push('/');
+                    path.extend(text.chars().map(other_case));
+                }
+                Segment::Literal(text) | Segment::Folded(text) => {
+                    path.push('/');
+                    path.push_str(text);
+                }
+                Segment::Parameter(_) | Segment::Rest(_) => path.push_str("/x"),
+            }
+        }
+        path
+    };
+    vec![
+        spelled(last, last),
+        spelled(first, first),
+        spelled(first, last),
+    ]
+}
+
+fn other_case(letter: char) -> char {
+    if letter.is_ascii_lowercase() {
+        letter.to_ascii_uppercase()
+    } else {
+        letter.to_ascii_lowercase()
+    }
+}

@@ -1,0 +1,179 @@
+//! Fields that the file counts on and that are dropped before anything reads them: limits that count nothing by them, groups
+//! that nobody is in, routes that nothing reaches.
+
+use super::super::diagnostic::{Code, Diagnostic};
+use super::super::document::{CostSource, Document, GroupTable, Limit};
+use super::super::source::{At, Span};
+use super::super::value::quoted;
+use crate::key::Part;
+use crate::proxy::dropped::{Believed, Why, why};
+use crate::route::Condition;
+use http::HeaderName;
+
+/// What of the file looks at a request's method, so that no field may ask the upstream for another one; and how it does.
+pub(in crate::config) fn looks_at_method(document: &Document) -> Option<(&Span, &'static str)> {
+    let mut routes = document.routes.iter();
+    let route = routes.find_map(|route| {
+        let at = route.methods.at().filter(|at| !at.value.is_empty())?;
+        Some((&at.span, "a route looks at the method"))
+    });
+    route.or_else(|| document.limits.iter().find_map(of_limit))
+}
+
+fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
+    let mut parts = limit.by.entries().iter();
+    if let Some(by) = parts.find(|at| at.value == Some(Part::Method)) {
+        return Some((&by.span, "a limit counts by the method"));
+    }
+    let exempt = limit.exempt.get().and_then(|exempt| exempt.methods.at());
+    if let Some(at) = exempt.filter(|at| !at.value.is_empty()) {
+        return Some((&at.span, "a limit exempts methods"));
+    }
+    let dedupe = limit.dedupe.at()?;
+    Some((&dedupe.span, "a limit tells repeats by their method too"))
+}
+
+/// Notes every place that reads such a field.
+pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
+    // What cannot be read may name somebody.
+    let trust = &document.server.trust;
+    let trusted = trust.is_bad() || !trust.entries().is_empty();
+    let looked_at = looks_at_method(document);
+    let believed = Believed {
+        peer: || trusted,
+        other_methods: looked_at.is_none(),
+    };
+    let dropped = StrippedFields {
+        why: |name: &HeaderName| why(name.as_str(), &believed),
+        looked_at,
+    };
+    for limit in &document.limits {
+        dropped.of_limit(limit, found);
+    }
+    for group in &document.groups {
+        dropped.of_group(document, group, found);
+    }
+    if let Some(header) = document.jwt.as_ref().and_then(|jwt| jwt.header.at()) {
+        let message = || "no request has a token: its field is dropped".to_owned();
+        found.extend(dropped.warning(Code::DroppedField, (&header.value, &header.span), message));
+    }
+    for route in &document.routes {
+        let message = || format!("no request reaches route {}", quoted(&route.name.value));
+        let all = route.conditions.iter().flat_map(|list| list.entries());
+        found.extend(all.into_iter().find_map(|at| match &at.value {
+            Condition::Field(name, _) => {
+                dropped.warning(Code::UnreachableRoute, (name, &at.span), message)
+            }
+            Condition::Query(..) | Condition::Https(_) => None,
+        }));
+    }
+}
+
+/// Which fields are dropped under this file.
+struct StrippedFields<'a, W> {
+    why: W,
+    looked_at: Option<(&'a Span, &'static str)>,
+}
+
+impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
+    fn of_limit(&self, limit: &Limit, found: &mut Vec<Diagnostic>) {
+        let title = || format!("limit {}", quoted(&limit.name.value));
+        let parts = limit.by.entries().iter();
+        found.extend(parts.filter_map(|at| self.part(at)).find_map(|field| {
+            let message = || format!("{} counts by a field that no request has", title());
+            self.warning(Code::DroppedField, field, message)
+        }));
+        if let Some(dedupe) = limit.dedupe.get() {
+            let field = (&dedupe.header.value, &dedupe.header.span);
+            let message = || {
+                format!(
+                    "{} knows no repeats: no request has the field of their id",
+                    title()
+                )
+            };
+            found.extend(self.warning(Code::DroppedField, field, message));
+        }
+        let tiers = limit.tiers.entries().iter();
+        let costs = tiers.filter_map(|tier| tier.value.cost.get());
+        for cost in limit.cost.get().into_iter().chain(costs) {
+            let CostSource::Field { header, .. } = cost else {
+                continue;
+            };
+            let message = || {
+                format!(
+                    "{} charges every request `default`: none has the field of its cost",
+                    title()
+                )
+            };
+            let field = (&header.value, &header.span);
+            found.extend(self.warning(Code::DroppedField, field, message));
+        }
+    }
+
+    /// A group that nobody is in, and who has to do with it.
+    fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
+        let Some(Part::Header { name, .. }) = group.by.get() else {
+            return;
+        };
+        let Some(at) = group.by.at() else { return };
+        let message = || {
+            format!(
+                "nobody is in group {}: no request has the field that it goes by",
+                quoted(&group.name.value)
+            )
+        };
+        let Some(mut warning) = self.warning(Code::DroppedField, (name, &at.span), message) else {
+            return;
+        };
+        for limit in &document.limits {
+            let tiers = limit.tiers.entries().iter();
+            let mut tiers = tiers.filter(|tier| tier.value.group.value == group.name.value);
+            if let Some(tier) = tiers.next() {
+                warning = warning.and(&tier.value.group.span, "no request has this tier");
+            }
+            let exempt = limit.exempt.get().map(|exempt| exempt.groups.entries());
+            let mut exempt = exempt.unwrap_or_default().iter();
+            if let Some(at) = exempt.find(|at| at.value == group.name.value) {
+                warning = warning.and(&at.span, "exempts nobody");
+            }
+        }
+        found.push(warning);
+    }
+
+    fn part<'p>(&self, at: &'p At<Option<Part>>) -> Option<(&'p HeaderName, &'p Span)> {
+        match &at.value {
+            Some(Part::Header { name, .. }) if (self.why)(name).is_some() => Some((name, &at.span)),
+            _ => None,
+        }
+    }
+
+    /// Nothing of a field that stays.
+    fn warning(
+        &self,
+        code: Code,
+        (name, span): (&HeaderName, &Span),
+        message: impl Fn() -> String,
+    ) -> Option<Diagnostic> {
+        let why = (self.why)(name)?;
+        let warning = |label: &str| Diagnostic::warning(code, message()).at(span, label);
+        Some(match why {
+            Why::Address => warning(
+                "dropped: nobody is trusted to send it, and anybody could write any address there",
+            )
+            .help("name the networks of the proxies that write it: `[server]` `trust = [\"10.0.0.0/8\"]`"),
+            Why::Method => {
+                let warning = warning("dropped, since it asks for another method than the one that is looked at")
+                    .help("look at another field, or at the method itself");
+                match self.looked_at {
+                    Some((place, how)) if place != span => warning.and(place, how),
+                    _ => warning,
+                }
+            }
+            Why::Name | Why::Named => {
+                let joint = name.as_str().replace(['_', '"'], "-");
+                warning("dropped, since some upstreams take its name for another")
+                    .help(format!("have clients send `{joint}`, and write that"))
+            }
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Fields that a route may change, and the values they may get.
+
+use super::{Code, ValueError, mended, quoted};
+use crate::key::is_secret;
+use crate::proxy::hop;
+use http::{HeaderName, HeaderValue, header};
+
+/// Whose fields are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Direction {
+    /// Those of requests on their way to the upstream.
+    Request,
+    /// Those of answers on their way to the client.
+    Response,
+}
+
+/// The name of a field that may be changed.
+pub(in crate::config) fn editable_field(
+    side: Direction,
+    text: &str,
+) -> Result<HeaderName, ValueError> {
+    let wrong = |label: &str| {
+        ValueError::new(
+            Code::BadField,
+            format!("the field {} cannot be changed", quoted(text)),
+            label,
+        )
+    };
+    let name = HeaderName::from_bytes(text.as_bytes())
+        .map_err(|_| wrong("a field name is letters, digits and `-`"))?;
+    match why_not(side, &name) {
+        Some(why) => Err(wrong(why)),
+        None => Ok(name),
+    }
+}
+
+/// Why no file changes this field.
+fn why_not(side: Direction, name: &HeaderName) -> Option<&'static str> {
+    const OURS: &str = "Tollgate writes it itself";
+    let text = name.as_str();
+    let frames = [
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+        header::TRAILER,
+    ];
+    if frames.contains(name) {
+        return Some("it frames the message: another value would cut it in two");
+    }
+    if *name == hop::GRANTED || *name == "x-request-id" {
+        return Some(OURS);
+    }
+    if hop::ends_here(name) {
+        return Some("it belongs to one connection and does not go on");
+    }
+    if text.starts_with("sec-websocket-") {
+        return Some("it belongs to the handshake of a WebSocket");
+    }
+    let is_of_limits = |name: &str| {
+        name.starts_with("x-ratelimit-")
+            || matches!(
+                name,
+                "ratelimit" | "ratelimit-policy" | "retry-after" | "retry-after-ms"
+            )
+    };
+    let is_of_proxies = |name: &str| {
+        name.starts_with("x-forwarded-")
+            || matches!(name, "forwarded" | "via" | "x-real-ip" | "max-forwards")
+    };
+    match side {
+        Direction::Request if *name == header::HOST => {
+            Some("the upstream is asked for the host that the client asked for")
+        }
+        Direction::Request if is_of_proxies(text) => Some(OURS),
+        Direction::Response if is_of_limits(text) => Some(OURS),
+        Direction::Request | Direction::Response => None,
+    }
+}
+
+/// A value to set or to add.
+pub(in crate::config) fn field_value(
+    side: Direction,
+    name: &str,
+    text: &str,
+) -> Result<HeaderValue, ValueError> {
+    let mut value = value(text)?;
+    // No compression of fields remembers it, and no dump shows it.
+    value.set_sensitive(side == Direction::Request || is_secret(name));
+    Ok(value)
+}
+
+fn value(text: &str) -> Result<HeaderValue, ValueError> {
+    mended(text, |text| {
+        let wrong =
+            |label: &str| ValueError::new(Code::BadField, "no field can have this value", label);
+        if text.contains("${") {
+            return Err(wrong("nothing is filled in here"));
+        }
+        if text.trim_ascii() != text {
+            return Err(wrong("blanks around a value are no part of it"));
+        }
+        HeaderValue::from_bytes(text.as_bytes()).map_err(|_| {
+            wrong("a value has no line breaks and no control characters: what follows one would be another field")
+        })
+    })
+}

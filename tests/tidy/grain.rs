@@ -1,0 +1,487 @@
+//! The grain of the code, counted from its syntax: names, loops of imports, shapes that are not used, and how much there is.
+//!
+//! `cargo test --test main -- tidy::grain --nocapture` prints the figures, and where what is counted stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+use super::imports::Imports;
+
+/// Words that name nothing a person of the field would search for: pronouns, participles, adverbs, prepositions.
+const NO_NAMES: &[&str] = &[
+    "again",
+    "apart",
+    "aside",
+    "asked",
+    "away",
+    "before",
+    "beforehand",
+    "beside",
+    "brim",
+    "combined",
+    "dropped",
+    "ending",
+    "given",
+    "granted",
+    "half",
+    "halves",
+    "held",
+    "hidden",
+    "known",
+    "lacks",
+    "late",
+    "logged",
+    "lost",
+    "named",
+    "near",
+    "nobody",
+    "others",
+    "own",
+    "owed",
+    "promised",
+    "refused",
+    "robust",
+    "said",
+    "seen",
+    "several",
+    "somebody",
+    "sparing",
+    "spelled",
+    "standing",
+    "starred",
+    "strange",
+    "taken",
+    "taking",
+    "that",
+    "together",
+    "told",
+    "tracked",
+    "undone",
+    "way",
+    "ways",
+    "who",
+    "whoever",
+    "without",
+];
+
+/// Words of comments that stand where a noun should.
+const PRONOUNS: [&str; 6] = ["who", "whoever", "nobody", "somebody", "told", "said"];
+
+/// A function of more lines is cut along its stages.
+const FUNCTION_LINES: usize = 60;
+
+// How many of each are left. These figures only go down.
+const LONG_FUNCTIONS: usize = 39;
+const TUPLE_PARAMETERS: usize = 112;
+const BOOL_MATCHES: usize = 130;
+const CROWDED_NAMES: usize = 54;
+const NAMES_WITHOUT_NOUN: usize = 109;
+const IMPORT_LOOPS: usize = 16;
+const PRONOUNS_IN_1000: usize = 123;
+
+/// One file of `src` that goes into the program, tests within it apart.
+pub(super) struct Source {
+    /// From the repository, as `src/store/mod.rs`.
+    pub(super) path: String,
+    text: String,
+    pub(super) syntax: syn::File,
+    tests: Vec<RangeInclusive<usize>>,
+}
+
+/// All of them. What only tests include is not among them.
+pub(super) fn sources() -> Vec<Source> {
+    let mut parsed: Vec<Source> = super::files("src", "rs")
+        .into_iter()
+        .map(|(path, text)| {
+            let syntax = syn::parse_file(&text)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            Source {
+                path: path.to_str().unwrap().to_owned(),
+                tests: test_lines(&syntax.items),
+                text,
+                syntax,
+            }
+        })
+        .collect();
+    let of_tests: Vec<String> = parsed.iter().flat_map(test_files).collect();
+    parsed.retain(|source| {
+        !of_tests.iter().any(|stem| {
+            source.path == format!("{stem}.rs") || source.path.starts_with(&format!("{stem}/"))
+        })
+    });
+    assert!(parsed.len() > 100, "{} files of the program", parsed.len());
+    parsed
+}
+
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute
+                .parse_args::<syn::Ident>()
+                .is_ok_and(|name| name == "test")
+    })
+}
+
+fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        syn::Item::Macro(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn lines(part: &impl Spanned) -> RangeInclusive<usize> {
+    part.span().start().line..=part.span().end().line
+}
+
+fn test_lines(items: &[syn::Item]) -> Vec<RangeInclusive<usize>> {
+    items
+        .iter()
+        .filter(|item| is_for_tests(attributes(item)))
+        .map(lines)
+        .collect()
+}
+
+/// The modules that a file declares for tests, as paths without their ending.
+fn test_files(source: &Source) -> Vec<String> {
+    let folder = folder(&source.path);
+    source
+        .syntax
+        .items
+        .iter()
+        .filter(|item| is_for_tests(attributes(item)))
+        .filter_map(|item| match item {
+            syn::Item::Mod(module) if module.content.is_none() => {
+                Some(format!("{folder}/{}", module.ident))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Where the modules that a file declares have their files.
+pub(super) fn folder(path: &str) -> String {
+    let stem = path.trim_end_matches(".rs");
+    ["/mod", "/lib", "/main"]
+        .iter()
+        .find_map(|end| stem.strip_suffix(end))
+        .unwrap_or(stem)
+        .to_owned()
+}
+
+impl Source {
+    fn is_tested(&self, line: usize) -> bool {
+        self.tests.iter().any(|range| range.contains(&line))
+    }
+
+    /// Lines with code in them: neither blank, nor comment, nor test.
+    fn code(&self) -> usize {
+        let mut found = BTreeSet::new();
+        let tokens: TokenStream = self.text.parse().unwrap();
+        code_lines(tokens, &mut found);
+        found.iter().filter(|line| !self.is_tested(**line)).count()
+    }
+
+    /// The comments, line by line.
+    fn comments(&self) -> impl Iterator<Item = &str> {
+        self.text
+            .lines()
+            .enumerate()
+            .filter(|(number, _)| !self.is_tested(number + 1))
+            .filter_map(|(_, line)| {
+                let line = line.trim_start();
+                line.starts_with("//").then_some(line)
+            })
+    }
+
+    fn room(&self) -> &str {
+        let below = self.path.strip_prefix("src/").unwrap();
+        below.split('/').next().unwrap().trim_end_matches(".rs")
+    }
+}
+
+fn code_lines(tokens: TokenStream, found: &mut BTreeSet<usize>) {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            // A comment of documentation is an attribute once it is parsed.
+            TokenTree::Punct(mark) if mark.as_char() == '#' => {
+                if let Some(TokenTree::Punct(inner)) = tokens.peek()
+                    && inner.as_char() == '!'
+                {
+                    tokens.next();
+                }
+                match tokens.peek() {
+                    Some(TokenTree::Group(group)) if is_documentation(group) => {
+                        tokens.next();
+                    }
+                    _ => {
+                        found.insert(mark.span().start().line);
+                    }
+                }
+            }
+            TokenTree::Group(group) => {
+                found.insert(group.span_open().start().line);
+                found.insert(group.span_close().end().line);
+                code_lines(group.stream(), found);
+            }
+            other => found.extend(other.span().start().line..=other.span().end().line),
+        }
+    }
+}
+
+fn is_documentation(group: &proc_macro2::Group) -> bool {
+    group.delimiter() == Delimiter::Bracket
+        && matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
+}
+
+/// What one file has of the shapes that are counted, with its lines.
+#[derive(Default)]
+struct Shapes {
+    tuple_parameters: Vec<usize>,
+    bool_matches: Vec<usize>,
+    long_functions: Vec<(usize, String, usize)>,
+    types: Vec<String>,
+    in_trait: bool,
+}
+
+impl Shapes {
+    fn of(source: &Source) -> Self {
+        let mut shapes = Self::default();
+        for item in &source.syntax.items {
+            if !is_for_tests(attributes(item)) {
+                shapes.visit_item(item);
+            }
+        }
+        shapes
+    }
+
+    fn function(&mut self, signature: &syn::Signature, body: &syn::Block) {
+        let first = signature.span().start().line;
+        let length = body.span().end().line + 1 - first;
+        if length > FUNCTION_LINES {
+            self.long_functions
+                .push((first, signature.ident.to_string(), length));
+        }
+        if self.in_trait {
+            return;
+        }
+        for input in &signature.inputs {
+            if let syn::FnArg::Typed(parameter) = input
+                && is_tuple(&parameter.ty)
+            {
+                self.tuple_parameters.push(parameter.span().start().line);
+            }
+        }
+    }
+}
+
+fn is_tuple(kind: &syn::Type) -> bool {
+    match kind {
+        syn::Type::Tuple(tuple) => !tuple.elems.is_empty(),
+        syn::Type::Reference(reference) => is_tuple(&reference.elem),
+        _ => false,
+    }
+}
+
+impl<'a> Visit<'a> for Shapes {
+    fn visit_item(&mut self, item: &'a syn::Item) {
+        if !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_enum(&mut self, item: &'a syn::ItemEnum) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
+        self.types.push(item.ident.to_string());
+        visit::visit_item_trait(self, item);
+    }
+
+    fn visit_item_type(&mut self, item: &'a syn::ItemType) {
+        self.types.push(item.ident.to_string());
+    }
+
+    fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
+        let outer = std::mem::replace(&mut self.in_trait, item.trait_.is_some());
+        visit::visit_item_impl(self, item);
+        self.in_trait = outer;
+    }
+
+    fn visit_item_fn(&mut self, function: &'a syn::ItemFn) {
+        let outer = std::mem::replace(&mut self.in_trait, false);
+        self.function(&function.sig, &function.block);
+        visit::visit_item_fn(self, function);
+        self.in_trait = outer;
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'a syn::ImplItemFn) {
+        self.function(&function.sig, &function.block);
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_expr_match(&mut self, expression: &'a syn::ExprMatch) {
+        let is_bool = |pattern: &syn::Pat| matches!(pattern, syn::Pat::Lit(literal) if matches!(literal.lit, syn::Lit::Bool(_)));
+        if expression.arms.iter().any(|arm| is_bool(&arm.pat)) {
+            self.bool_matches.push(expression.span().start().line);
+        }
+        visit::visit_expr_match(self, expression);
+    }
+}
+
+/// Tells of a count, and of each place when it is too high.
+fn verdict(name: &str, found: &[String], most: usize) -> Result<(), String> {
+    println!("{name}: {} (at most {most})", found.len());
+    if found.len() > most {
+        return Err(format!("{name}:\n  {}", found.join("\n  ")));
+    }
+    Ok(())
+}
+
+fn assert_all(verdicts: Vec<Result<(), String>>) {
+    let wrong: Vec<String> = verdicts.into_iter().filter_map(Result::err).collect();
+    super::assert_none(&wrong);
+}
+
+#[test]
+fn shapes_that_hide_a_name_are_not_used() {
+    let mut tuples = Vec::new();
+    let mut matches = Vec::new();
+    let mut long = Vec::new();
+    for source in sources() {
+        let shapes = Shapes::of(&source);
+        let place = |line: &usize| format!("{}:{line}", source.path);
+        tuples.extend(shapes.tuple_parameters.iter().map(place));
+        matches.extend(shapes.bool_matches.iter().map(place));
+        long.extend(shapes.long_functions.iter().map(|(line, name, length)| {
+            format!("{}:{line}: {name} has {length} lines", source.path)
+        }));
+    }
+    assert_all(vec![
+        verdict("parameters that are tuples", &tuples, TUPLE_PARAMETERS),
+        verdict("match on a bool", &matches, BOOL_MATCHES),
+        verdict("functions over 60 lines", &long, LONG_FUNCTIONS),
+    ]);
+}
+
+#[test]
+fn a_type_name_has_one_home_in_a_room_and_two_at_most() {
+    let mut homes: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for source in sources() {
+        for name in Shapes::of(&source).types {
+            homes
+                .entry(name)
+                .or_default()
+                .push((source.room().to_owned(), source.path.clone()));
+        }
+    }
+    let mut crowded = Vec::new();
+    for (name, homes) in homes {
+        let rooms: BTreeSet<&str> = homes.iter().map(|(room, _)| room.as_str()).collect();
+        if homes.len() > 2 || rooms.len() < homes.len() {
+            let paths: Vec<&str> = homes.iter().map(|(_, path)| path.as_str()).collect();
+            crowded.push(format!("{name}: {}", paths.join(" ")));
+        }
+    }
+    assert_all(vec![verdict(
+        "type names with too many homes",
+        &crowded,
+        CROWDED_NAMES,
+    )]);
+}
+
+#[test]
+fn a_file_or_type_is_called_by_a_noun() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let stem = Path::new(&source.path)
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        if NO_NAMES.contains(&stem) {
+            wrong.push(source.path.clone());
+        }
+        for name in Shapes::of(&source).types {
+            if NO_NAMES.contains(&name.to_lowercase().as_str()) {
+                wrong.push(format!("{}: {name}", source.path));
+            }
+        }
+    }
+    assert_all(vec![verdict(
+        "names that are no nouns",
+        &wrong,
+        NAMES_WITHOUT_NOUN,
+    )]);
+}
+
+#[test]
+fn files_import_each_other_round_no_loop() {
+    let loops = Imports::of(&sources()).loops();
+    assert_all(vec![verdict(
+        "loops of imports beyond parent and child",
+        &loops,
+        IMPORT_LOOPS,
+    )]);
+}
+
+#[test]
+fn comments_have_nouns() {
+    let mut total = 0;
+    let mut found = Vec::new();
+    for source in sources() {
+        for line in source.comments() {
+            total += 1;
+            let words = line
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .filter(|word| PRONOUNS.contains(&word.to_lowercase().as_str()));
+            found.extend(words.map(|word| format!("{}: {word}: {line}", source.path)));
+        }
+    }
+    println!("comment lines: {total}");
+    assert_all(vec![verdict(
+        "who, nobody, told, said in comments",
+        &found,
+        total * PRONOUNS_IN_1000 / 1_000,
+    )]);
+}
+
+#[test]
+fn the_code_is_counted() {
+    let mut rooms: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for source in sources() {
+        let room = rooms.entry(source.room().to_owned()).or_default();
+        room.0 += 1;
+        room.1 += source.code();
+    }
+    for (room, (files, code)) in &rooms {
+        println!("{room:12} {files:4} files {code:6} lines of code");
+    }
+    let code: usize = rooms.values().map(|(_, code)| code).sum();
+    println!("lines of code that go into the program, without tests, blanks and comments: {code}");
+    let scripts: usize = super::files("lua", "lua")
+        .iter()
+        .flat_map(|(_, text)| text.lines())
+        .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("--"))
+        .count();
+    println!("lines of code in scripts: {scripts}");
+    assert!(code > 10_000 && scripts > 100, "nothing was counted");
+}
