@@ -15,7 +15,7 @@ use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
 use crate::shutdown::{Drain, DrainSwitch, SignalRequest, Signals, drain};
 use crate::snapshot::Snapshot;
-use crate::store::{Fleet, MemoryStore, News};
+use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream;
@@ -62,7 +62,7 @@ struct GatewayState {
     snapshots: Arc<ArcSwap<Snapshot>>,
     memory: Arc<MemoryStore>,
     fleet: Arc<Fleet>,
-    news: News,
+    news: Invalidation,
     holds: Arc<Holds>,
     metrics: Arc<Metrics>,
     drain: Drain,
@@ -78,7 +78,7 @@ impl GatewayState {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             memory,
             fleet: Arc::default(),
-            news: News::default(),
+            news: Invalidation::default(),
             holds: Arc::default(),
             metrics,
             drain,

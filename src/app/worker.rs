@@ -10,7 +10,7 @@ use crate::listen::socket::Stream;
 use crate::listen::{self, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
-use crate::store::{self, Near, Source, Store};
+use crate::store::{self, Backend, Store, WorkerCache};
 use crate::telemetry::access_log::AccessLog;
 use std::cell::RefCell;
 use std::io;
@@ -38,7 +38,7 @@ pub(super) struct WorkerSetup {
     pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
     pub(super) listen: listen::ListenSettings,
-    pub(super) store: store::Settings,
+    pub(super) store: store::StoreSettings,
     /// Dropped when the store has answered once.
     pub(super) store_ready: mpsc::Sender<()>,
     /// Peeks at counters, for the one worker that answers them.
@@ -161,16 +161,16 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
     worker.settle().await;
 }
 
-fn connect(settings: &store::Settings, shared: &GatewayState) -> Store {
+fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
     match &settings.source {
-        Source::Memory => Store::Memory(Arc::clone(&shared.memory)),
-        Source::Redis(target) => Store::Redis {
+        Backend::Memory => Store::Memory(Arc::clone(&shared.memory)),
+        Backend::Redis(target) => Store::Redis {
             shared: RedisStore::new(target, settings),
             local: Arc::clone(&shared.memory),
             on_down: settings.on_down,
             fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
-            near: Near::new(shared.news.clone(), settings.timeout),
+            near: WorkerCache::new(shared.news.clone(), settings.timeout),
         },
     }
 }

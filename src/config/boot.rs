@@ -23,7 +23,7 @@ pub struct Boot {
     /// The admin listener, if there is one.
     pub admin: Option<admin::AdminSettings>,
     /// Where counters live.
-    pub store: store::Settings,
+    pub store: store::StoreSettings,
     /// What is logged.
     pub log: telemetry::Settings,
     /// What is shown as stars wherever the file is told about.
@@ -87,12 +87,12 @@ pub(super) fn read(
 }
 
 /// What the file's variables and the places that it names for secrets gave.
-fn secrets(document: &Document, store: &store::Settings) -> Secrets {
+fn secrets(document: &Document, store: &store::StoreSettings) -> Secrets {
     let mut all = document.variables.secrets();
     all.extend(document.fetched.iter().cloned());
-    if let store::Source::Redis(target) = &store.source {
+    if let store::Backend::Redis(target) = &store.source {
         let mut passwords = vec![&target.password];
-        if let store::Place::Sentinel { password, .. } = &target.place {
+        if let store::RedisEndpoint::Sentinel { password, .. } = &target.place {
             passwords.push(password);
         }
         let given = passwords.into_iter().flatten();

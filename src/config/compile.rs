@@ -14,7 +14,7 @@ use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
 use crate::snapshot::errors::Looks;
 use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
-use crate::store::Source;
+use crate::store::Backend;
 use crate::upstream;
 use http::HeaderValue;
 use ipnet::IpNet;
@@ -138,7 +138,7 @@ pub(super) fn compile(
     });
     let shared = match report.source.is_without_store() {
         true => document.counted != Counted::Here,
-        false => matches!(boot.store.source, Source::Redis(_)),
+        false => matches!(boot.store.source, Backend::Redis(_)),
     };
     Compiled {
         boot,

@@ -5,8 +5,8 @@ use crate::limit::dedupe::{Checked, RecordState};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measured, Wait};
 use crate::limit::{Change, Limit, Mode, Refunded, State, Ticket};
-use crate::store::batch::Check;
-use crate::store::half::Measurements;
+use crate::store::answers::Measurements;
+use crate::store::check::Check;
 use std::collections::HashMap;
 
 /// A check, with the name of its counter and of its record, if it has one.

@@ -7,7 +7,7 @@ use super::support::{fixed_window, leaky_bucket, limit, sliding_window, token_bu
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Leasing, Limit};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::RedisStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
