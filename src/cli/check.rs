@@ -107,7 +107,7 @@ fn output_of(
 ) -> CheckOutput {
     let mut printed = None;
     let mut loaded = match task {
-        CheckTask::Print => config::resolved(file).map(|(text, compiled)| {
+        CheckTask::Print => config::print(file).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),

@@ -25,11 +25,11 @@ mod limits;
 pub mod masking;
 mod open_store;
 pub mod pages;
+mod print;
 mod quick_start;
 mod redaction;
 pub mod render;
 pub mod report;
-mod resolved;
 mod secret;
 mod set;
 pub mod source;
@@ -48,9 +48,9 @@ mod fixtures;
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Severity};
 pub use files::Files;
+pub use print::print;
 pub use quick_start::QuickStart;
 pub use report::Report;
-pub use resolved::resolved;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;
@@ -88,7 +88,7 @@ pub struct Compiled {
     /// Where the file says which.
     store_at: Option<Span>,
     /// Which warnings are meant.
-    ignoring: Vec<document::Ignored>,
+    ignoring: Vec<document::WarningFilter>,
 }
 
 impl Compiled {
