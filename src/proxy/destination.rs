@@ -1,14 +1,14 @@
 //! Where a request goes, as limits may count it: host, parameters of the path, query; and what conditions of routes see.
 
-use super::forwarded;
+use super::forwarded::{self, ConnectionPeer};
 use super::request::Target;
+use crate::client::Scheme;
 use crate::key::Location;
 use crate::key::client_ip::Trust;
 use crate::route::{self, PathPattern, host_key, path};
 use http::HeaderMap;
 use http::request::Parts;
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// Where one request goes. Nothing is worked out before a limit asks for it.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +53,8 @@ pub struct RouteRequest<'a> {
     /// Whom it addresses.
     pub target: &'a Target,
     /// The far end of its connection.
-    pub peer: IpAddr,
-    /// Whose word on the scheme is believed.
+    pub peer: ConnectionPeer,
+    /// Which peers are believed about the scheme.
     pub trust: &'a Trust,
 }
 
@@ -68,6 +68,7 @@ impl route::Asked for RouteRequest<'_> {
     }
 
     fn is_https(&self) -> bool {
-        forwarded::is_https(self.trust, self.peer, &self.parts.headers, self.target)
+        let fields = &self.parts.headers;
+        forwarded::client_scheme(self.trust, self.peer, fields, self.target) == Scheme::Https
     }
 }
