@@ -5,6 +5,7 @@
 //! the way, not the work: the round trip is the least of several calls that were sent while hardly any other was under way, and
 //! a server that takes the longer the more it is asked is asked less.
 
+use crate::clock;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -76,14 +77,14 @@ impl CallWindow {
     /// A call is made now, as one of so many under way.
     pub(super) fn send(&self, under_way: usize) -> CallStart {
         CallStart {
-            at: Instant::now(),
+            at: clock::instant(),
             quiet: under_way <= NEAR,
         }
     }
 
     /// It was answered.
     pub(super) fn answer(&self, sent: CallStart) {
-        let now = Instant::now();
+        let now = clock::instant();
         let took = now - sent.at;
         if took <= self.timeout {
             self.answered.set(Some(now));
@@ -99,7 +100,7 @@ impl CallWindow {
     /// It was not answered in time.
     pub(super) fn misses(&self) {
         if self.late.get().is_none() {
-            self.late.set(Some(Instant::now()));
+            self.late.set(Some(clock::instant()));
         }
     }
 
@@ -110,7 +111,7 @@ impl CallWindow {
             return false;
         }
         self.lost
-            .set((Some(Instant::now()), many.saturating_add(1)));
+            .set((Some(clock::instant()), many.saturating_add(1)));
         many >= MOST_LOST
     }
 
@@ -122,7 +123,7 @@ impl CallWindow {
     /// Is there a server that answers, but has answered nothing in time for so long that it is of no use?
     pub(super) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
-        late.is_some_and(|since| since.elapsed() >= self.timeout.max(HELD_UP) * 2)
+        late.is_some_and(|since| clock::instant() - since >= self.timeout.max(HELD_UP) * 2)
     }
 
     /// How long a decision may wait here before it is sent: what is left must be enough for an answer.

@@ -1,10 +1,14 @@
 //! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
 
-use super::cluster::{self, SlotRange};
-use super::health;
-use super::login::{self, Peer};
-use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
-use super::signals::Signals;
+use super::cluster;
+use super::connection::{CONNECT_WITHIN, Connection, first_word};
+use super::login::{self, Peer, connect};
+use super::pool::Manager;
+use super::slot::SLOTS;
+use super::slot_map::SlotRange;
+use super::transport::Destination;
+use super::trial;
+use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;
@@ -12,7 +16,7 @@ use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// What a Redis is like.
@@ -58,7 +62,7 @@ impl fmt::Display for RedisReport {
 /// When it cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
     let RedisEndpoint::Cluster { seeds } = &target.place else {
-        let found = look(target, None, (prefix, None)).await?;
+        let found = look(Destination::of(target), prefix, None).await?;
         return Ok(vec![(None, Ok(found))]);
     };
     let mut trouble = StoreError::Down;
@@ -74,8 +78,9 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
 /// Which master of a cluster, and what it is like.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
-async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection, StoreError> {
-    let manager = Manager::new(target.clone(), node.cloned(), Arc::<Signals>::default());
+async fn open(destination: Destination<'_>) -> Result<Connection, StoreError> {
+    let Destination { target, node } = destination;
+    let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
     let opened = timeout(CONNECT_WITHIN, manager.open()).await;
     opened.unwrap_or(Err(StoreError::Timeout {
         after: CONNECT_WITHIN,
@@ -83,16 +88,7 @@ async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection
 }
 
 async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<SlotRange>, StoreError> {
-    let manager = Manager::new(
-        target.clone(),
-        Some(seed.clone()),
-        Arc::<Signals>::default(),
-    );
-    let asked = manager.open_for(async |connection| cluster::slots_of(connection, seed).await);
-    let asked = timeout(CONNECT_WITHIN, asked).await;
-    let (_, mut ranges) = asked.unwrap_or(Err(StoreError::Timeout {
-        after: CONNECT_WITHIN,
-    }))?;
+    let mut ranges = cluster::map_of(target.clone(), seed.clone()).await?;
     ranges.sort_by(|a, b| a.master.cmp(&b.master));
     Ok(ranges)
 }
@@ -109,13 +105,16 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
             continue;
         }
         let tag = range.tag().unwrap_or_default();
-        let found = look(target, Some(&range.master), (prefix, Some(&tag))).await;
+        let destination = Destination {
+            target,
+            node: Some(&range.master),
+        };
+        let found = look(destination, prefix, Some(&tag)).await;
         all.push((Some(range.master), found));
     }
-    let all_slots = cluster::SLOTS;
-    if let Some(unserved @ 1..) = all_slots.checked_sub(served) {
+    if let Some(unserved @ 1..) = SLOTS.checked_sub(served) {
         let why = format!(
-            "{unserved} of {all_slots} slots are served by nobody: counters there cannot be kept"
+            "{unserved} of {SLOTS} slots are served by nobody: counters there cannot be kept"
         );
         all.push((None, Err(StoreError::Refused(why.into()))));
     }
@@ -123,21 +122,22 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
 }
 
 async fn look(
-    target: &RedisTarget,
-    node: Option<&Address>,
-    (prefix, tag): (&str, Option<&[u8]>),
+    destination: Destination<'_>,
+    prefix: &str,
+    tag: Option<&[u8]>,
 ) -> Result<RedisReport, StoreError> {
-    let mut connection = open(target, node).await?;
-    let tried = health::tries(&mut connection, prefix, tag).await;
+    let Destination { target, node } = destination;
+    let mut connection = open(destination).await?;
+    let tried = trial::decide(&mut connection, prefix, tag).await;
     tried.map_err(|error| match node {
         None => login::of_cluster(target, &error).unwrap_or(error),
         Some(_) => error,
     })?;
     let mut info = Cmd::new();
     info.arg("INFO");
-    let begun = Instant::now();
+    let begun = clock::instant();
     let answer = connection.send(&info).await;
-    let took = begun.elapsed();
+    let took = clock::instant() - begun;
     // A user who may call scripts and not ask for this is good enough.
     let text = match answer {
         Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -156,10 +156,7 @@ async fn look(
     let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
     let evicts = policy.map(str::to_owned);
-    let at = match (node, &connection.master, &target.place) {
-        (Some(at), ..) | (None, Some(at), _) | (None, None, RedisEndpoint::Tcp(at)) => Some(at),
-        _ => None,
-    };
+    let at = connection.master.as_ref().or(destination.address());
     let open = match at {
         Some(at) => is_far(at).await && lets_anybody_in(target, at, prefix).await,
         None => false,
@@ -188,13 +185,12 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
         password: None,
         ..target.clone()
     };
-    let manager = Manager::new(
-        stranger.clone(),
-        Some(at.clone()),
-        Arc::<Signals>::default(),
-    );
+    let destination = Destination {
+        target: &stranger,
+        node: Some(at),
+    };
     let asking = async {
-        let opened = manager.connect((&stranger, Some(at)), Peer::Redis).await;
+        let opened = connect(destination, Peer::Redis, &Arc::default()).await;
         let mut connection = opened.ok()?;
         Some(may_change(&mut connection, prefix).await)
     };

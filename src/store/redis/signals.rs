@@ -1,5 +1,6 @@
 //! What connections tell whoever watches over the store: that one has ended, or cannot be made, or leads elsewhere.
 
+use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use std::sync::atomic::AtomicU64;
@@ -37,7 +38,7 @@ impl Signals {
 
     /// The server has answered on a connection that is being made.
     pub(super) fn hear(&self) {
-        *locked(&self.heard) = Some(Instant::now());
+        *locked(&self.heard) = Some(clock::instant());
     }
 
     /// When it did so last.
@@ -49,7 +50,7 @@ impl Signals {
     pub(super) async fn hopeless(&self) -> StoreError {
         let failed = self.failed.notified();
         if let Some((at, why)) = &*self.last_failure()
-            && at.elapsed() < KNOCK_EVERY
+            && clock::instant() - *at < KNOCK_EVERY
         {
             return why.clone();
         }

@@ -59,8 +59,8 @@ impl Stats {
         }
     }
 
-    /// What has become, after `time`, of something that nobody waited for.
-    pub(super) fn owed(&self, operation: Operation, outcome: Outcome, time: Duration) {
+    /// What has become, after `time`, of an update that no request waited for.
+    pub(super) fn updated(&self, operation: Operation, outcome: Outcome, time: Duration) {
         if outcome == Outcome::Lost {
             self.refunds_lost.add(1);
         }

@@ -1,13 +1,15 @@
 //! Who serves which slots, as `CLUSTER SLOTS` tells it (the command that every version has) and as nodes correct it.
 
-use super::super::node::Node;
-use super::super::pool::Connection;
+use super::connection::Connection;
+use super::node::NodeHandle;
 use super::slot::{self, SLOTS, Slot};
+use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Value};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A node that is no master of anything is kept for so long after it was last needed: a slot may be on its way there.
 const KEPT: Duration = Duration::from_secs(5);
@@ -23,7 +25,7 @@ pub(super) struct SlotMap {
 }
 
 struct MappedNode {
-    node: Node,
+    node: NodeHandle,
     address: Address,
     /// How many slots it serves.
     serves: usize,
@@ -42,38 +44,42 @@ impl Default for SlotMap {
 
 impl SlotMap {
     /// Who serves a slot.
-    pub(super) fn at(&self, slot: Slot) -> Option<&Node> {
+    pub(super) fn at(&self, slot: Slot) -> Option<&NodeHandle> {
         let position = *self.slots.get(usize::from(slot))?;
         Some(&self.homes.get(usize::from(position))?.node)
     }
 
     /// Every node.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &NodeHandle> {
         self.homes.iter().map(|home| &home.node)
     }
 
     /// Those that serve something.
-    pub(super) fn masters(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn masters(&self) -> impl Iterator<Item = &NodeHandle> {
         let masters = self.homes.iter().filter(|home| home.serves > 0);
         masters.map(|home| &home.node)
     }
 
     /// The node at an address, made if it is not known.
-    pub(super) fn node(&mut self, address: &Address, make: impl FnOnce() -> Node) -> Node {
+    pub(super) fn node(
+        &mut self,
+        address: &Address,
+        make: impl FnOnce() -> NodeHandle,
+    ) -> NodeHandle {
         let position = self.position(address, make);
         let home = &mut self.homes[position];
-        home.needed = Instant::now();
+        home.needed = clock::instant();
         home.node.clone()
     }
 
-    fn position(&mut self, address: &Address, make: impl FnOnce() -> Node) -> usize {
+    fn position(&mut self, address: &Address, make: impl FnOnce() -> NodeHandle) -> usize {
         let known = self.homes.iter().position(|home| home.address == *address);
         known.unwrap_or_else(|| {
             self.homes.push(MappedNode {
                 node: make(),
                 address: address.clone(),
                 serves: 0,
-                needed: Instant::now(),
+                needed: clock::instant(),
             });
             self.homes.len() - 1
         })
@@ -84,8 +90,8 @@ impl SlotMap {
         &mut self,
         slot: Slot,
         address: &Address,
-        make: impl FnOnce() -> Node,
-    ) -> Node {
+        make: impl FnOnce() -> NodeHandle,
+    ) -> NodeHandle {
         let position = self.position(address, make);
         self.homes[position].serves += 1;
         if let Some(at) = self.slots.get_mut(usize::from(slot)) {
@@ -98,7 +104,7 @@ impl SlotMap {
     }
 
     /// All slots are served as `ranges` say. Nodes that serve nothing any more and are not needed go.
-    pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> Node) {
+    pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> NodeHandle) {
         self.slots.fill(NOBODY);
         for home in &mut self.homes {
             home.serves = 0;
@@ -113,7 +119,7 @@ impl SlotMap {
             let slots = usize::from(*first)..=usize::from(*last);
             let home = &mut self.homes[position];
             home.serves += slots.clone().count();
-            home.needed = Instant::now();
+            home.needed = clock::instant();
             if let Some(slots) = self.slots.get_mut(slots) {
                 slots.fill(u16::try_from(position).unwrap_or(NOBODY));
             }
@@ -121,10 +127,10 @@ impl SlotMap {
         let mut kept = Vec::with_capacity(self.homes.len());
         let mut positions = Vec::with_capacity(self.homes.len());
         for home in std::mem::take(&mut self.homes) {
-            let goes = home.serves == 0 && home.needed.elapsed() >= KEPT;
+            let goes = home.serves == 0 && clock::instant() - home.needed >= KEPT;
             positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
             if goes {
-                home.node.shared.health.leaves()
+                home.node.node.health.leaves()
             } else {
                 kept.push(home)
             }
@@ -148,33 +154,33 @@ impl SlotMap {
     /// Where the nodes are that can be asked: those that are up.
     pub(super) fn up(&self) -> Vec<Address> {
         let up = self.homes.iter();
-        let up = up.filter(|home| home.node.shared.health.is_up());
+        let up = up.filter(|home| home.node.node.health.is_up());
         up.map(|home| home.address.clone()).collect()
     }
 }
 
 /// A master and some of its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct SlotRange {
+pub(super) struct SlotRange {
     pub(super) first: Slot,
     pub(super) last: Slot,
-    pub(in super::super) master: Address,
+    pub(super) master: Address,
 }
 
 impl SlotRange {
     /// How many slots it has.
-    pub(in super::super) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         usize::from(self.last.saturating_sub(self.first)) + 1
     }
 
     /// A tag that lives here.
-    pub(in super::super) fn tag(&self) -> Option<Vec<u8>> {
+    pub(super) fn tag(&self) -> Option<Vec<u8>> {
         slot::tag_of(|slot| (self.first..=self.last).contains(&slot))
     }
 }
 
 /// Asks the node at `asked` who serves what.
-pub(in super::super) async fn slots(
+pub(super) async fn ask(
     connection: &mut Connection,
     asked: &Address,
 ) -> Result<Vec<SlotRange>, StoreError> {

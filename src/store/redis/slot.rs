@@ -4,7 +4,7 @@
 pub(super) type Slot = u16;
 
 /// How many there are.
-pub(in super::super) const SLOTS: usize = 16_384;
+pub(super) const SLOTS: usize = 16_384;
 
 /// The remainders of every byte: XMODEM's polynomial, as the specification of Redis Cluster has it.
 const REMAINDERS: [u16; 256] = {

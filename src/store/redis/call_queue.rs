@@ -1,0 +1,355 @@
+//! Decisions that wait to be sent to one node, and surcharges: charges that no request waits for, since a request has cost
+//! more than its estimate.
+//!
+//! A decision waits no longer than the store's `timeout`, waiting for a lane included, though no request has a timer: a
+//! call's deadline is that of its oldest decision, and the decisions behind it came later.
+
+use super::MOST_IN_CALL;
+use super::context::StoreContext;
+use super::counter_update::{KEPT, REPEATED};
+use super::health::Health;
+use super::lanes::Lanes;
+use super::pending_refunds::MOST_TRIES;
+use super::question::DecisionRequest;
+use super::question::Question;
+use super::reply::{ReplyError, ScriptReply};
+use super::route::Route;
+use crate::clock::{self, Timestamp};
+use crate::store::error::StoreError;
+use crate::telemetry::metrics::{Operation, Outcome};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Counters in one call, unless a single request has more.
+const MOST_LIMITS: usize = 256;
+/// Decisions that wait; one more is turned away at once.
+const MOST_WAITING: usize = 4096;
+/// Surcharges that wait.
+const MOST_SURCHARGES: usize = MOST_WAITING / 2;
+
+const _: () = assert!(MOST_IN_CALL <= MOST_WAITING);
+
+/// A decision that waits to be sent.
+#[derive(Debug)]
+pub(super) struct QueuedDecision {
+    pub(super) number: u64,
+    pub(super) question: Question,
+    pub(super) clock: Option<Timestamp>,
+    pub(super) arrived: Instant,
+    /// The charge is made although no request waits for it.
+    pub(super) surcharge: Option<Surcharge>,
+    pub(super) route: Route,
+    pub(super) answer: oneshot::Sender<ScriptReply>,
+}
+
+/// How far a surcharge has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Surcharge {
+    until: Instant,
+    /// When it was sent first.
+    since: Option<Instant>,
+    /// How often it was sent in vain.
+    tries: u8,
+}
+
+/// A surcharge that waits for Redis to be back.
+#[derive(Debug)]
+pub(super) struct QueuedSurcharge {
+    pub(super) question: Question,
+    pub(super) clock: Option<Timestamp>,
+    pub(super) route: Route,
+    pub(super) surcharge: Surcharge,
+}
+
+impl QueuedSurcharge {
+    pub(super) fn new(question: Question, clock: Option<Timestamp>, route: Route) -> Self {
+        Self {
+            question,
+            clock,
+            route,
+            surcharge: Surcharge {
+                until: clock::instant() + KEPT,
+                since: None,
+                tries: 0,
+            },
+        }
+    }
+}
+
+impl Surcharge {
+    /// After a call that had no answer.
+    fn sent(self) -> Self {
+        Self {
+            since: self.since.or_else(|| Some(clock::instant())),
+            tries: self.tries + 1,
+            ..self
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let now = clock::instant();
+        let is_in_vain = self.since.is_some_and(|since| now - since >= REPEATED);
+        self.until <= now || is_in_vain || self.tries >= MOST_TRIES
+    }
+}
+
+/// How far a decision has come that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendState {
+    /// It was not sent.
+    Unsent,
+    /// It was sent, and may have been applied.
+    Sent,
+}
+
+/// The decisions that wait for one node.
+pub(super) struct CallQueue {
+    /// Is asked whether Redis is away.
+    health: Rc<Health>,
+    lanes: Rc<Lanes>,
+    context: Rc<StoreContext>,
+    decisions: RefCell<VecDeque<QueuedDecision>>,
+    /// Surcharges that wait for Redis to be back.
+    surcharges: RefCell<VecDeque<QueuedSurcharge>>,
+}
+
+impl CallQueue {
+    pub(super) fn new(context: &Rc<StoreContext>, health: &Rc<Health>, lanes: &Rc<Lanes>) -> Self {
+        Self {
+            health: Rc::clone(health),
+            lanes: Rc::clone(lanes),
+            context: Rc::clone(context),
+            decisions: RefCell::default(),
+            surcharges: RefCell::default(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.decisions.borrow().is_empty()
+    }
+
+    /// Does no surcharge wait for Redis to be back?
+    pub(super) fn is_paid(&self) -> bool {
+        self.surcharges.borrow().is_empty()
+    }
+
+    /// Is there room for this decision?
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn admit(&self, request: DecisionRequest<'_>) -> Result<(), StoreError> {
+        if self.health.is_down() {
+            self.context.stats.down.add(1);
+            return Err(StoreError::Down);
+        }
+        let checks = request.checks.len();
+        if checks + usize::from(request.refused) > usize::from(u8::MAX) {
+            return Err(StoreError::TooMany(checks));
+        }
+        if self.decisions.borrow().len() >= MOST_WAITING {
+            self.context.stats.overloaded.add(1);
+            return Err(StoreError::Overloaded);
+        }
+        Ok(())
+    }
+
+    /// Adds a decision that was admitted. Returns its number, and what receives the reply.
+    pub(super) fn push(
+        &self,
+        question: Question,
+        clock: Option<Timestamp>,
+        route: Route,
+    ) -> (u64, oneshot::Receiver<ScriptReply>) {
+        let (answer, receiver) = oneshot::channel();
+        let number = self.context.abandonments.number();
+        self.decisions.borrow_mut().push_back(QueuedDecision {
+            number,
+            question,
+            clock,
+            arrived: clock::instant(),
+            surcharge: None,
+            route,
+            answer,
+        });
+        self.lanes.wake();
+        (number, receiver)
+    }
+
+    /// Puts a decision in front of all that wait.
+    pub(super) fn put_back(&self, decision: QueuedDecision) {
+        self.decisions.borrow_mut().push_front(decision);
+    }
+
+    /// Since when the oldest decision waits.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        Some(self.decisions.borrow().front()?.arrived)
+    }
+
+    /// What goes into the next call: of one clock, and only decisions that a request still waits for. A decision that has
+    /// waited so long that hardly any of its time is left is turned away: its call would end too early for all others in
+    /// it, and would look like a store that does not answer.
+    pub(super) fn next(&self) -> Vec<QueuedDecision> {
+        let mut waiting = self.decisions.borrow_mut();
+        if waiting.is_empty() {
+            return Vec::new();
+        }
+        let mut batch: Vec<QueuedDecision> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
+        let mut limits = 0;
+        let too_old = clock::instant().checked_sub(self.lanes.window.longest_wait());
+        while let Some(next) = waiting.front() {
+            let fits = batch.len() < MOST_IN_CALL
+                && (batch.is_empty() || limits + next.question.limits() <= MOST_LIMITS)
+                && batch.first().is_none_or(|first| first.clock == next.clock);
+            if !fits {
+                break;
+            }
+            let Some(next) = waiting.pop_front() else {
+                break;
+            };
+            if next.answer.is_closed() && next.surcharge.is_none() {
+                self.context.abandonments.forget(next.number);
+            } else if too_old.is_none_or(|limit| next.arrived >= limit) {
+                limits += next.question.limits();
+                batch.push(next);
+            } else if next.surcharge.is_some() {
+                // A surcharge may wait longer, and goes behind the decisions that may not.
+                let arrived = clock::instant();
+                waiting.push_back(QueuedDecision { arrived, ..next });
+            } else {
+                self.turn_away(next);
+            }
+        }
+        batch
+    }
+
+    /// Turns away decisions that have waited for all of their time. Returns when the time of the next is over.
+    pub(super) fn expire(&self) -> Option<Instant> {
+        loop {
+            let ends = self.oldest()? + self.context.timeout;
+            if ends > clock::instant() {
+                return Some(ends);
+            }
+            let next = self.decisions.borrow_mut().pop_front()?;
+            self.turn_away(next);
+        }
+    }
+
+    /// The decision has waited too long here, which says nothing of the server.
+    fn turn_away(&self, decision: QueuedDecision) {
+        self.context.stats.overloaded.add(1);
+        self.fail(decision, &StoreError::Overloaded, SendState::Unsent);
+    }
+
+    /// Redis is away: no decision waits for it.
+    pub(super) fn set_down(&self) {
+        let decisions = self.decisions.take();
+        self.context.stats.down.add(decisions.len() as u64);
+        for decision in decisions {
+            self.fail(decision, &StoreError::Down, SendState::Unsent);
+        }
+    }
+
+    /// Answers a decision. What an abandoned request cannot use is given back.
+    pub(super) fn answer(&self, decision: QueuedDecision, reply: ScriptReply) {
+        if decision.surcharge.is_some() {
+            let outcome = if reply.is_ok() {
+                Outcome::Ok
+            } else {
+                Outcome::Lost
+            };
+            let took = clock::instant() - decision.arrived;
+            self.context.stats.updated(Operation::Settle, outcome, took);
+        }
+        if let Err(reply) = decision.answer.send(reply) {
+            self.context.abandonments.conclude(decision.number, reply);
+        }
+    }
+
+    /// The decision was not made. A surcharge is made later.
+    pub(super) fn fail(&self, decision: QueuedDecision, why: &StoreError, sending: SendState) {
+        let QueuedDecision {
+            number,
+            question,
+            clock,
+            route,
+            ..
+        } = decision;
+        let Some(surcharge) = decision.surcharge else {
+            let reply = Err(ReplyError::Store(why.clone()));
+            if let Err(reply) = decision.answer.send(reply) {
+                self.context.abandonments.conclude(number, reply);
+            }
+            return;
+        };
+        let surcharge = match sending {
+            SendState::Sent => surcharge.sent(),
+            SendState::Unsent => surcharge,
+        };
+        let is_full = self.surcharges.borrow().len() >= MOST_SURCHARGES;
+        if is_full || surcharge.is_over() || clock.is_some() {
+            return self.count_surcharge(Outcome::Lost);
+        }
+        self.surcharges.borrow_mut().push_back(QueuedSurcharge {
+            question,
+            clock,
+            route: Route::to(route.slot),
+            surcharge,
+        });
+        self.lanes.reminder.notify_one();
+    }
+
+    /// Makes a surcharge, soon or when Redis is back.
+    pub(super) fn push_surcharge(&self, queued: QueuedSurcharge) {
+        let is_down = self.health.is_down();
+        let waiting = if is_down {
+            self.surcharges.borrow().len()
+        } else {
+            self.decisions.borrow().len()
+        };
+        let is_lost = is_down && queued.clock.is_some();
+        if is_lost || queued.surcharge.is_over() || waiting >= MOST_SURCHARGES {
+            return self.count_surcharge(Outcome::Lost);
+        }
+        if is_down {
+            self.count_surcharge(Outcome::Down);
+            self.surcharges.borrow_mut().push_back(queued);
+        } else {
+            self.charge(queued);
+            self.lanes.wake();
+        }
+    }
+
+    /// Makes the surcharges that wait, in front of decisions that come from now on.
+    pub(super) fn charge_all(&self) {
+        for queued in self.surcharges.take() {
+            self.charge(queued);
+        }
+    }
+
+    /// All surcharges that wait, for other nodes.
+    pub(super) fn take_surcharges(&self) -> VecDeque<QueuedSurcharge> {
+        self.surcharges.take()
+    }
+
+    fn charge(&self, queued: QueuedSurcharge) {
+        self.decisions.borrow_mut().push_back(QueuedDecision {
+            number: self.context.abandonments.number(),
+            question: queued.question,
+            clock: queued.clock,
+            arrived: clock::instant(),
+            surcharge: Some(queued.surcharge),
+            route: queued.route,
+            answer: oneshot::channel().0,
+        });
+    }
+
+    fn count_surcharge(&self, outcome: Outcome) {
+        self.context
+            .stats
+            .updated(Operation::Settle, outcome, Duration::ZERO);
+    }
+}
