@@ -1,6 +1,6 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body::{Broken, is_malformed};
+use super::body::{UploadFailure, is_malformed};
 use super::request::BadRequest;
 use crate::key::Part;
 use crate::key::token::NoToken;
@@ -250,12 +250,12 @@ impl ProxyError {
     }
 }
 
-impl From<Broken> for ProxyError {
-    fn from(broken: Broken) -> Self {
+impl From<UploadFailure> for ProxyError {
+    fn from(broken: UploadFailure) -> Self {
         match broken {
-            Broken::Malformed => Self::BodyMalformed,
-            Broken::ClientGone => Self::ClientGone,
-            Broken::Stopped => Self::BodyStopped,
+            UploadFailure::Malformed => Self::BodyMalformed,
+            UploadFailure::ClientGone => Self::ClientGone,
+            UploadFailure::Stopped => Self::BodyStopped,
         }
     }
 }

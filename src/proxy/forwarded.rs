@@ -44,9 +44,9 @@ pub struct Origin<'a> {
 
 /// A field's value while it is written.
 #[derive(Default)]
-struct Line(SmallVec<[u8; 256]>);
+struct ValueBuffer(SmallVec<[u8; 256]>);
 
-impl Line {
+impl ValueBuffer {
     fn text(&mut self, text: &[u8]) {
         self.0.extend_from_slice(text);
     }
@@ -158,9 +158,10 @@ pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target
 
 /// What `Forwarded` tells of scheme and host, where it speaks.
 fn told(fields: &HeaderMap, speaks: Speaks) -> (Option<&'static str>, Option<HeaderValue>) {
-    match speaks.forwarded {
-        true => (told_scheme(fields), told_host(fields)),
-        false => (None, None),
+    if speaks.forwarded {
+        (told_scheme(fields), told_host(fields))
+    } else {
+        (None, None)
     }
 }
 
@@ -217,7 +218,7 @@ fn introduce(
 }
 
 fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
-    let (mut address, mut element) = (Line::default(), Line::default());
+    let (mut address, mut element) = (ValueBuffer::default(), ValueBuffer::default());
     address.address(origin.peer);
     write_element(&mut element, origin);
     Some(ForwardedFields {
@@ -250,7 +251,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             });
         }
         (true, false) => {
-            let mut chain = Line::default();
+            let mut chain = ValueBuffer::default();
             for entry in entries(fields, &X_FORWARDED_FOR) {
                 chain.text(b"for=");
                 write_node(
@@ -264,7 +265,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             set(fields, header::FORWARDED, |line| *line = chain);
         }
         (false, true) => {
-            let mut chain = Line::default();
+            let mut chain = ValueBuffer::default();
             for line in fields.get_all(header::FORWARDED) {
                 let nodes: SmallVec<[Option<IpAddr>; 8]> = nodes(line.as_bytes()).collect();
                 for node in nodes.iter().rev() {
@@ -302,8 +303,8 @@ fn set_host(fields: &mut HeaderMap, origin: &Origin<'_>) {
 }
 
 /// Sets a field to what `compose` writes.
-fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
-    let mut line = Line::default();
+fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
+    let mut line = ValueBuffer::default();
     compose(&mut line);
     match HeaderValue::from_bytes(&line.0) {
         Ok(value) => drop(fields.insert(name, value)),
@@ -313,8 +314,8 @@ fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)
 }
 
 /// Joins a field's lines and adds what `compose` writes: some origins read the first line only.
-fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
-    let mut joined = Line::default();
+fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
+    let mut joined = ValueBuffer::default();
     for line in fields.get_all(&name) {
         joined.text(line.as_bytes());
         joined.text(b", ");
@@ -326,7 +327,7 @@ fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Li
 }
 
 /// One element of `Forwarded`: `for=192.0.2.1;host=api.example.com;proto=http`.
-fn write_element(line: &mut Line, origin: &Origin<'_>) {
+fn write_element(line: &mut ValueBuffer, origin: &Origin<'_>) {
     line.text(b"for=");
     write_node(line, Some(origin.peer));
     if let Some(host) = origin.host {
@@ -338,7 +339,7 @@ fn write_element(line: &mut Line, origin: &Origin<'_>) {
 }
 
 /// An address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), what is no address as `unknown`.
-fn write_node(line: &mut Line, address: Option<IpAddr>) {
+fn write_node(line: &mut ValueBuffer, address: Option<IpAddr>) {
     match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V6(v6)) => {
             line.text(b"\"[");
@@ -351,7 +352,7 @@ fn write_node(line: &mut Line, address: Option<IpAddr>) {
 }
 
 /// A token as it is, anything else quoted (RFC 7239 section 4): a host with a port has a colon.
-fn write_value(line: &mut Line, text: &[u8]) {
+fn write_value(line: &mut ValueBuffer, text: &[u8]) {
     let is_token =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     if text.iter().all(is_token) && !text.is_empty() {

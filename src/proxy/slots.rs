@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 /// What a request holds. Dropping it gives everything back.
 #[derive(Debug)]
-pub struct Slots {
+pub struct HeldSlots {
     store: Store,
     by: Decider,
     charges: Rc<[Charge]>,
@@ -16,7 +16,7 @@ pub struct Slots {
     renewal: Option<AbortHandle>,
 }
 
-impl Slots {
+impl HeldSlots {
     /// Holds `charges`, if there are any. On a worker's own thread.
     #[must_use]
     pub fn hold(store: &Store, by: Decider, charges: Vec<Charge>) -> Option<Self> {
@@ -47,7 +47,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slots {
+impl Drop for HeldSlots {
     fn drop(&mut self) {
         if let Some(renewal) = &self.renewal {
             renewal.abort();

@@ -57,7 +57,7 @@ use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::Limit;
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use abandonment::AbandonedTicketHandler;
 use call_queue::QueuedSurcharge;
 use cluster::Cluster;
@@ -286,7 +286,7 @@ impl RedisStore {
                 Some((handle, route)) => Some((handle.node, route)),
                 None => {
                     let stats = &self.context.stats;
-                    stats.updated(Operation::Refund, Outcome::Lost, Duration::ZERO);
+                    stats.updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO);
                     None
                 }
             },
@@ -382,7 +382,7 @@ impl RedisStore {
 
     /// How much of Redis is asked at present?
     #[must_use]
-    pub fn reached(&self) -> Reach {
+    pub fn reached(&self) -> StoreReach {
         match &self.topology {
             Topology::Single(handle) => reach_of(handle.node.health.is_up()),
             Topology::Cluster(cluster) => cluster.router.reach(),
@@ -420,8 +420,12 @@ fn single(context: &Rc<StoreContext>) -> NodeHandle {
 }
 
 /// All of a lone Redis, or nothing.
-fn reach_of(up: bool) -> Reach {
-    if up { Reach::All } else { Reach::None }
+fn reach_of(up: bool) -> StoreReach {
+    if up {
+        StoreReach::All
+    } else {
+        StoreReach::None
+    }
 }
 
 impl fmt::Debug for RedisStore {

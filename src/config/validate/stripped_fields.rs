@@ -2,11 +2,11 @@
 //! that nobody is in, routes that nothing reaches.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Cost, Document, Group, Limit};
+use super::super::document::{CostSource, Document, GroupTable, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
 use crate::key::Part;
-use crate::proxy::dropped::{Believed, Why, why};
+use crate::proxy::stripped_fields::{FieldTrust, StripCause, why};
 use crate::route::Condition;
 use http::HeaderName;
 
@@ -39,7 +39,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     let trust = &document.server.trust;
     let trusted = trust.is_bad() || !trust.entries().is_empty();
     let looked_at = looks_at_method(document);
-    let believed = Believed {
+    let believed = FieldTrust {
         peer: || trusted,
         other_methods: looked_at.is_none(),
     };
@@ -75,7 +75,7 @@ struct StrippedFields<'a, W> {
     looked_at: Option<(&'a Span, &'static str)>,
 }
 
-impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
+impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
     fn of_limit(&self, limit: &Limit, found: &mut Vec<Diagnostic>) {
         let title = || format!("limit {}", quoted(&limit.name.value));
         let parts = limit.by.entries().iter();
@@ -96,7 +96,7 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
         let tiers = limit.tiers.entries().iter();
         let costs = tiers.filter_map(|tier| tier.value.cost.get());
         for cost in limit.cost.get().into_iter().chain(costs) {
-            let Cost::Field { header, .. } = cost else {
+            let CostSource::Field { header, .. } = cost else {
                 continue;
             };
             let message = || {
@@ -111,7 +111,7 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
     }
 
     /// A group that nobody is in, and who has to do with it.
-    fn of_group(&self, document: &Document, group: &Group, found: &mut Vec<Diagnostic>) {
+    fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
         let Some(Part::Header { name, .. }) = group.by.get() else {
             return;
         };
@@ -157,11 +157,11 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
         let why = (self.why)(name)?;
         let warning = |label: &str| Diagnostic::warning(code, message()).at(span, label);
         Some(match why {
-            Why::Address => warning(
+            StripCause::Address => warning(
                 "dropped: nobody is trusted to send it, and anybody could write any address there",
             )
             .help("name the networks of the proxies that write it: `[server]` `trust = [\"10.0.0.0/8\"]`"),
-            Why::Method => {
+            StripCause::Method => {
                 let warning = warning("dropped, since it asks for another method than the one that is looked at")
                     .help("look at another field, or at the method itself");
                 match self.looked_at {
@@ -169,7 +169,7 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
                     _ => warning,
                 }
             }
-            Why::Name | Why::Named => {
+            StripCause::Name | StripCause::Named => {
                 let joint = name.as_str().replace(['_', '"'], "-");
                 warning("dropped, since some upstreams take its name for another")
                     .help(format!("have clients send `{joint}`, and write that"))

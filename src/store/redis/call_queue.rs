@@ -16,7 +16,7 @@ use super::reply::{ReplyError, ScriptReply};
 use super::route::Route;
 use crate::clock::{self, Timestamp};
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{Operation, Outcome};
+use crate::telemetry::metrics::{CallOutcome, Operation};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -257,9 +257,9 @@ impl CallQueue {
     pub(super) fn answer(&self, decision: QueuedDecision, reply: ScriptReply) {
         if decision.surcharge.is_some() {
             let outcome = if reply.is_ok() {
-                Outcome::Ok
+                CallOutcome::Ok
             } else {
-                Outcome::Lost
+                CallOutcome::Lost
             };
             let took = clock::instant() - decision.arrived;
             self.context.stats.updated(Operation::Settle, outcome, took);
@@ -291,7 +291,7 @@ impl CallQueue {
         };
         let is_full = self.surcharges.borrow().len() >= MOST_SURCHARGES;
         if is_full || surcharge.is_over() || clock.is_some() {
-            return self.count_surcharge(Outcome::Lost);
+            return self.count_surcharge(CallOutcome::Lost);
         }
         self.surcharges.borrow_mut().push_back(QueuedSurcharge {
             question,
@@ -312,10 +312,10 @@ impl CallQueue {
         };
         let is_lost = is_down && queued.clock.is_some();
         if is_lost || queued.surcharge.is_over() || waiting >= MOST_SURCHARGES {
-            return self.count_surcharge(Outcome::Lost);
+            return self.count_surcharge(CallOutcome::Lost);
         }
         if is_down {
-            self.count_surcharge(Outcome::Down);
+            self.count_surcharge(CallOutcome::Down);
             self.surcharges.borrow_mut().push_back(queued);
         } else {
             self.charge(queued);
@@ -347,7 +347,7 @@ impl CallQueue {
         });
     }
 
-    fn count_surcharge(&self, outcome: Outcome) {
+    fn count_surcharge(&self, outcome: CallOutcome) {
         self.context
             .stats
             .updated(Operation::Settle, outcome, Duration::ZERO);

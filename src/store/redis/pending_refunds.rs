@@ -15,7 +15,7 @@ use super::route::Route;
 use super::{MOST_IN_CALL, layout};
 use crate::clock;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::Outcome;
+use crate::telemetry::metrics::CallOutcome;
 use bb8_redis::redis::Cmd;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -82,7 +82,7 @@ impl PendingRefunds {
             return self.lose(update, &StoreError::Down);
         }
         if is_down {
-            self.count(update.kind, Outcome::Down, Duration::ZERO);
+            self.count(update.kind, CallOutcome::Down, Duration::ZERO);
             update.fail(&StoreError::Down);
         }
         self.waiting.borrow_mut().push_back(update);
@@ -158,9 +158,9 @@ impl PendingRefunds {
     ) -> Result<(), StoreError> {
         let CallResult { answer, took } = result;
         let outcome = match &answer {
-            Ok(_) => Outcome::Ok,
-            Err(StoreError::Timeout { .. }) => Outcome::Timeout,
-            Err(_) => Outcome::Error,
+            Ok(_) => CallOutcome::Ok,
+            Err(StoreError::Timeout { .. }) => CallOutcome::Timeout,
+            Err(_) => CallOutcome::Error,
         };
         for update in &batch {
             self.count(update.kind, outcome, took);
@@ -250,11 +250,11 @@ impl PendingRefunds {
         let is_release = matches!(update.kind, UpdateKind::Release { .. });
         // A slot that has lapsed is free.
         if !(is_release && update.until <= clock::instant()) {
-            self.count(update.kind, Outcome::Lost, Duration::ZERO);
+            self.count(update.kind, CallOutcome::Lost, Duration::ZERO);
         }
     }
 
-    fn count(&self, kind: UpdateKind, outcome: Outcome, time: Duration) {
+    fn count(&self, kind: UpdateKind, outcome: CallOutcome, time: Duration) {
         if let Some(operation) = kind.operation() {
             self.context.stats.updated(operation, outcome, time);
         }

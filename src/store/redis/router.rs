@@ -13,7 +13,7 @@ use crate::limit::Limit;
 use crate::store::check::Refund;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -165,10 +165,11 @@ impl Router {
         match self.home(refund.limit, refund.key) {
             Some((handle, route)) => handle.node.refund(refund, clock, route, None),
             // Of a cluster whose map was never known.
-            None => self
-                .context
-                .stats
-                .updated(Operation::Refund, Outcome::Lost, Duration::ZERO),
+            None => {
+                self.context
+                    .stats
+                    .updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO)
+            }
         }
     }
 
@@ -211,18 +212,18 @@ impl Router {
     }
 
     /// How much of the cluster is asked?
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> StoreReach {
         if self.is_up() && self.unserved() == 0 {
-            Reach::All
+            StoreReach::All
         } else if self
             .map
             .borrow()
             .masters()
             .any(|handle| handle.node.health.is_up())
         {
-            Reach::Part
+            StoreReach::Part
         } else {
-            Reach::None
+            StoreReach::None
         }
     }
 
