@@ -24,7 +24,7 @@ const SAMPLES: u8 = 8;
 const MOST_LOST: u8 = 3;
 
 /// A server that is silent for less than this, however short the `timeout`, has been held up and is not away: a page that was
-/// swapped out, a slow command, a fork, a core that somebody else had. Decisions fall back by themselves meanwhile.
+/// swapped out, a slow command, a fork, a core that another process had. Decisions fall back by themselves meanwhile.
 const HELD_UP: Duration = Duration::from_millis(50);
 
 /// What one worker knows of the way to one server. Times are in microseconds.

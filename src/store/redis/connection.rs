@@ -37,7 +37,7 @@ pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T
     }
 }
 
-/// Scripts may be forgotten again before they are called: somebody flushes them at every turn, or a master goes.
+/// Scripts may be forgotten again before they are called: an operator flushes them at every turn, or a master goes.
 pub(super) const FORGOTTEN_AGAIN: usize = 3;
 
 /// A connection with its scripts loaded. Clones share it. Dropping the last closes it, whatever it waits for.
@@ -49,11 +49,11 @@ pub(super) struct Connection {
     functions: bool,
     /// The signals' age when it was made.
     pub(super) age: u64,
-    /// Where it leads, if somebody had to be asked.
+    /// Where it leads, if sentinels had to be asked.
     pub(super) master: Option<Address>,
 }
 
-/// What ends with the last who shares a connection.
+/// What ends with the last clone of a connection.
 #[derive(Debug)]
 struct ConnectionLife {
     dead: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl Drop for ConnectionLife {
 }
 
 impl Connection {
-    /// A connection over `stream`, on which nothing but `greeting` is said yet. `age` is the signals' at the beginning.
+    /// A connection over `stream`, on which only `greeting` is sent. `age` is the signals' at the beginning.
     pub(super) async fn open(
         stream: RedisStream,
         greeting: &RedisConnectionInfo,
@@ -103,8 +103,8 @@ impl Connection {
         })
     }
 
-    /// Sends a script call. A server that has forgotten the script ran nothing, so it is told it again and the same call
-    /// made again, both in one write, so that hardly anybody can come between; no other error is ever answered by a second
+    /// Sends a script call. A server that has forgotten the script ran nothing, so the script and the same call
+    /// are sent again, both in one write, so that hardly another client comes between; no other error is answered by a second
     /// try.
     pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
         let function = self.functions.then(|| library::call(command));
@@ -132,7 +132,7 @@ impl Connection {
         let none = Err(StoreError::Protocol("not an answer to each call"));
         let answer = answers.next().unwrap_or(none);
         match answers.next() {
-            // It may not be told the script, and says why; or it has just been told by somebody else.
+            // The server refuses the script, and why; or another client has just loaded it.
             Some(Err(why))
                 if answer.as_ref().is_err_and(is_forgotten) && !library::is_there(&why) =>
             {
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// What tells a server that has forgotten it the script of a call.
+    /// The command that loads the script of a call again.
     pub(super) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
         if self.functions {
             Some(library::remind())
@@ -170,7 +170,7 @@ impl Connection {
         Ok(answers.into_iter().map(each).collect())
     }
 
-    /// The same in the crate's terms.
+    /// Sends several commands in one write. Answers and errors are the crate's.
     pub(super) async fn raw(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         let many = commands.len();
         self.stream.send_packed_commands(commands, 0, many).await
@@ -225,7 +225,7 @@ impl Connection {
     }
 }
 
-/// Of what a server says when it refuses, in bytes: it may be anything, and is told in one line.
+/// Of what a server says when it refuses, in bytes: it may be anything, and goes into one line.
 pub(super) const LONGEST_WORDS: usize = 400;
 
 /// As much of a server's words as a line of the log has room for.

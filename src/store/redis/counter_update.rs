@@ -116,7 +116,7 @@ impl CounterUpdate {
         self.is_kept() && (is_marked || !self.adds_up())
     }
 
-    /// Does the update mean nothing any more, or can it not be told from one that was done?
+    /// Does the update mean nothing any more, or can Redis not recognise that it was done?
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.until <= now || (self.tries > 0 && !self.is_repeatable())
     }

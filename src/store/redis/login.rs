@@ -1,5 +1,5 @@
-//! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
-//! words that say what to do, and without the server's own where these may repeat a secret.
+//! The login, which goes first on a connection: user, database, name. Errors of it have words about what to do, and not the
+//! server's own where these may repeat a secret.
 
 use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
 use super::signals::Signals;
@@ -15,17 +15,17 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// With whose credentials somebody is spoken to.
+/// A server by whose credentials a connection logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Those of Redis.
+    /// Redis itself.
     Redis,
-    /// Those of the sentinels.
+    /// A sentinel.
     Sentinels,
 }
 
 impl Peer {
-    /// Who does not take them, and where they are written.
+    /// What refuses a login, and where its credentials are written.
     fn named(self) -> (&'static str, &'static str) {
         match self {
             Self::Redis => ("Redis", "`[store]`"),
@@ -40,14 +40,14 @@ const NAME: [(&str, &str); 2] = [
     ("LIB-VER", env!("CARGO_PKG_VERSION")),
 ];
 
-/// What the crate says first: a name, and nothing of a login, of which it would keep the answer to itself. It has to say
-/// something, or what ends a connection at once would be told of as a broken pipe.
+/// What the crate says first: a name, and nothing of a login, of which it would keep the answer to itself. Something has
+/// to be sent, or a server that ends a connection at once would show as a broken pipe.
 fn greeting() -> RedisConnectionInfo {
     let [(_, name), (_, version)] = NAME;
     RedisConnectionInfo::default().set_lib_name(name, version)
 }
 
-/// A connection to a destination, on which nothing but the login is said. `peer` has the credentials.
+/// A connection to a destination, on which only the login is sent, with the credentials of `peer`.
 pub(super) async fn connect(
     destination: Destination<'_>,
     peer: Peer,
@@ -95,7 +95,7 @@ impl Connection {
             return Ok(());
         }
         if logs_in {
-            // What was said before the login had no effect. A user need not be allowed it.
+            // A name that was sent before the login had no effect. A user need not be allowed to set one.
             for (what, value) in NAME {
                 words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
             }
@@ -168,7 +168,7 @@ impl Connection {
 const LISTENED: Duration = Duration::from_millis(120);
 
 /// What a server says that ends connections as soon as they are made: protected mode, too many clients. It may have ended the
-/// one before its words were read, so they are listened to on another, on which nothing is said.
+/// one before its words were read, so they are read from another connection, on which nothing is sent.
 async fn turned_away(destination: Destination<'_>) -> Option<StoreError> {
     let listening = async {
         let mut stream = dial(destination).await.ok()?;
@@ -203,7 +203,7 @@ enum LoginStep {
 
 /// Why the connection ended before anything was answered.
 fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
-    // That a certificate is not liked may be said after the handshake only.
+    // A server may refuse a certificate only after the handshake.
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
     let why = match (&target.tls, &target.place) {
         (Some(_), _) | (None, RedisEndpoint::Unix(_)) => why,
@@ -214,7 +214,8 @@ fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     StoreError::Unreachable(why.into())
 }
 
-/// The server's words are told only where they are known: to an AUTH that it does not know it repeats the password.
+/// Why a login was refused. The server's words are repeated only where they are known: its answer to an AUTH that it does not
+/// know repeats the password.
 fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     let (who, place) = peer.named();
     if code == "WRONGPASS" {
@@ -229,7 +230,7 @@ fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
     }
     if is_unknown_command(detail) {
         return format!(
-            "{who} knows no AUTH, which has been renamed or taken away: nobody can log in there; give it back, or leave `password` in {place} out where none is needed"
+            "{who} knows no AUTH, which has been renamed or taken away: no user can log in there; give it back, or leave `password` in {place} out where none is needed"
         );
     }
     if detail.contains("wrong number of arguments") {

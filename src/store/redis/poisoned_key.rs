@@ -51,7 +51,7 @@ impl RedisStore {
                 _ => return Err(last),
             }
             let is_out = |check: &Check<'_>| out.contains(&check.limit.name);
-            // What is not to pass anyhow charges nobody.
+            // A request that is not to pass anyhow charges no limit.
             if checks.iter().any(|check| is_out(check) && is_shut(check)) {
                 return Err(last);
             }

@@ -86,7 +86,7 @@ impl ManageConnection for Manager {
     type Error = StoreError;
 
     async fn connect(&self) -> Result<Connection, StoreError> {
-        // bb8 tries again whenever somebody asks; a server that turns us away is not asked at that rate.
+        // bb8 tries again for every connection that is asked for; a server that turns us away is not asked at that rate.
         let last = self.signals.last_failure().as_ref().map(|(at, _)| *at);
         if let Some(last) = last {
             sleep_until(last + KNOCK_EVERY).await;
@@ -185,7 +185,7 @@ impl Connections {
         self.signals.age.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Where the last of them leads, if somebody had to be asked.
+    /// Where the last of them leads, if sentinels had to be asked.
     pub(super) fn master(&self) -> Option<Address> {
         locked(&self.signals.master).clone()
     }

@@ -30,7 +30,7 @@ pub struct RedisReport {
     pub took: Duration,
     /// What it does when its memory is full, if it has a bound.
     pub evicts: Option<String>,
-    /// May anybody on another machine who reaches it change what is there, without a password?
+    /// May any client on another machine that reaches it change what is there, without a password?
     pub open: bool,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for RedisReport {
             )?;
         }
         if self.open {
-            f.write_str("; open to whoever reaches it")
+            f.write_str("; open to every client that reaches it")
         } else {
             Ok(())
         }
@@ -56,7 +56,7 @@ impl fmt::Display for RedisReport {
 }
 
 /// Connects to `target`, loads the scripts, asks what it is: of a cluster every master that the first of its nodes to
-/// answer tells of, each with its own outcome. Whoever waits bounds the time.
+/// answer tells of, each with its own outcome. The caller bounds the time.
 ///
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
@@ -93,7 +93,7 @@ async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<SlotRange>,
     Ok(ranges)
 }
 
-/// Every master once, by a key that it serves; and what nobody serves.
+/// Every master once, by a key that it serves; and how many slots no master serves.
 async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec<ProbeOutcome> {
     let served: usize = ranges.iter().map(SlotRange::len).sum();
     let mut all: Vec<ProbeOutcome> = Vec::new();
@@ -114,7 +114,7 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
     }
     if let Some(unserved @ 1..) = SLOTS.checked_sub(served) {
         let why = format!(
-            "{unserved} of {SLOTS} slots are served by nobody: counters there cannot be kept"
+            "{unserved} of {SLOTS} slots are served by no master: counters there cannot be kept"
         );
         all.push((None, Err(StoreError::Refused(why.into()))));
     }
@@ -138,7 +138,7 @@ async fn look(
     let begun = clock::instant();
     let answer = connection.send(&info).await;
     let took = clock::instant() - begun;
-    // A user who may call scripts and not ask for this is good enough.
+    // A user that may call scripts and not send INFO is good enough.
     let text = match answer {
         Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         Ok(Value::VerbatimString { text, .. }) => text,
@@ -170,14 +170,14 @@ async fn look(
     })
 }
 
-/// Can it be reached from other machines there? Who connects to no address in particular connects to their own machine.
+/// Can it be reached from other machines there? A connection to no address in particular leads to the own machine.
 pub(super) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
     found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
 }
 
-/// May one who has not logged in do more there than read?
+/// May a client that has not logged in do more there than read?
 pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
     let stranger = RedisTarget {
         database: 0,
@@ -198,16 +198,16 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
     asked.ok().flatten().unwrap_or_default()
 }
 
-/// Is any of what can be tried without changing anything let through? Nobody may ask what a user may do where that is taken
-/// from them, as in `+@all -acl`, so it is tried: a key that nobody has is deleted, a setting that no server has is set, a
+/// Is any of what can be tried without changing anything let through? Where a user may not ask
+/// what it may do, as in `+@all -acl`, that is tried: a key that no client has is deleted, a setting that no server has is set, a
 /// script does nothing.
 async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
-    let nobody = format!("{prefix}:{{nobody}}");
+    let absent = format!("{prefix}:{{nobody}}");
     let tries: [&[&str]; 5] = [
         &["ACL", "GETUSER", "default"],
         &["EVAL", "return 1", "0"],
-        &["DEL", &nobody],
-        &["UNLINK", &nobody],
+        &["DEL", &absent],
+        &["UNLINK", &absent],
         &["CONFIG", "SET", "tollgate-has-no-such-setting", "1"],
     ];
     for words in tries {
@@ -219,7 +219,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
             Ok(user) if words[0] == "ACL" => says_more_than_reading(&user),
             Ok(_) => true,
             Err(StoreError::Refused(reason)) => is_behind_permission(&reason),
-            // It is gone, and so is whoever asks.
+            // The connection is gone.
             Err(_) => return false,
         };
         if is_let {
@@ -229,7 +229,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
     false
 }
 
-/// Is it what only somebody hears who may send the command?
+/// Is it an answer that only a user gets that may send the command?
 fn is_behind_permission(reason: &str) -> bool {
     const BEHIND: [&str; 6] = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MISCONF", "OOM"];
     let words = reason.to_ascii_lowercase();

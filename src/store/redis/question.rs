@@ -95,7 +95,7 @@ impl Question {
         self.check_numbered(prefix, check, clock, None);
     }
 
-    /// The same, with slots that are numbered from `chosen` on, else by chance.
+    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance.
     pub(super) fn check_numbered(
         &mut self,
         prefix: &[u8],
@@ -129,8 +129,8 @@ impl Question {
         self.push(prefix, key, &block(limit, *cost, clock));
     }
 
-    /// Numbers the slots that `own`, the block of `check`, asks for: who hears no answer can give them back all the same.
-    /// By a clock of the caller's they are numbered as the twin does, unless somebody has chosen.
+    /// Numbers the slots that `own`, the block of `check`, asks for: without an answer they can be given back all the same.
+    /// By a clock of the caller's they are numbered as the twin does, unless the caller has chosen.
     fn number(
         &mut self,
         check: &Check<'_>,

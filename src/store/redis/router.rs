@@ -149,7 +149,7 @@ impl Router {
         node.ok_or_else(|| {
             self.context.stats.errors.add(1);
             self.stale.notify_one();
-            StoreError::Refused(format!("nobody serves slot {slot}").into())
+            StoreError::Refused(format!("no node serves slot {slot}").into())
         })
     }
 
@@ -260,7 +260,7 @@ impl Router {
         node
     }
 
-    /// Takes over a map that a node has told.
+    /// Takes over the map that a node has.
     pub(super) fn adopt(&self, ranges: &[SlotRange]) {
         let map = &mut *self.map.borrow_mut();
         map.adopt(ranges, |address| (self.make)(address));

@@ -10,7 +10,7 @@ macro_rules! text {
     };
 }
 
-/// The same with every algorithm, then the rest.
+/// The text of every algorithm, then the rest.
 macro_rules! every_algorithm {
     ($($rest:literal)*) => {
         text!(

@@ -1,7 +1,7 @@
 //! Where the master is, as the sentinels say: asked for each connection, and believed when the Redis there says so too.
 //!
 //! One sentinel's word is enough to look; a master that has been replaced says `slave` as soon as it has heard of it. Until
-//! then it takes writes that are lost, for everybody who is cut off together with it: `min-replicas-to-write` is its remedy.
+//! then it takes writes that are lost, for all clients that are cut off together with it: `min-replicas-to-write` is its remedy.
 
 use super::connection::{CONNECT_WITHIN, Connection, first_word};
 use super::login::{self, Peer, connect, text};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Longest that one sentinel is waited for: the next may know.
 const EACH: Duration = Duration::from_millis(250);
-/// Time between two looks at who is named, in milliseconds; jittered, or all gateways would ask at once.
+/// Time between two looks at the master that is named, in milliseconds; jittered, or all gateways would ask at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
 /// Sentinels that still name different masters are given so long to agree.
 const AGREE: Duration = Duration::from_secs(5);

@@ -153,8 +153,8 @@ pub(super) fn by_slot<C: QueuedCall>(batch: Vec<C>) -> Vec<SlotBatch<C>> {
     batches
 }
 
-/// Sends all calls in one write; a reply for each. A server that has forgotten its scripts ran nothing: it is told them again
-/// in front of what it did not know, in one write.
+/// Sends all calls in one write; a reply for each. A server that has forgotten its scripts ran nothing: they are
+/// loaded again in front of the calls that it did not know, in one write.
 pub(super) async fn send<C: QueuedCall>(
     connection: &mut Connection,
     node: &Node,
@@ -178,7 +178,7 @@ pub(super) async fn send<C: QueuedCall>(
     Ok(replies)
 }
 
-/// Whether the server is told the scripts of the calls again.
+/// Whether the scripts of the calls are loaded again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reminder {
     None,

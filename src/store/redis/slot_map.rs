@@ -1,4 +1,4 @@
-//! Who serves which slots, as `CLUSTER SLOTS` tells it (the command that every version has) and as nodes correct it.
+//! Which node serves which slots, as `CLUSTER SLOTS` answers (the command that every version has) and as nodes correct it.
 
 use super::connection::Connection;
 use super::node::NodeHandle;
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 /// A node that is no master of anything is kept for so long after it was last needed: a slot may be on its way there.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Serves a slot that nobody serves.
-const NOBODY: u16 = u16::MAX;
+/// Stands for the node of a slot that no node serves.
+const NO_NODE: u16 = u16::MAX;
 
-/// The nodes that are known, and who of them serves which slot.
+/// The nodes that are known, and which of them serves which slot.
 pub(super) struct SlotMap {
     homes: Vec<MappedNode>,
     /// Positions among the nodes.
@@ -37,13 +37,13 @@ impl Default for SlotMap {
     fn default() -> Self {
         Self {
             homes: Vec::new(),
-            slots: vec![NOBODY; SLOTS].into(),
+            slots: vec![NO_NODE; SLOTS].into(),
         }
     }
 }
 
 impl SlotMap {
-    /// Who serves a slot.
+    /// The node that serves a slot.
     pub(super) fn at(&self, slot: Slot) -> Option<&NodeHandle> {
         let position = *self.slots.get(usize::from(slot))?;
         Some(&self.homes.get(usize::from(position))?.node)
@@ -95,7 +95,7 @@ impl SlotMap {
         let position = self.position(address, make);
         self.homes[position].serves += 1;
         if let Some(at) = self.slots.get_mut(usize::from(slot)) {
-            let before = std::mem::replace(at, u16::try_from(position).unwrap_or(NOBODY));
+            let before = std::mem::replace(at, u16::try_from(position).unwrap_or(NO_NODE));
             if let Some(home) = self.homes.get_mut(usize::from(before)) {
                 home.serves = home.serves.saturating_sub(1);
             }
@@ -105,7 +105,7 @@ impl SlotMap {
 
     /// All slots are served as `ranges` say. Nodes that serve nothing any more and are not needed go.
     pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> NodeHandle) {
-        self.slots.fill(NOBODY);
+        self.slots.fill(NO_NODE);
         for home in &mut self.homes {
             home.serves = 0;
         }
@@ -121,14 +121,14 @@ impl SlotMap {
             home.serves += slots.clone().count();
             home.needed = clock::instant();
             if let Some(slots) = self.slots.get_mut(slots) {
-                slots.fill(u16::try_from(position).unwrap_or(NOBODY));
+                slots.fill(u16::try_from(position).unwrap_or(NO_NODE));
             }
         }
         let mut kept = Vec::with_capacity(self.homes.len());
         let mut positions = Vec::with_capacity(self.homes.len());
         for home in std::mem::take(&mut self.homes) {
             let goes = home.serves == 0 && clock::instant() - home.needed >= KEPT;
-            positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
+            positions.push(u16::try_from(kept.len()).unwrap_or(NO_NODE));
             if goes {
                 home.node.node.health.leaves()
             } else {
@@ -137,13 +137,13 @@ impl SlotMap {
         }
         self.homes = kept;
         for at in &mut self.slots {
-            *at = positions.get(usize::from(*at)).copied().unwrap_or(NOBODY);
+            *at = positions.get(usize::from(*at)).copied().unwrap_or(NO_NODE);
         }
     }
 
-    /// How many slots nobody serves.
+    /// How many slots no node serves.
     pub(super) fn unserved(&self) -> usize {
-        self.slots.iter().filter(|at| **at == NOBODY).count()
+        self.slots.iter().filter(|at| **at == NO_NODE).count()
     }
 
     /// Is any node there that serves nothing?
@@ -179,7 +179,7 @@ impl SlotRange {
     }
 }
 
-/// Asks the node at `asked` who serves what.
+/// Asks the node at `asked` for the map.
 pub(super) async fn ask(
     connection: &mut Connection,
     asked: &Address,
@@ -200,7 +200,7 @@ pub(super) async fn ask(
     let ranges = read(answer, asked)?;
     if ranges.is_empty() {
         Err(StoreError::Refused(
-            "it serves no slot, and knows of nobody who does".into(),
+            "it serves no slot, and knows of no node that does".into(),
         ))
     } else {
         Ok(ranges)
@@ -210,7 +210,7 @@ pub(super) async fn ask(
 const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
 
 /// Reads the answer of the node at `asked`: an empty host means its own. A range whose master has no known address is
-/// left out, as slots are that nobody serves.
+/// left out: no node serves its slots.
 fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {
         return Err(ODD);

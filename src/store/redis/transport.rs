@@ -19,7 +19,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// the network may be back: with the pause behind it that is less than a second.
 const REACH: Duration = Duration::from_millis(600);
 
-/// How long after the beginning a handshake must be over: less than a connection may take, so that it is said what took so
+/// How long after the beginning a handshake must be over: less than a connection may take, so that the error names what took so
 /// long, and not counted from its own beginning, before which the system's authorities are read, which may be slow.
 const SHAKEN: Duration = Duration::from_millis(900);
 
@@ -66,7 +66,7 @@ pub(super) async fn dial(destination: Destination<'_>) -> Result<RedisStream, St
     let made = match (destination.address(), &target.place) {
         (Some(address), _) => tcp(address, target.tls.as_ref()).await,
         (None, RedisEndpoint::Unix(path)) => unix(path).await,
-        (None, _) => Err(io::Error::other("nobody was asked which of its nodes")),
+        (None, _) => Err(io::Error::other("it is not known which of its nodes")),
     };
     made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
 }

@@ -28,7 +28,7 @@ const STAYS: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(2);
 /// Between any two questions, whatever happens.
 const LEAST: Duration = Duration::from_millis(20);
-/// A node that has not told the map by then is not waited for alone.
+/// A node that has not answered by then is not waited for alone.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Discovers the map for one worker.
@@ -144,7 +144,7 @@ impl Discovery {
             0 if is_back => tracing::info!("{target} is back, limits are shared again"),
             1.. if self.gap.begins() => tracing::warn!(
                 "a part of {target} is away, limits whose counters live there do as their on_down says: \
-                 {unserved} of {SLOTS} slots are served by nobody"
+                 {unserved} of {SLOTS} slots are served by no node"
             ),
             _ => {}
         }
@@ -171,7 +171,7 @@ pub(in crate::store::redis) async fn map_of(
     let asked = manager.open_for(async |connection| slot_map::ask(connection, &address).await);
     let answer = timeout(CONNECT_WITHIN, asked).await;
     let answer = answer.map_err(late).flatten().inspect_err(|error| {
-        tracing::debug!("{address} of {target} does not tell: {error}");
+        tracing::debug!("{address} of {target} does not answer with the map: {error}");
     });
     answer.map(|(_, ranges)| ranges)
 }
