@@ -3,7 +3,6 @@
 //! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
 mod abandonment;
-mod applied_marker;
 mod batcher;
 mod call_queue;
 mod call_window;
@@ -25,10 +24,8 @@ mod poisoned_key;
 mod pool;
 mod probe;
 mod question;
-mod queued_call;
 mod redirect;
 mod reply;
-mod route;
 mod router;
 mod script;
 mod sentinel;
@@ -51,7 +48,6 @@ pub use stats::{Counter, Stats};
 
 use super::answers::{Answers, TentativeCharge};
 use super::check::{Check, Refund, StoreDecision};
-use super::endpoint::RedisEndpoint;
 use super::error::StoreError;
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
@@ -59,13 +55,12 @@ use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use abandonment::AbandonedTicketHandler;
-use call_queue::QueuedSurcharge;
 use cluster::Cluster;
 use context::StoreContext;
 use counter_update::{CounterUpdate, UpdateKind, UpdateSender};
-use node::{Node, NodeHandle};
+use node::NodeHandle;
 use question::DecisionRequest;
-use route::Route;
+use slot::Route;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -88,18 +83,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
-    topology: Topology,
+    cluster: Cluster,
     context: Rc<StoreContext>,
     /// Replaces the server's clock.
     clock: Option<Timestamp>,
-}
-
-#[derive(Clone)]
-enum Topology {
-    /// One Redis.
-    Single(NodeHandle),
-    /// The masters of a cluster.
-    Cluster(Cluster),
 }
 
 impl RedisStore {
@@ -107,14 +94,8 @@ impl RedisStore {
     #[must_use]
     pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         let context = Rc::new(StoreContext::new(target, settings));
-        let topology = match &target.place {
-            RedisEndpoint::Cluster { seeds } => {
-                Topology::Cluster(Cluster::new(Rc::clone(&context), seeds))
-            }
-            _ => Topology::Single(single(&context)),
-        };
         Self {
-            topology,
+            cluster: Cluster::new(Rc::clone(&context)),
             context,
             clock: None,
         }
@@ -149,7 +130,7 @@ impl RedisStore {
                 Err(gap.why)
             }
         });
-        if self.clock.is_some() && matches!(self.topology, Topology::Cluster(_)) {
+        if self.clock.is_some() && self.cluster.lone.is_none() {
             // What one slot took and another refused is back before the next request asks.
             self.settle().await;
         }
@@ -172,18 +153,18 @@ impl RedisStore {
             clock,
             refused,
         };
-        match &self.topology {
-            Topology::Single(handle) => handle.node.ask(request, Route::default()).await,
-            // On the heap: a request of a single Redis need not have room for this.
-            Topology::Cluster(cluster) => Box::pin(cluster.ask(request)).await,
+        match &self.cluster.lone {
+            Some(lone) => lone.node.ask(request, Route::default()).await,
+            // On the heap: a request of a lone Redis need not have room for this.
+            None => Box::pin(self.cluster.ask(request)).await,
         }
     }
 
     /// Gives charges back, soon. No request waits for it, and a charge that cannot be given back stays.
     pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
         for refund in refunds {
-            if let Some((node, route)) = self.home(refund.limit, refund.key) {
-                node.refund(refund, self.clock, route, None);
+            if let Some((home, route)) = self.home(refund.limit, refund.key) {
+                home.node.refund(refund, self.clock, route, None);
             }
         }
     }
@@ -194,8 +175,8 @@ impl RedisStore {
         refund: Refund<'_>,
     ) -> Option<oneshot::Receiver<Result<u8, StoreError>>> {
         let (answer, receiver) = oneshot::channel();
-        let (node, route) = self.home(refund.limit, refund.key)?;
-        node.refund(refund, self.clock, route, Some(answer));
+        let (home, route) = self.home(refund.limit, refund.key)?;
+        home.node.refund(refund, self.clock, route, Some(answer));
         Some(receiver)
     }
 
@@ -215,7 +196,7 @@ impl RedisStore {
 
     /// Charges what was too little, soon. No request waits for it, or hears whether it fitted.
     pub fn charge(&self, check: &Check<'_>) {
-        if let Some((node, route)) = self.home(check.limit, check.key) {
+        if let Some((home, route)) = self.home(check.limit, check.key) {
             // By a clock of the caller's nothing is repeated.
             let id = self.clock.is_none().then(RepeatId::random);
             let question = self.context.decision(DecisionRequest {
@@ -223,8 +204,7 @@ impl RedisStore {
                 clock: self.clock,
                 refused: false,
             });
-            node.queue
-                .push_surcharge(QueuedSurcharge::new(question, self.clock, route));
+            home.node.queue.charge(question, self.clock, route);
         }
     }
 
@@ -242,9 +222,7 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not answer that it is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
-        if let Topology::Cluster(cluster) = &self.topology {
-            cluster.known().await?;
-        }
+        self.cluster.known().await?;
         let (answer, receiver) = oneshot::channel();
         let block = question::forget_block();
         self.update(UpdateKind::Reset, limit, key, &block, Some(answer));
@@ -266,10 +244,10 @@ impl RedisStore {
         block: &[u8],
         answer: Option<UpdateSender>,
     ) {
-        if let Some((node, route)) = self.home(limit, key) {
+        if let Some((home, route)) = self.home(limit, key) {
             let question = self.context.update(limit, key, block);
             let update = CounterUpdate::of(kind, limit, question);
-            node.updates.push(CounterUpdate {
+            home.node.updates.push(CounterUpdate {
                 clock: self.clock,
                 route,
                 answer,
@@ -279,34 +257,17 @@ impl RedisStore {
     }
 
     /// The node that serves a counter, and the route there. Where there is none an update is lost.
-    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Node>, Route)> {
-        match &self.topology {
-            Topology::Single(handle) => Some((Rc::clone(&handle.node), Route::default())),
-            Topology::Cluster(cluster) => match cluster.router.home(limit, key) {
-                Some((handle, route)) => Some((handle.node, route)),
-                None => {
-                    let stats = &self.context.stats;
-                    stats.updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO);
-                    None
-                }
-            },
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, Route)> {
+        if let Some(lone) = &self.cluster.lone {
+            return Some((lone.clone(), Route::default()));
         }
-    }
-
-    /// The node that serves what is counted for all clients.
-    async fn everyone(&self) -> Result<NodeHandle, StoreError> {
-        match &self.topology {
-            Topology::Single(handle) => Ok(handle.clone()),
-            Topology::Cluster(cluster) => cluster.everyone().await,
+        let home = self.cluster.router.home(limit, key);
+        if home.is_none() {
+            self.context
+                .stats
+                .updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO);
         }
-    }
-
-    /// Every node that serves something.
-    async fn nodes(&self) -> Result<Vec<NodeHandle>, StoreError> {
-        match &self.topology {
-            Topology::Single(handle) => Ok(vec![handle.clone()]),
-            Topology::Cluster(cluster) => cluster.masters().await,
-        }
+        home
     }
 
     /// Has `heir` take over the places in queues of requests that leave before they are decided, with how long it is until
@@ -323,13 +284,7 @@ impl RedisStore {
     /// Waits until every decision is answered and every update is sent, for the settings' `timeout` at most, or two seconds
     /// where Redis is away meanwhile: the last thing a draining worker does.
     pub async fn settle(&self) {
-        let settled = async {
-            match &self.topology {
-                Topology::Single(handle) => handle.node.settled().await,
-                Topology::Cluster(cluster) => cluster.settled().await,
-            }
-        };
-        let mut settled = std::pin::pin!(settled);
+        let mut settled = std::pin::pin!(self.cluster.settled());
         let in_time = timeout(self.context.timeout, &mut settled).await;
         if in_time.is_err() && !self.is_paid() {
             let _ = timeout(GRACE, settled).await;
@@ -338,22 +293,14 @@ impl RedisStore {
 
     /// Does nothing wait for Redis to be back?
     fn is_paid(&self) -> bool {
-        match &self.topology {
-            Topology::Single(handle) => handle.node.is_paid(),
-            Topology::Cluster(cluster) => {
-                let mut all = cluster.router.all().into_iter();
-                all.all(|handle| handle.node.is_paid())
-            }
-        }
+        let mut all = self.cluster.router.all().into_iter();
+        all.all(|handle| handle.node.is_paid())
     }
 
     /// Is Redis asked at present? Of a cluster: every master.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        match &self.topology {
-            Topology::Single(handle) => handle.node.health.is_up(),
-            Topology::Cluster(cluster) => cluster.router.is_up(),
-        }
+        self.cluster.router.is_up()
     }
 
     /// Waits until Redis is asked: until it has taken a login, the scripts and a decision of our own. Of a cluster: every
@@ -366,65 +313,34 @@ impl RedisStore {
 
     /// Is the node asked at present that serves a counter?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
-        match &self.topology {
-            Topology::Single(handle) => handle.node.health.is_up(),
-            Topology::Cluster(cluster) => cluster.router.serves(slot_of(limit, key)),
+        match &self.cluster.lone {
+            Some(lone) => lone.node.health.is_up(),
+            None => self.cluster.router.serves(slot_of(limit, key)),
         }
     }
 
     /// Is the node asked at present that knows which gateways live?
     pub(super) fn serves_everyone(&self) -> bool {
-        match &self.topology {
-            Topology::Single(handle) => handle.node.health.is_up(),
-            Topology::Cluster(cluster) => cluster.router.serves(cluster::slot_of_everyone()),
-        }
+        let slot = cluster::slot_of_everyone();
+        self.cluster.router.serves(slot)
     }
 
     /// How much of Redis is asked at present?
     #[must_use]
     pub fn reached(&self) -> StoreReach {
-        match &self.topology {
-            Topology::Single(handle) => reach_of(handle.node.health.is_up()),
-            Topology::Cluster(cluster) => cluster.router.reach(),
-        }
+        self.cluster.router.reach()
     }
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
         let is_apart = limit.with.is_none() || limit.was_asked_apart();
-        matches!(self.topology, Topology::Cluster(_)) && is_apart
+        self.cluster.lone.is_none() && is_apart
     }
 
     /// What has been done so far. Other threads may keep and read it.
     #[must_use]
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.context.stats)
-    }
-}
-
-/// The node of a lone Redis. It reports its changes to the metrics, and takes the refunds of abandoned requests.
-fn single(context: &Rc<StoreContext>) -> NodeHandle {
-    let stats = Arc::clone(&context.stats);
-    let listener = Box::new(move |up| stats.set_reach(reach_of(up)));
-    let node = Node::new(context, None, listener);
-    let home = Rc::downgrade(&node);
-    let _ = context
-        .abandonments
-        .refunds
-        .set(Box::new(move |clock, refund| {
-            if let Some(node) = home.upgrade() {
-                node.refund(refund, clock, Route::default(), None);
-            }
-        }));
-    watch::start(node, None)
-}
-
-/// All of a lone Redis, or nothing.
-fn reach_of(up: bool) -> StoreReach {
-    if up {
-        StoreReach::All
-    } else {
-        StoreReach::None
     }
 }
 

@@ -13,7 +13,7 @@ use super::pending_refunds::MOST_TRIES;
 use super::question::DecisionRequest;
 use super::question::Question;
 use super::reply::{ReplyError, ScriptReply};
-use super::route::Route;
+use super::slot::Route;
 use crate::clock::{self, Timestamp};
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::{CallOutcome, Operation};
@@ -56,38 +56,19 @@ pub(super) struct Surcharge {
     tries: u8,
 }
 
-/// A surcharge that waits for Redis to be back.
-#[derive(Debug)]
-pub(super) struct QueuedSurcharge {
-    pub(super) question: Question,
-    pub(super) clock: Option<Timestamp>,
-    pub(super) route: Route,
-    pub(super) surcharge: Surcharge,
-}
-
-impl QueuedSurcharge {
-    pub(super) fn new(question: Question, clock: Option<Timestamp>, route: Route) -> Self {
+impl Surcharge {
+    pub(super) fn new() -> Self {
         Self {
-            question,
-            clock,
-            route,
-            surcharge: Surcharge {
-                until: clock::instant() + KEPT,
-                since: None,
-                tries: 0,
-            },
+            until: clock::instant() + KEPT,
+            since: None,
+            tries: 0,
         }
     }
-}
 
-impl Surcharge {
-    /// After a call that had no answer.
-    fn sent(self) -> Self {
-        Self {
-            since: self.since.or_else(|| Some(clock::instant())),
-            tries: self.tries + 1,
-            ..self
-        }
+    /// A call with it had no answer.
+    fn count_try(&mut self) {
+        self.since.get_or_insert_with(clock::instant);
+        self.tries += 1;
     }
 
     fn is_over(&self) -> bool {
@@ -114,7 +95,7 @@ pub(super) struct CallQueue {
     context: Rc<StoreContext>,
     decisions: RefCell<VecDeque<QueuedDecision>>,
     /// Surcharges that wait for Redis to be back.
-    surcharges: RefCell<VecDeque<QueuedSurcharge>>,
+    surcharges: RefCell<VecDeque<QueuedDecision>>,
 }
 
 impl CallQueue {
@@ -270,81 +251,73 @@ impl CallQueue {
     }
 
     /// The decision was not made. A surcharge is made later.
-    pub(super) fn fail(&self, decision: QueuedDecision, why: &StoreError, sending: SendState) {
-        let QueuedDecision {
-            number,
-            question,
-            clock,
-            route,
-            ..
-        } = decision;
-        let Some(surcharge) = decision.surcharge else {
-            let reply = Err(ReplyError::Store(why.clone()));
-            if let Err(reply) = decision.answer.send(reply) {
-                self.context.abandonments.conclude(number, reply);
-            }
-            return;
+    pub(super) fn fail(&self, mut decision: QueuedDecision, why: &StoreError, sending: SendState) {
+        let Some(surcharge) = &mut decision.surcharge else {
+            return self.answer(decision, Err(ReplyError::Store(why.clone())));
         };
-        let surcharge = match sending {
-            SendState::Sent => surcharge.sent(),
-            SendState::Unsent => surcharge,
-        };
+        if sending == SendState::Sent {
+            surcharge.count_try();
+        }
         let is_full = self.surcharges.borrow().len() >= MOST_SURCHARGES;
-        if is_full || surcharge.is_over() || clock.is_some() {
+        if is_full || surcharge.is_over() || decision.clock.is_some() {
             return self.count_surcharge(CallOutcome::Lost);
         }
-        self.surcharges.borrow_mut().push_back(QueuedSurcharge {
-            question,
-            clock,
-            route: Route::to(route.slot),
-            surcharge,
-        });
+        decision.route = Route::to(decision.route.slot);
+        self.surcharges.borrow_mut().push_back(decision);
         self.lanes.reminder.notify_one();
     }
 
+    /// Makes a new surcharge, soon or when Redis is back.
+    pub(super) fn charge(&self, question: Question, clock: Option<Timestamp>, route: Route) {
+        self.push_surcharge(QueuedDecision {
+            number: self.context.abandonments.number(),
+            question,
+            clock,
+            arrived: clock::instant(),
+            surcharge: Some(Surcharge::new()),
+            route,
+            answer: oneshot::channel().0,
+        });
+    }
+
     /// Makes a surcharge, soon or when Redis is back.
-    pub(super) fn push_surcharge(&self, queued: QueuedSurcharge) {
+    pub(super) fn push_surcharge(&self, mut decision: QueuedDecision) {
+        decision.arrived = clock::instant();
         let is_down = self.health.is_down();
-        let waiting = if is_down {
-            self.surcharges.borrow().len()
+        let queue = if is_down {
+            &self.surcharges
         } else {
-            self.decisions.borrow().len()
+            &self.decisions
         };
-        let is_lost = is_down && queued.clock.is_some();
-        if is_lost || queued.surcharge.is_over() || waiting >= MOST_SURCHARGES {
+        let is_lost = is_down && decision.clock.is_some();
+        let is_over = decision
+            .surcharge
+            .is_none_or(|surcharge| surcharge.is_over());
+        if is_lost || is_over || queue.borrow().len() >= MOST_SURCHARGES {
             return self.count_surcharge(CallOutcome::Lost);
         }
+        queue.borrow_mut().push_back(decision);
         if is_down {
             self.count_surcharge(CallOutcome::Down);
-            self.surcharges.borrow_mut().push_back(queued);
         } else {
-            self.charge(queued);
             self.lanes.wake();
         }
     }
 
     /// Makes the surcharges that wait, in front of decisions that come from now on.
     pub(super) fn charge_all(&self) {
-        for queued in self.surcharges.take() {
-            self.charge(queued);
-        }
+        let arrived = clock::instant();
+        let waiting = self.surcharges.take().into_iter();
+        let waiting = waiting.map(|decision| QueuedDecision {
+            arrived,
+            ..decision
+        });
+        self.decisions.borrow_mut().extend(waiting);
     }
 
     /// All surcharges that wait, for other nodes.
-    pub(super) fn take_surcharges(&self) -> VecDeque<QueuedSurcharge> {
+    pub(super) fn take_surcharges(&self) -> VecDeque<QueuedDecision> {
         self.surcharges.take()
-    }
-
-    fn charge(&self, queued: QueuedSurcharge) {
-        self.decisions.borrow_mut().push_back(QueuedDecision {
-            number: self.context.abandonments.number(),
-            question: queued.question,
-            clock: queued.clock,
-            arrived: clock::instant(),
-            surcharge: Some(queued.surcharge),
-            route: queued.route,
-            answer: oneshot::channel().0,
-        });
     }
 
     fn count_surcharge(&self, outcome: CallOutcome) {

@@ -1,4 +1,4 @@
-//! Counters spread over the masters of a cluster.
+//! Counters spread over the masters of a cluster. A lone Redis is a cluster of one node, which serves every slot.
 //!
 //! A master is a [`Node`] like a lone Redis: lanes, connections and health of its own, so that one that is away takes
 //! nothing with it but the counters that live there.
@@ -10,26 +10,28 @@ use super::context::StoreContext;
 use super::layout;
 use super::node::{Node, NodeHandle, Tasks};
 use super::question::DecisionRequest;
-use super::route::Route;
 use super::router::{NodeMaker, Router};
+use super::slot::Route;
 use super::slot::{self, Slot};
 use super::watch;
 use crate::limit::Limit;
 use crate::store::answers::Answers;
 use crate::store::check::apart;
-use crate::store::endpoint::Address;
+use crate::store::endpoint::RedisEndpoint;
 use crate::store::error::StoreError;
+use discovery::Discovery;
 pub(super) use discovery::map_of;
 use multi_slot::AbandonedQueue;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_local;
 
-/// One worker's way to the masters of a cluster. Clones share it.
+/// The nodes of one worker. Clones share them.
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) router: Rc<Router>,
+    /// The only node, if the store is a lone Redis.
+    pub(super) lone: Option<NodeHandle>,
     context: Rc<StoreContext>,
     /// Requests over several slots that have left.
     abandoned: Rc<AbandonedQueue>,
@@ -37,8 +39,8 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts to ask `seeds` and waits for nothing.
-    pub(super) fn new(context: Rc<StoreContext>, seeds: &Arc<[Address]>) -> Self {
+    /// Starts to connect to a lone Redis, or to ask the seeds of a cluster, and waits for nothing.
+    pub(super) fn new(context: Rc<StoreContext>) -> Self {
         let router = Rc::new_cyclic(|router: &Weak<Router>| {
             let refunds = router.clone();
             let _ = context
@@ -53,17 +55,21 @@ impl Cluster {
             Router::new(Rc::clone(&context), make)
         });
         let abandoned = Rc::new(AbandonedQueue::default());
-        let asker = discovery::Discovery::new(Rc::clone(&router), context.target.clone(), seeds);
-        let tasks = vec![
-            spawn_local(asker.run()),
-            spawn_local(multi_slot::conclude_abandoned(
+        let (mut lone, mut tasks) = (None, Vec::new());
+        if let RedisEndpoint::Cluster { seeds } = &context.target.place {
+            let asker = Discovery::new(Rc::clone(&router), context.target.clone(), seeds);
+            tasks.push(spawn_local(asker.run()));
+            tasks.push(spawn_local(multi_slot::conclude_abandoned(
                 Rc::clone(&router),
                 Rc::clone(&context),
                 Rc::clone(&abandoned),
-            )),
-        ];
+            )));
+        } else {
+            lone = Some(router.make_lone());
+        }
         Self {
             router,
+            lone,
             context,
             abandoned,
             _tasks: Rc::new(Tasks(tasks)),
@@ -138,13 +144,13 @@ fn maker(context: Rc<StoreContext>, router: Weak<Router>) -> NodeMaker {
         let listener = router.clone();
         let node = Node::new(
             &context,
-            Some(address.clone()),
+            address.cloned(),
             Box::new(move |up| {
                 if let Some(router) = listener.upgrade() {
                     router.node_changed(up);
                 }
             }),
         );
-        watch::start(node, Some(router.clone()))
+        watch::start(node, address.map(|_| router.clone()))
     })
 }

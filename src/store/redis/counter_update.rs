@@ -1,12 +1,15 @@
 //! An update of one counter that no request waits for: a refund, a settlement, a renewal, a release of slots.
+//!
+//! A call that gives charges back leaves a marker in Redis, by which Redis knows that it has applied the call: a name, which
+//! one call after the other has, each only when the one before is answered, and the call's number under that name.
 
-use super::applied_marker::AppliedMarker;
 use super::question::Question;
-use super::route::Route;
+use super::slot::Route;
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::Operation;
+use std::cell::RefCell;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -133,5 +136,36 @@ impl CounterUpdate {
         if self.tries == 0 {
             self.marker = None;
         }
+    }
+}
+
+/// The marker of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AppliedMarker {
+    pub(super) name: u64,
+    pub(super) number: u64,
+    /// When the call was sent first.
+    pub(super) since: Instant,
+}
+
+/// Names that no call has just now, with the last number of each.
+#[derive(Debug, Default)]
+pub(super) struct MarkerNames(RefCell<Vec<(u64, u64)>>);
+
+impl MarkerNames {
+    /// A marker for a new call.
+    pub(super) fn next(&self) -> AppliedMarker {
+        let free = self.0.borrow_mut().pop();
+        let (name, last) = free.unwrap_or_else(|| (fastrand::u64(..), 0));
+        AppliedMarker {
+            name,
+            number: last + 1,
+            since: clock::instant(),
+        }
+    }
+
+    /// The call is answered: the next may have its name.
+    pub(super) fn release(&self, marker: AppliedMarker) {
+        self.0.borrow_mut().push((marker.name, marker.number));
     }
 }

@@ -1,10 +1,10 @@
 //! Reports to Redis that this gateway lives, and learns how many do.
 
+use super::RedisStore;
 use super::connection::{CONNECT_WITHIN, in_time};
 use super::layout::gateways_key;
 use super::node::Node;
 use super::reply;
-use super::{RedisStore, Topology};
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Value, cmd};
 use std::time::Duration;
@@ -37,13 +37,12 @@ impl RedisStore {
         presence: Presence,
         life: Duration,
     ) -> Result<u32, StoreError> {
-        let node = &*self.everyone().await?.node;
+        let node = &*self.cluster.everyone().await?.node;
         let era = node.health.era();
         let command = command(&node.context.prefix, me, presence, life);
         let counted = node.beat(&command).await;
-        if let (Err(StoreError::Refused(reason)), Topology::Cluster(cluster)) =
-            (&counted, &self.topology)
-            && cluster.router.is_redirected(node, reason)
+        if let Err(StoreError::Refused(reason)) = &counted
+            && self.cluster.router.is_redirected(node, reason)
         {
             // By the next time it is known which node serves it.
             return Err(StoreError::Down);

@@ -10,7 +10,7 @@ use super::pending_refunds::PendingRefunds;
 use super::pool::Connections;
 use super::question::DecisionRequest;
 use super::reply::{self, ReplyError, ScriptReply};
-use super::route::Route;
+use super::slot::Route;
 use crate::clock::Timestamp;
 use crate::store::answers::Answers;
 use crate::store::check::{Check, Refund};

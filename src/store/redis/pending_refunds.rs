@@ -5,13 +5,13 @@
 //! is applying it once: slots are freed by their number, and a call that gives charges back has a marker
 //! (`applied_marker`). A charge beyond an estimate (`surcharge`) has an id as repeated requests have (`limit/dedupe`).
 
-use super::applied_marker::MarkerNames;
 use super::context::StoreContext;
+use super::counter_update::MarkerNames;
 use super::counter_update::{CounterUpdate, UpdateKind};
 use super::health::Health;
 use super::lanes::Lanes;
 use super::question::{self, Question};
-use super::route::Route;
+use super::slot::Route;
 use super::{MOST_IN_CALL, layout};
 use crate::clock;
 use crate::store::error::StoreError;

@@ -240,32 +240,10 @@ fn is_behind_permission(reason: &str) -> bool {
 
 /// Does what `ACL GETUSER` says of a user name commands that change something, or groups of such?
 fn says_more_than_reading(user: &Value) -> bool {
-    const GROUPS: [&str; 6] = [
-        "all",
-        "write",
-        "dangerous",
-        "admin",
-        "scripting",
-        "keyspace",
-    ];
-    const COMMANDS: [&str; 16] = [
-        "acl",
-        "config",
-        "debug",
-        "del",
-        "eval",
-        "evalsha",
-        "fcall",
-        "flushall",
-        "flushdb",
-        "function",
-        "module",
-        "replicaof",
-        "script",
-        "set",
-        "shutdown",
-        "slaveof",
-    ];
+    const GROUPS: &str = "all write dangerous admin scripting keyspace";
+    const COMMANDS: &str = "acl config debug del eval evalsha fcall flushall flushdb function module replicaof script \
+         set shutdown slaveof";
+    let is_in = |names: &str, name: &str| names.split_ascii_whitespace().any(|other| other == name);
     let mut all = Vec::new();
     texts(user, &mut all);
     let (on, nopass) = ["on", "nopass"]
@@ -273,8 +251,8 @@ fn says_more_than_reading(user: &Value) -> bool {
         .into();
     let risks = |rule: &str| match rule.strip_prefix('+') {
         Some(rule) => match rule.strip_prefix('@') {
-            Some(group) => GROUPS.contains(&group),
-            None => COMMANDS.contains(&rule),
+            Some(group) => is_in(GROUPS, group),
+            None => is_in(COMMANDS, rule),
         },
         None => false,
     };

@@ -1,11 +1,12 @@
-//! Which master of a cluster serves which slot, as one worker knows it: from the map, and from what nodes answer.
+//! Which master of a cluster serves which slot, as one worker knows it: from the map, and from what nodes answer. The node of
+//! a lone Redis serves every slot.
 
 use super::context::StoreContext;
 use super::layout;
 use super::node::{Node, NodeHandle};
 use super::outage::Outage;
 use super::redirect;
-use super::route::Route;
+use super::slot::Route;
 use super::slot::{self, Slot};
 use super::slot_map::{SlotMap, SlotRange};
 use crate::clock::Timestamp;
@@ -31,8 +32,8 @@ enum MapKnowledge {
     Unreachable,
 }
 
-/// Makes the node at an address, with its tasks.
-pub(super) type NodeMaker = Box<dyn Fn(&Address) -> NodeHandle>;
+/// Makes the node at an address of a cluster, or of a lone Redis, with its tasks.
+pub(super) type NodeMaker = Box<dyn Fn(Option<&Address>) -> NodeHandle>;
 
 /// The masters of a cluster and their slots.
 pub(super) struct Router {
@@ -82,6 +83,14 @@ impl Router {
     /// Reports how much of the cluster is asked.
     pub(super) fn report_reach(&self) {
         self.context.stats.set_reach(self.reach());
+    }
+
+    /// Makes the node of a lone Redis, which serves every slot.
+    pub(super) fn make_lone(&self) -> NodeHandle {
+        let node = (self.make)(None);
+        self.map.borrow_mut().set_lone(node.clone());
+        self.knowledge.set(MapKnowledge::Known);
+        node
     }
 
     /// Waits until the map is known, for as long as `patience`, and not at all once no node could be asked or a request has
@@ -247,7 +256,9 @@ impl Router {
 
     /// The node there, which may be new.
     pub(super) fn at_address(&self, address: &Address) -> NodeHandle {
-        self.map.borrow_mut().node(address, || (self.make)(address))
+        self.map
+            .borrow_mut()
+            .node(address, || (self.make)(Some(address)))
     }
 
     /// A node answers that a slot is served at `address`.
@@ -255,7 +266,7 @@ impl Router {
         let node = self
             .map
             .borrow_mut()
-            .moved(slot, address, || (self.make)(address));
+            .moved(slot, address, || (self.make)(Some(address)));
         self.stale.notify_one();
         node
     }
@@ -263,7 +274,7 @@ impl Router {
     /// Takes over the map that a node has.
     pub(super) fn adopt(&self, ranges: &[SlotRange]) {
         let map = &mut *self.map.borrow_mut();
-        map.adopt(ranges, |address| (self.make)(address));
+        map.adopt(ranges, |address| (self.make)(Some(address)));
         for handle in map.masters() {
             let node = &handle.node;
             let is_own = |slot| {

@@ -1,4 +1,4 @@
-//! Which of the 16,384 slots of a cluster a counter lives in: CRC16 of its hash tag.
+//! Which of the 16,384 slots of a cluster a counter lives in, CRC16 of its hash tag; and the route of a call to a slot.
 
 /// One of [`SLOTS`].
 pub(super) type Slot = u16;
@@ -43,6 +43,30 @@ pub(super) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
     let tags = (0..1_000_000_u32).map(|number| number.to_string().into_bytes());
     let mut tags = tags.filter(|tag| is_such(of_tag(tag)));
     tags.next()
+}
+
+/// A call's slot and its detours so far. A lone Redis has one route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Route {
+    pub(super) slot: Slot,
+    /// The slot is being moved to the node that this is sent to.
+    pub(super) asking: bool,
+    /// In a call of its own.
+    pub(super) alone: bool,
+    /// How often the call was sent to another node.
+    pub(super) hops: u8,
+    /// How often the call was repeated at the same node.
+    pub(super) tries: u8,
+}
+
+impl Route {
+    /// To the master of `slot`, without any detour yet.
+    pub(super) fn to(slot: Slot) -> Self {
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,15 +2,20 @@
 //! same node. All calls go in one write, and each fails for itself. A call that the node redirects is sent on, for nothing
 //! has been run.
 
+use super::call_queue::{QueuedDecision, SendState};
 use super::connection::{Connection, FORGOTTEN_AGAIN, is_forgotten};
+use super::counter_update::AppliedMarker;
+use super::counter_update::CounterUpdate;
 use super::node::Node;
-use super::queued_call::QueuedCall;
+use super::pending_refunds::{self, CallResult};
+use super::question;
 use super::redirect::{self, Redirection};
-use super::route::Route;
+use super::reply::{self, ReplyError};
 use super::router::Router;
+use super::slot::Route;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::Redirect;
-use bb8_redis::redis::{Pipeline, Value, cmd};
+use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -31,6 +36,120 @@ type CallAnswer = Result<Vec<u8>, StoreError>;
 pub(super) struct SlotBatch<C> {
     route: Route,
     pub(super) calls: Vec<C>,
+}
+
+/// A decision or an update. Those that go in one call are a batch.
+pub(super) trait QueuedCall: Sized + 'static {
+    fn route(&mut self) -> &mut Route;
+
+    /// The marker of the call that it went with.
+    fn marker(&self) -> Option<AppliedMarker>;
+
+    /// Puts it in front of all that waits there.
+    fn put_back(self, node: &Node);
+
+    /// The cluster did not apply it.
+    fn fail(self, node: &Node, why: &StoreError);
+
+    /// A batch is about to be sent in one call.
+    fn prepare(node: &Node, batch: &mut [Self]);
+
+    /// The call for a batch.
+    fn command(node: &Node, batch: &[Self]) -> Cmd;
+
+    /// Takes over what has become of a batch. The error is the server's, if it has one.
+    fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError>;
+}
+
+impl QueuedCall for QueuedDecision {
+    fn route(&mut self) -> &mut Route {
+        &mut self.route
+    }
+
+    fn marker(&self) -> Option<AppliedMarker> {
+        None
+    }
+
+    fn put_back(self, node: &Node) {
+        node.queue.put_back(self);
+    }
+
+    fn fail(self, node: &Node, why: &StoreError) {
+        node.queue.fail(self, why, SendState::Unsent);
+    }
+
+    fn prepare(node: &Node, batch: &mut [Self]) {
+        node.context.stats.sent(batch.len());
+    }
+
+    fn command(_: &Node, batch: &[Self]) -> Cmd {
+        let clock = batch.first().and_then(|first| first.clock);
+        question::decide(clock, batch.iter().map(|decision| &decision.question))
+    }
+
+    fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
+        let limits = batch.iter().map(|decision| decision.question.limits());
+        let replies = result.answer.and_then(|bytes| reply::read(&bytes, limits));
+        let replies = match replies {
+            Ok(replies) => replies,
+            Err(error) => {
+                for decision in batch {
+                    let Self {
+                        question, route, ..
+                    } = &decision;
+                    node.updates.release(question, *route, &error);
+                    node.queue.fail(decision, &error, SendState::Sent);
+                }
+                return Err(error);
+            }
+        };
+        let mut trouble = Ok(());
+        for (decision, reply) in batch.into_iter().zip(replies) {
+            match &reply {
+                Ok(_) => node.context.stats.decisions.add(1),
+                Err(wrong) => {
+                    node.context.stats.errors.add(1);
+                    if let ReplyError::Limit { reason, .. } = wrong
+                        && reply::server_wide(reason)
+                    {
+                        trouble = Err(StoreError::Refused(reason.clone()));
+                    }
+                }
+            }
+            node.queue.answer(decision, reply);
+        }
+        trouble
+    }
+}
+
+impl QueuedCall for CounterUpdate {
+    fn route(&mut self) -> &mut Route {
+        &mut self.route
+    }
+
+    fn marker(&self) -> Option<AppliedMarker> {
+        self.marker
+    }
+
+    fn put_back(self, node: &Node) {
+        node.updates.put_back(self);
+    }
+
+    fn fail(self, node: &Node, why: &StoreError) {
+        node.updates.put_off(self, why);
+    }
+
+    fn prepare(node: &Node, batch: &mut [Self]) {
+        node.updates.mark(batch);
+    }
+
+    fn command(node: &Node, batch: &[Self]) -> Cmd {
+        pending_refunds::command(&node.context.prefix, node.address.is_some(), batch)
+    }
+
+    fn conclude(node: &Node, batch: Vec<Self>, result: CallResult) -> Result<(), StoreError> {
+        node.updates.conclude(batch, result)
+    }
 }
 
 /// Sends the parts of a batch on that `node` has redirected. Returns a batch that the node has answered.
@@ -74,17 +193,7 @@ pub(super) fn follow<C: QueuedCall>(
                 send_on(call, &router.at_address(address).node);
             }
             Redirection::TryAgain if is_alone => send_later(call, router.clone()),
-            // Of several counters one may be new and another not. Alone each is in one of the two places, or will be, and
-            // its home knows in which. Where a slot arrives, a counter that has not come yet would begin anew: before
-            // version 7 a home sends several there of which it still has some.
-            Redirection::TryAgain => {
-                route.alone = true;
-                route.asking = false;
-                match router.at(route.slot) {
-                    Ok(home) => send_on(call, &home.node),
-                    Err(why) => call.fail(node, &why),
-                }
-            }
+            Redirection::TryAgain => send_alone(call, node, &router),
             Redirection::Unserved => {
                 router.stale.notify_one();
                 call.fail(node, &StoreError::Refused(reason.clone()));
@@ -105,6 +214,19 @@ fn send_on<C: QueuedCall>(call: C, node: &Node) {
     }
     call.put_back(node);
     node.lanes.wake();
+}
+
+/// Sends a call of several counters again, one by one: one counter may be new and another not. Alone each is in one of the two
+/// places, or will be, and its home knows in which. Where a slot arrives, a counter that has not come yet would begin anew:
+/// before version 7 a home sends several there of which it still has some.
+fn send_alone<C: QueuedCall>(mut call: C, node: &Node, router: &Router) {
+    let route = call.route();
+    route.alone = true;
+    route.asking = false;
+    match router.at(route.slot) {
+        Ok(home) => send_on(call, &home.node),
+        Err(why) => call.fail(node, &why),
+    }
 }
 
 /// Sends a call to the node that serves its slot a little later.

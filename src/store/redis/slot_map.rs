@@ -26,7 +26,6 @@ pub(super) struct SlotMap {
 
 struct MappedNode {
     node: NodeHandle,
-    address: Address,
     /// How many slots it serves.
     serves: usize,
     /// When it was last needed.
@@ -73,16 +72,26 @@ impl SlotMap {
     }
 
     fn position(&mut self, address: &Address, make: impl FnOnce() -> NodeHandle) -> usize {
-        let known = self.homes.iter().position(|home| home.address == *address);
+        let is_there = |home: &MappedNode| home.node.node.address.as_ref() == Some(address);
+        let known = self.homes.iter().position(is_there);
         known.unwrap_or_else(|| {
             self.homes.push(MappedNode {
                 node: make(),
-                address: address.clone(),
                 serves: 0,
                 needed: clock::instant(),
             });
             self.homes.len() - 1
         })
+    }
+
+    /// All slots are served by the node of a lone Redis.
+    pub(super) fn set_lone(&mut self, node: NodeHandle) {
+        self.homes.push(MappedNode {
+            node,
+            serves: SLOTS,
+            needed: clock::instant(),
+        });
+        self.slots.fill(0);
     }
 
     /// One slot is served at that address.
@@ -155,7 +164,8 @@ impl SlotMap {
     pub(super) fn up(&self) -> Vec<Address> {
         let up = self.homes.iter();
         let up = up.filter(|home| home.node.node.health.is_up());
-        up.map(|home| home.address.clone()).collect()
+        up.filter_map(|home| home.node.node.address.clone())
+            .collect()
     }
 }
 
