@@ -60,7 +60,7 @@ use context::StoreContext;
 use counter_update::{CounterUpdate, UpdateKind, UpdateSender};
 use node::NodeHandle;
 use question::DecisionRequest;
-use slot::Route;
+use slot::CallRoute;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ impl RedisStore {
             refused,
         };
         match &self.cluster.lone {
-            Some(lone) => lone.node.ask(request, Route::default()).await,
+            Some(lone) => lone.node.ask(request, CallRoute::default()).await,
             // On the heap: a request of a lone Redis need not have room for this.
             None => Box::pin(self.cluster.ask(request)).await,
         }
@@ -257,9 +257,9 @@ impl RedisStore {
     }
 
     /// The node that serves a counter, and the route there. Where there is none an update is lost.
-    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, Route)> {
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
         if let Some(lone) = &self.cluster.lone {
-            return Some((lone.clone(), Route::default()));
+            return Some((lone.clone(), CallRoute::default()));
         }
         let home = self.cluster.router.home(limit, key);
         if home.is_none() {

@@ -13,7 +13,7 @@ use super::pending_refunds::MOST_TRIES;
 use super::question::DecisionRequest;
 use super::question::Question;
 use super::reply::{ReplyError, ScriptReply};
-use super::slot::Route;
+use super::slot::CallRoute;
 use crate::clock::{self, Timestamp};
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::{CallOutcome, Operation};
@@ -42,7 +42,7 @@ pub(super) struct QueuedDecision {
     pub(super) arrived: Instant,
     /// The charge is made although no request waits for it.
     pub(super) surcharge: Option<Surcharge>,
-    pub(super) route: Route,
+    pub(super) route: CallRoute,
     pub(super) answer: oneshot::Sender<ScriptReply>,
 }
 
@@ -143,7 +143,7 @@ impl CallQueue {
         &self,
         question: Question,
         clock: Option<Timestamp>,
-        route: Route,
+        route: CallRoute,
     ) -> (u64, oneshot::Receiver<ScriptReply>) {
         let (answer, receiver) = oneshot::channel();
         let number = self.context.abandonments.number();
@@ -262,13 +262,13 @@ impl CallQueue {
         if is_full || surcharge.is_over() || decision.clock.is_some() {
             return self.count_surcharge(CallOutcome::Lost);
         }
-        decision.route = Route::to(decision.route.slot);
+        decision.route = CallRoute::to(decision.route.slot);
         self.surcharges.borrow_mut().push_back(decision);
         self.lanes.reminder.notify_one();
     }
 
     /// Makes a new surcharge, soon or when Redis is back.
-    pub(super) fn charge(&self, question: Question, clock: Option<Timestamp>, route: Route) {
+    pub(super) fn charge(&self, question: Question, clock: Option<Timestamp>, route: CallRoute) {
         self.push_surcharge(QueuedDecision {
             number: self.context.abandonments.number(),
             question,

@@ -11,7 +11,7 @@ use super::layout;
 use super::node::{Node, NodeHandle, Tasks};
 use super::question::DecisionRequest;
 use super::router::{NodeMaker, Router};
-use super::slot::Route;
+use super::slot::CallRoute;
 use super::slot::{self, Slot};
 use super::watch;
 use crate::limit::Limit;
@@ -85,7 +85,7 @@ impl Cluster {
             return self.ask_slots(request, slots).await;
         };
         let handle = self.router.at(only.slot)?;
-        let route = Route::to(only.slot);
+        let route = CallRoute::to(only.slot);
         if !checks
             .iter()
             .any(|check| check.limit.apart_if_made().is_some())

@@ -4,7 +4,7 @@
 //! one call after the other has, each only when the one before is answered, and the call's number under that name.
 
 use super::question::Question;
-use super::slot::Route;
+use super::slot::CallRoute;
 use crate::clock::{self, Timestamp};
 use crate::limit::Limit;
 use crate::store::error::StoreError;
@@ -48,7 +48,7 @@ pub(super) struct CounterUpdate {
     pub(super) kind: UpdateKind,
     pub(super) question: Question,
     pub(super) clock: Option<Timestamp>,
-    pub(super) route: Route,
+    pub(super) route: CallRoute,
     /// From then on the update means nothing any more.
     pub(super) until: Instant,
     /// How often it was sent in vain.
@@ -86,7 +86,7 @@ impl CounterUpdate {
             kind,
             question,
             clock: None,
-            route: Route::default(),
+            route: CallRoute::default(),
             until: clock::instant() + lasts.unwrap_or(KEPT),
             tries: 0,
             marker: None,

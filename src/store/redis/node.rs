@@ -10,7 +10,7 @@ use super::pending_refunds::PendingRefunds;
 use super::pool::Connections;
 use super::question::DecisionRequest;
 use super::reply::{self, ReplyError, ScriptReply};
-use super::slot::Route;
+use super::slot::CallRoute;
 use crate::clock::Timestamp;
 use crate::store::answers::Answers;
 use crate::store::check::{Check, Refund};
@@ -96,7 +96,7 @@ impl Node {
     pub(super) async fn ask(
         &self,
         request: DecisionRequest<'_>,
-        route: Route,
+        route: CallRoute,
     ) -> Result<Answers, StoreError> {
         let (number, receiver) = self.enqueue(request, route)?;
         let mut pending = PendingAnswer {
@@ -115,7 +115,7 @@ impl Node {
     pub(super) fn enqueue(
         &self,
         request: DecisionRequest<'_>,
-        route: Route,
+        route: CallRoute,
     ) -> Result<(u64, oneshot::Receiver<ScriptReply>), StoreError> {
         self.queue.admit(request)?;
         let question = self.context.decision(request);
@@ -127,7 +127,7 @@ impl Node {
         &self,
         refund: Refund<'_>,
         clock: Option<Timestamp>,
-        route: Route,
+        route: CallRoute,
         answer: Option<UpdateSender>,
     ) {
         if let Some(question) = self.context.refund(refund) {

@@ -11,7 +11,7 @@ use super::counter_update::{CounterUpdate, UpdateKind};
 use super::health::Health;
 use super::lanes::Lanes;
 use super::question::{self, Question};
-use super::slot::Route;
+use super::slot::CallRoute;
 use super::{MOST_IN_CALL, layout};
 use crate::clock;
 use crate::store::error::StoreError;
@@ -92,7 +92,7 @@ impl PendingRefunds {
     }
 
     /// Frees slots that a call without an answer may have taken: its requests were answered without them.
-    pub(super) fn release(&self, question: &Question, route: Route, why: &StoreError) {
+    pub(super) fn release(&self, question: &Question, route: CallRoute, why: &StoreError) {
         if let StoreError::Refused(_) | StoreError::Down | StoreError::Overloaded = why {
             return;
         }
@@ -215,7 +215,7 @@ impl PendingRefunds {
             return self.lose(update, why);
         }
         update.unmark();
-        update.route = Route::to(update.route.slot);
+        update.route = CallRoute::to(update.route.slot);
         self.wait_until(clock::instant() + PAUSE, update);
     }
 

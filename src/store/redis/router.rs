@@ -6,7 +6,7 @@ use super::layout;
 use super::node::{Node, NodeHandle};
 use super::outage::Outage;
 use super::redirect;
-use super::slot::Route;
+use super::slot::CallRoute;
 use super::slot::{self, Slot};
 use super::slot_map::{SlotMap, SlotRange};
 use crate::clock::Timestamp;
@@ -163,10 +163,10 @@ impl Router {
     }
 
     /// The node that serves a counter; where none does, one that will redirect the call when one does again.
-    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, Route)> {
+    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
         let slot = slot_of(limit, key);
         let node = self.at(slot).ok().or_else(|| self.all().first().cloned())?;
-        Some((node, Route::to(slot)))
+        Some((node, CallRoute::to(slot)))
     }
 
     /// Gives a charge back, wherever its counter is served by now.
@@ -298,7 +298,7 @@ impl Router {
 fn pass_on(map: &SlotMap) {
     let is_away = |handle: &&NodeHandle| !handle.node.health.is_up();
     for away in map.all().filter(is_away) {
-        let home = |route: Route| &map.at(route.slot).unwrap_or(away).node;
+        let home = |route: CallRoute| &map.at(route.slot).unwrap_or(away).node;
         for update in away.node.updates.take_all() {
             home(update.route).updates.push(update);
         }

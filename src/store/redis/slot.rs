@@ -47,7 +47,7 @@ pub(super) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
 
 /// A call's slot and its detours so far. A lone Redis has one route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Route {
+pub(super) struct CallRoute {
     pub(super) slot: Slot,
     /// The slot is being moved to the node that this is sent to.
     pub(super) asking: bool,
@@ -59,7 +59,7 @@ pub(super) struct Route {
     pub(super) tries: u8,
 }
 
-impl Route {
+impl CallRoute {
     /// To the master of `slot`, without any detour yet.
     pub(super) fn to(slot: Slot) -> Self {
         Self {

@@ -12,7 +12,7 @@ use super::question;
 use super::redirect::{self, Redirection};
 use super::reply::{self, ReplyError};
 use super::router::Router;
-use super::slot::Route;
+use super::slot::CallRoute;
 use crate::store::error::StoreError;
 use crate::telemetry::metrics::Redirect;
 use bb8_redis::redis::{Cmd, Pipeline, Value, cmd};
@@ -34,13 +34,13 @@ type CallAnswer = Result<Vec<u8>, StoreError>;
 
 /// A part of a batch that can share a call.
 pub(super) struct SlotBatch<C> {
-    route: Route,
+    route: CallRoute,
     pub(super) calls: Vec<C>,
 }
 
 /// A decision or an update. Those that go in one call are a batch.
 pub(super) trait QueuedCall: Sized + 'static {
-    fn route(&mut self) -> &mut Route;
+    fn route(&mut self) -> &mut CallRoute;
 
     /// The marker of the call that it went with.
     fn marker(&self) -> Option<AppliedMarker>;
@@ -62,7 +62,7 @@ pub(super) trait QueuedCall: Sized + 'static {
 }
 
 impl QueuedCall for QueuedDecision {
-    fn route(&mut self) -> &mut Route {
+    fn route(&mut self) -> &mut CallRoute {
         &mut self.route
     }
 
@@ -123,7 +123,7 @@ impl QueuedCall for QueuedDecision {
 }
 
 impl QueuedCall for CounterUpdate {
-    fn route(&mut self) -> &mut Route {
+    fn route(&mut self) -> &mut CallRoute {
         &mut self.route
     }
 
@@ -252,7 +252,7 @@ fn send_later<C: QueuedCall>(mut call: C, router: Rc<Router>) {
 pub(super) fn by_slot<C: QueuedCall>(batch: Vec<C>) -> Vec<SlotBatch<C>> {
     let mut batches: Vec<SlotBatch<C>> = Vec::new();
     for mut call in batch {
-        let route = Route {
+        let route = CallRoute {
             hops: 0,
             tries: 0,
             ..*call.route()

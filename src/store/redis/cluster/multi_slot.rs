@@ -15,7 +15,7 @@ use crate::store::redis::node::answers;
 use crate::store::redis::question::DecisionRequest;
 use crate::store::redis::reply::ScriptReply;
 use crate::store::redis::router::{Router, slot_of};
-use crate::store::redis::slot::Route;
+use crate::store::redis::slot::CallRoute;
 use crate::store::redis::slot::Slot;
 use crate::store::shadow::Charges;
 use smallvec::SmallVec;
@@ -115,7 +115,7 @@ impl Cluster {
             let asked = self
                 .router
                 .at(slot)
-                .and_then(|handle| handle.node.enqueue(own, Route::to(slot)));
+                .and_then(|handle| handle.node.enqueue(own, CallRoute::to(slot)));
             question.state = match asked {
                 Ok((_, receiver)) => QuestionState::Pending(receiver),
                 Err(error) => QuestionState::Answered(Err(error)),
@@ -160,7 +160,7 @@ impl Drop for PendingAnswers<'_> {
             return;
         }
         let checks = self.checks.iter().enumerate();
-        self.queue.requests.borrow_mut().push(AbandonedRequest {
+        self.queue.requests.borrow_mut().push(AbandonedQuestions {
             clock: self.clock,
             checks: checks
                 .map(|(index, check)| OwnedCheck::of(index, check))
@@ -174,7 +174,7 @@ impl Drop for PendingAnswers<'_> {
 /// Requests whose client left before all of their slots had answered.
 #[derive(Default)]
 pub(super) struct AbandonedQueue {
-    requests: RefCell<Vec<AbandonedRequest>>,
+    requests: RefCell<Vec<AbandonedQuestions>>,
     arrived: Notify,
 }
 
@@ -184,7 +184,7 @@ impl AbandonedQueue {
     }
 }
 
-struct AbandonedRequest {
+struct AbandonedQuestions {
     clock: Option<Timestamp>,
     checks: Vec<OwnedCheck>,
     questions: Vec<SlotQuestion>,
@@ -208,7 +208,7 @@ pub(super) async fn conclude_abandoned(
     }
 }
 
-impl AbandonedRequest {
+impl AbandonedQuestions {
     async fn conclude(&mut self, abandonments: &Abandonments) {
         let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
         for question in &mut self.questions {
