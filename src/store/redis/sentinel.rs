@@ -2,6 +2,10 @@
 //!
 //! One sentinel's word is enough to look; a master that has been replaced says `slave` as soon as it has heard of it. Until
 //! then it takes writes that are lost, for all clients that are cut off together with it: `min-replicas-to-write` is its remedy.
+//!
+//! The `redis` crate's feature `sentinel` is not used. It sends `SENTINEL MASTERS`, which a user may not be allowed, checks the
+//! role on one connection and counts on another, keeps the last sentinel's error alone, gives no sentinel a deadline of its
+//! own, and makes streams and TLS of its own.
 
 use super::connection::{CONNECT_WITHIN, Connection, first_word};
 use super::login::{self, Peer, connect, text};
