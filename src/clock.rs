@@ -56,12 +56,6 @@ pub fn wall() -> Timestamp {
     Timestamp(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The monotonic clock, for deadlines and for how long something takes.
-#[must_use]
-pub fn instant() -> tokio::time::Instant {
-    tokio::time::Instant::now()
-}
-
 /// The clock that counters in this process live by.
 ///
 /// The system clock is read once and then only runs forward with the monotonic clock, so that a step of the

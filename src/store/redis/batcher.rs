@@ -102,14 +102,14 @@ impl Lane {
         let has_updates = || !node.updates.is_empty() && !node.health.is_down();
         node.queue
             .oldest()
-            .or_else(|| has_updates().then(clock::instant))
+            .or_else(|| has_updates().then(clock::now))
     }
 
     /// A connection for what waits since `oldest`. While the server answers connections that are being made it is there,
     /// however long that takes: a decision that has waited for all of its time meanwhile is turned away.
     async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
         let node = &self.node;
-        let begun = clock::instant();
+        let begun = clock::now();
         // A decision of just now is given its time from then; an older one has not waited for a connection.
         let asked = begun
             .checked_sub(LOOK)
@@ -118,7 +118,7 @@ impl Lane {
         loop {
             let heard = node.connections.signals.heard();
             let silent = heard.map_or(asked, |heard| heard.max(asked)) + node.context.timeout;
-            if clock::instant() >= silent {
+            if clock::now() >= silent {
                 let late = || {
                     let reason = format!("no connection within {:?}", node.context.timeout);
                     StoreError::Unreachable(reason.into())
@@ -185,7 +185,7 @@ impl Lane {
             }
             if !batch.is_empty() {
                 start = lanes.window.send(lanes.busy());
-                let deadline = clock::instant() + self.node.context.timeout;
+                let deadline = clock::now() + self.node.context.timeout;
                 done = self.call(connection, deadline, batch).await;
             }
             match done {
@@ -234,7 +234,7 @@ impl Lane {
         let ping = cmd("PING");
         let mut asked = pin!(connection.send(&ping));
         let answer = loop {
-            if clock::instant() >= until {
+            if clock::now() >= until {
                 break None;
             }
             let next = node.queue.expire().map_or(until, |next| next.min(until));
@@ -265,13 +265,13 @@ impl Lane {
         mut batch: Vec<C>,
     ) -> Result<(), StoreError> {
         let node = &*self.node;
-        let sent = clock::instant();
+        let sent = clock::now();
         let Some(router) = &self.router else {
             C::prepare(node, &mut batch);
             let command = C::command(node, &batch);
             let answer = in_time(deadline, connection.call(&command)).await;
             let answer = answer.unwrap_or_else(|| Err(node.late()));
-            let took = clock::instant() - sent;
+            let took = clock::now() - sent;
             return C::conclude(node, batch, CallResult { answer, took });
         };
         let mut batches = by_slot(batch);
@@ -282,7 +282,7 @@ impl Lane {
         let answers = answers
             .unwrap_or_else(|| Err(node.late()))
             .unwrap_or_else(|error| vec![Err(error); batches.len()]);
-        let took = clock::instant() - sent;
+        let took = clock::now() - sent;
         let mut done = Ok(());
         for (batch, answer) in batches.into_iter().zip(answers) {
             if let Some(batch) = slot_calls::follow(node, router, batch.calls, &answer) {
@@ -302,15 +302,15 @@ impl Lane {
         if node.is_paid() {
             return Ok(());
         }
-        let deadline = clock::instant() + node.context.timeout;
+        let deadline = clock::now() + node.context.timeout;
         let taken = timeout_at(deadline, node.connections.take()).await;
         let mut connection = taken.map_err(|_| node.late())??;
-        while clock::instant() < deadline {
+        while clock::now() < deadline {
             let batch = node.updates.next();
             if batch.is_empty() {
                 break;
             }
-            let ends = clock::instant() + node.context.timeout;
+            let ends = clock::now() + node.context.timeout;
             if let Err(why) = self.call(&mut connection, ends, batch).await {
                 connection.condemn();
                 return Err(why);

@@ -59,7 +59,7 @@ pub(super) struct Surcharge {
 impl Surcharge {
     pub(super) fn new() -> Self {
         Self {
-            until: clock::instant() + KEPT,
+            until: clock::now() + KEPT,
             since: None,
             tries: 0,
         }
@@ -67,12 +67,12 @@ impl Surcharge {
 
     /// A call with it had no answer.
     fn count_try(&mut self) {
-        self.since.get_or_insert_with(clock::instant);
+        self.since.get_or_insert_with(clock::now);
         self.tries += 1;
     }
 
     fn is_over(&self) -> bool {
-        let now = clock::instant();
+        let now = clock::now();
         let is_in_vain = self.since.is_some_and(|since| now - since >= REPEATED);
         self.until <= now || is_in_vain || self.tries >= MOST_TRIES
     }
@@ -151,7 +151,7 @@ impl CallQueue {
             number,
             question,
             clock,
-            arrived: clock::instant(),
+            arrived: clock::now(),
             surcharge: None,
             route,
             answer,
@@ -180,7 +180,7 @@ impl CallQueue {
         }
         let mut batch: Vec<QueuedDecision> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
         let mut limits = 0;
-        let too_old = clock::instant().checked_sub(self.lanes.window.longest_wait());
+        let too_old = clock::now().checked_sub(self.lanes.window.longest_wait());
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_IN_CALL
                 && (batch.is_empty() || limits + next.question.limits() <= MOST_LIMITS)
@@ -198,7 +198,7 @@ impl CallQueue {
                 batch.push(next);
             } else if next.surcharge.is_some() {
                 // A surcharge may wait longer, and goes behind the decisions that may not.
-                let arrived = clock::instant();
+                let arrived = clock::now();
                 waiting.push_back(QueuedDecision { arrived, ..next });
             } else {
                 self.turn_away(next);
@@ -211,7 +211,7 @@ impl CallQueue {
     pub(super) fn expire(&self) -> Option<Instant> {
         loop {
             let ends = self.oldest()? + self.context.timeout;
-            if ends > clock::instant() {
+            if ends > clock::now() {
                 return Some(ends);
             }
             let next = self.decisions.borrow_mut().pop_front()?;
@@ -242,7 +242,7 @@ impl CallQueue {
             } else {
                 CallOutcome::Lost
             };
-            let took = clock::instant() - decision.arrived;
+            let took = clock::now() - decision.arrived;
             self.context.stats.updated(Operation::Settle, outcome, took);
         }
         if let Err(reply) = decision.answer.send(reply) {
@@ -273,7 +273,7 @@ impl CallQueue {
             number: self.context.abandonments.number(),
             question,
             clock,
-            arrived: clock::instant(),
+            arrived: clock::now(),
             surcharge: Some(Surcharge::new()),
             route,
             answer: oneshot::channel().0,
@@ -282,7 +282,7 @@ impl CallQueue {
 
     /// Makes a surcharge, soon or when Redis is back.
     pub(super) fn push_surcharge(&self, mut decision: QueuedDecision) {
-        decision.arrived = clock::instant();
+        decision.arrived = clock::now();
         let is_down = self.health.is_down();
         let queue = if is_down {
             &self.surcharges
@@ -306,7 +306,7 @@ impl CallQueue {
 
     /// Makes the surcharges that wait, in front of decisions that come from now on.
     pub(super) fn charge_all(&self) {
-        let arrived = clock::instant();
+        let arrived = clock::now();
         let waiting = self.surcharges.take().into_iter();
         let waiting = waiting.map(|decision| QueuedDecision {
             arrived,

@@ -77,14 +77,14 @@ impl CallWindow {
     /// A call is made now, as one of so many under way.
     pub(super) fn send(&self, under_way: usize) -> CallStart {
         CallStart {
-            at: clock::instant(),
+            at: clock::now(),
             quiet: under_way <= NEAR,
         }
     }
 
     /// It was answered.
     pub(super) fn answer(&self, sent: CallStart) {
-        let now = clock::instant();
+        let now = clock::now();
         let took = now - sent.at;
         if took <= self.timeout {
             self.answered.set(Some(now));
@@ -100,7 +100,7 @@ impl CallWindow {
     /// It was not answered in time.
     pub(super) fn misses(&self) {
         if self.late.get().is_none() {
-            self.late.set(Some(clock::instant()));
+            self.late.set(Some(clock::now()));
         }
     }
 
@@ -110,8 +110,7 @@ impl CallWindow {
         if last.is_some_and(|last| sent.at < last) {
             return false;
         }
-        self.lost
-            .set((Some(clock::instant()), many.saturating_add(1)));
+        self.lost.set((Some(clock::now()), many.saturating_add(1)));
         many >= MOST_LOST
     }
 
@@ -123,7 +122,7 @@ impl CallWindow {
     /// Is there a server that answers, but has answered nothing in time for so long that it is of no use?
     pub(super) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
-        late.is_some_and(|since| clock::instant() - since >= self.timeout.max(HELD_UP) * 2)
+        late.is_some_and(|since| clock::now() - since >= self.timeout.max(HELD_UP) * 2)
     }
 
     /// How long a decision may wait here before it is sent: what is left must be enough for an answer.

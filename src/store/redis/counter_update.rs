@@ -87,7 +87,7 @@ impl CounterUpdate {
             question,
             clock: None,
             route: CallRoute::default(),
-            until: clock::instant() + lasts.unwrap_or(KEPT),
+            until: clock::now() + lasts.unwrap_or(KEPT),
             tries: 0,
             marker: None,
             answer: None,
@@ -115,7 +115,7 @@ impl CounterUpdate {
     pub(super) fn is_repeatable(&self) -> bool {
         let is_marked = self
             .marker
-            .is_some_and(|marker| clock::instant() - marker.since < REPEATED);
+            .is_some_and(|marker| clock::now() - marker.since < REPEATED);
         self.is_kept() && (is_marked || !self.adds_up())
     }
 
@@ -160,7 +160,7 @@ impl MarkerNames {
         AppliedMarker {
             name,
             number: last + 1,
-            since: clock::instant(),
+            since: clock::now(),
         }
     }
 

@@ -114,7 +114,7 @@ impl PendingRefunds {
     /// The first updates that can go in one call: of one clock, and only those that still mean something.
     pub(super) fn next(&self) -> Vec<CounterUpdate> {
         let mut waiting = self.waiting.borrow_mut();
-        let now = clock::instant();
+        let now = clock::now();
         let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
         while let Some(next) = waiting.front() {
             let fits = batch.len() < MOST_IN_CALL
@@ -216,7 +216,7 @@ impl PendingRefunds {
         }
         update.unmark();
         update.route = CallRoute::to(update.route.slot);
-        self.wait_until(clock::instant() + PAUSE, update);
+        self.wait_until(clock::now() + PAUSE, update);
     }
 
     /// Redis found nothing to update. A release of slots that may be taken yet is sent again.
@@ -227,7 +227,7 @@ impl PendingRefunds {
         else {
             return;
         };
-        let at = clock::instant() + pause;
+        let at = clock::now() + pause;
         if update.until <= at || self.is_full() {
             return;
         }
@@ -249,7 +249,7 @@ impl PendingRefunds {
         update.fail(why);
         let is_release = matches!(update.kind, UpdateKind::Release { .. });
         // A slot that has lapsed is free.
-        if !(is_release && update.until <= clock::instant()) {
+        if !(is_release && update.until <= clock::now()) {
             self.count(update.kind, CallOutcome::Lost, Duration::ZERO);
         }
     }
@@ -284,7 +284,7 @@ impl PendingRefunds {
                 }
             }
         }
-        let now = clock::instant();
+        let now = clock::now();
         let due = |(at, _): &mut (Instant, CounterUpdate)| *at <= now;
         let due: Vec<_> = self.later.borrow_mut().extract_if(.., due).collect();
         for (_, update) in due {

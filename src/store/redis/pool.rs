@@ -97,7 +97,7 @@ impl ManageConnection for Manager {
                 after: CONNECT_WITHIN,
             }));
         let failure = made.as_ref().err();
-        *self.signals.last_failure() = failure.map(|error| (clock::instant(), error.clone()));
+        *self.signals.last_failure() = failure.map(|error| (clock::now(), error.clone()));
         if failure.is_some() {
             self.signals.failed.notify_waiters();
         }

@@ -75,17 +75,14 @@ impl MasterWatch {
                 continue;
             }
             let reported = self.reported.borrow().clone();
-            if reported
-                .is_some_and(|(master, at)| master == *named && clock::instant() - at < AGREE)
-            {
+            if reported.is_some_and(|(master, at)| master == *named && clock::now() - at < AGREE) {
                 continue;
             }
             let followed = timeout(CONNECT_WITHIN, self.sentinels.follow(&target)).await;
             let master = followed.ok().and_then(Result::ok);
             let master = master.and_then(|connection| connection.master.clone());
             if let Some(master) = master.filter(|master| master == named) {
-                self.reported
-                    .replace(Some((master.clone(), clock::instant())));
+                self.reported.replace(Some((master.clone(), clock::now())));
                 return master;
             }
         }

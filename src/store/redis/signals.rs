@@ -38,7 +38,7 @@ impl Signals {
 
     /// The server has answered on a connection that is being made.
     pub(super) fn hear(&self) {
-        *locked(&self.heard) = Some(clock::instant());
+        *locked(&self.heard) = Some(clock::now());
     }
 
     /// When it did so last.
@@ -50,7 +50,7 @@ impl Signals {
     pub(super) async fn hopeless(&self) -> StoreError {
         let failed = self.failed.notified();
         if let Some((at, why)) = &*self.last_failure()
-            && clock::instant() - *at < KNOCK_EVERY
+            && clock::now() - *at < KNOCK_EVERY
         {
             return why.clone();
         }

@@ -67,7 +67,7 @@ impl SlotMap {
     ) -> NodeHandle {
         let position = self.position(address, make);
         let home = &mut self.homes[position];
-        home.needed = clock::instant();
+        home.needed = clock::now();
         home.node.clone()
     }
 
@@ -78,7 +78,7 @@ impl SlotMap {
             self.homes.push(MappedNode {
                 node: make(),
                 serves: 0,
-                needed: clock::instant(),
+                needed: clock::now(),
             });
             self.homes.len() - 1
         })
@@ -89,7 +89,7 @@ impl SlotMap {
         self.homes.push(MappedNode {
             node,
             serves: SLOTS,
-            needed: clock::instant(),
+            needed: clock::now(),
         });
         self.slots.fill(0);
     }
@@ -128,7 +128,7 @@ impl SlotMap {
             let slots = usize::from(*first)..=usize::from(*last);
             let home = &mut self.homes[position];
             home.serves += slots.clone().count();
-            home.needed = clock::instant();
+            home.needed = clock::now();
             if let Some(slots) = self.slots.get_mut(slots) {
                 slots.fill(u16::try_from(position).unwrap_or(NO_NODE));
             }
@@ -136,7 +136,7 @@ impl SlotMap {
         let mut kept = Vec::with_capacity(self.homes.len());
         let mut positions = Vec::with_capacity(self.homes.len());
         for home in std::mem::take(&mut self.homes) {
-            let goes = home.serves == 0 && clock::instant() - home.needed >= KEPT;
+            let goes = home.serves == 0 && clock::now() - home.needed >= KEPT;
             positions.push(u16::try_from(kept.len()).unwrap_or(NO_NODE));
             if goes {
                 home.node.node.health.leaves()

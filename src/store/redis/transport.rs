@@ -73,7 +73,7 @@ pub(super) async fn dial(destination: Destination<'_>) -> Result<RedisStream, St
 
 /// A name is looked up each time: what it led to may have moved.
 async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
-    let begun = clock::instant();
+    let begun = clock::now();
     let reaching = TcpStream::connect((&*address.host, address.port));
     let stream = timeout(REACH, reaching)
         .await

@@ -74,9 +74,9 @@ async fn watch(lane: Lane) {
                 }
             }
         }
-        let up = clock::instant();
+        let up = clock::now();
         watch_over(node).await;
-        brink = if clock::instant() - up < STEADY {
+        brink = if clock::now() - up < STEADY {
             (brink * 2).clamp(Duration::from_millis(PAUSE.start), STEADY)
         } else {
             Duration::ZERO

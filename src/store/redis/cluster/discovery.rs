@@ -62,7 +62,7 @@ impl Discovery {
     pub(super) async fn run(self) {
         let router = &*self.router;
         let mut state = MapState::default();
-        let mut since = clock::instant();
+        let mut since = clock::now();
         loop {
             let mut unserved = false;
             match self.learn().await {
@@ -74,7 +74,7 @@ impl Discovery {
                 unserved: router.unserved(),
             };
             if std::mem::replace(&mut state, now) != now || !router.is_known() {
-                since = clock::instant();
+                since = clock::now();
             }
             let while_away = while_away(since);
             // Every request of an unserved slot would have it asked anew.
@@ -154,7 +154,7 @@ impl Discovery {
 
 /// How long to wait while a master is away, and nothing has changed `since`.
 fn while_away(since: Instant) -> Duration {
-    let is_new = clock::instant() - since < STAYS;
+    let is_new = clock::now() - since < STAYS;
     let range = if is_new { PAUSE } else { LATER };
     Duration::from_millis(fastrand::u64(range))
 }
