@@ -1,6 +1,7 @@
 //! How a request ends, as far as that can be said before it is sent.
 
 use super::request::{AppliedLimit, Explanation, KeyResult};
+use crate::admission::RefusalCause;
 use crate::clock;
 use crate::config::describe;
 use crate::key::Caller;
@@ -11,6 +12,7 @@ use crate::proxy::static_reply;
 use crate::snapshot::Service;
 use http::uri::PathAndQuery;
 use http::{Uri, header};
+use std::sync::Arc;
 
 /// How it ends.
 #[derive(Debug)]
@@ -41,13 +43,13 @@ pub(super) fn answer(
     service: &Service,
     (caller, onward): (&Caller<'_>, &PathAndQuery),
     limits: &[AppliedLimit],
-    lack: Option<&ProxyError>,
+    lack: Option<&RefusalCause>,
 ) -> ExpectedAnswer {
     let (held, verdicts): (Vec<&AppliedLimit>, smallvec::SmallVec<_>) = counted(limits).unzip();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
         && let Some(held) = held.get(by)
     {
-        return refused(&ProxyError::limited(&held.limit, wait));
+        return refused(&limited(&held.limit, wait));
     }
     let limits = if held.is_empty() {
         LimitOutlook::None
@@ -55,6 +57,7 @@ pub(super) fn answer(
         LimitOutlook::Unasked
     };
     if let Some(lack) = lack {
+        let lack = ProxyError::Refused(lack.clone());
         return ExpectedAnswer::Lacking(lack.status().as_u16(), lack.to_string(), limits);
     }
     if service.upstream.is_some() {
@@ -90,6 +93,12 @@ fn counted(limits: &[AppliedLimit]) -> impl Iterator<Item = (&AppliedLimit, Verd
     })
 }
 
+/// `limit` refuses for `wait`.
+fn limited(limit: &Arc<Limit>, wait: Wait) -> ProxyError {
+    let limit = Arc::clone(limit);
+    ProxyError::Refused(RefusalCause::Limited { limit, wait })
+}
+
 pub(super) fn refused(error: &ProxyError) -> ExpectedAnswer {
     ExpectedAnswer::Itself(error.status().as_u16(), error.to_string())
 }
@@ -123,7 +132,7 @@ impl Explanation {
             Ruling::Refuse { by, wait } => {
                 let named = counted(&routing.limits).nth(by);
                 if let Some((held, _)) = named {
-                    self.answer = refused(&ProxyError::limited(&held.limit, wait));
+                    self.answer = refused(&limited(&held.limit, wait));
                 }
                 routing.charge_nothing();
             }
@@ -150,8 +159,7 @@ impl super::request::Routing {
 impl AppliedLimit {
     /// The status it refuses with.
     pub(super) fn status(&self) -> u16 {
-        let limited = ProxyError::limited(&self.limit, Wait::Micros(1));
-        limited.status().as_u16()
+        limited(&self.limit, Wait::Micros(1)).status().as_u16()
     }
 
     /// What a counter says that nobody has used, and what happens when this one is used up.

@@ -4,6 +4,8 @@ use super::candidates::{self, RouteCandidate};
 use super::counters::{CounterState, LiveVerdict};
 use super::outlook::{self, ExpectedAnswer, refused};
 use super::stripped_fields::{self, StrippedField};
+use crate::admission::destination::Destination;
+use crate::admission::{Plan, RefusalCause};
 use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
@@ -13,8 +15,6 @@ use crate::key::{Caller, Content, Doubt, Found, Misquoted, Standing};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
-use crate::proxy::admit::Plan;
-use crate::proxy::destination::Destination;
 use crate::proxy::error::ProxyError;
 use crate::proxy::forwarded::{self, Hops};
 use crate::proxy::request::{self, BadRequest, Target};
@@ -345,7 +345,7 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Applied
 
 /// Limits whose key another refuses, since nobody knows it, are not asked.
 fn leave_out(limits: &mut [AppliedLimit], plan: &Plan) {
-    let Some(ProxyError::UnknownKey { part, .. }) = plan.lack() else {
+    let Some(RefusalCause::UnknownKey { part, .. }) = plan.lack() else {
         return;
     };
     for (position, held) in limits.iter_mut().enumerate() {

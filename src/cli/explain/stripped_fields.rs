@@ -1,8 +1,8 @@
 //! Which fields of a request are dropped before anything reads them, and why: dropped here as the gateway does it.
 
+use crate::admission::stripped_fields::{FieldTrust, StripCause, tidy, why};
 use crate::proxy::hop;
 use crate::proxy::request::BadRequest;
-use crate::proxy::stripped_fields::{FieldTrust, StripCause, tidy, why};
 use crate::snapshot::Snapshot;
 use http::{HeaderMap, HeaderName};
 use std::net::IpAddr;
