@@ -7,7 +7,7 @@ use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::listen::FramingFault;
 use crate::telemetry::access_log::Reason;
-use crate::upstream::pool::ConnectError;
+use crate::upstream::ConnectError;
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +86,13 @@ impl ProxyError {
                 StatusCode::BAD_GATEWAY
             }
         }
+    }
+
+    /// `limit` refuses for `wait`.
+    #[must_use]
+    pub fn limited(limit: &Arc<Limit>, wait: Wait) -> Self {
+        let limit = Arc::clone(limit);
+        Self::Refused(RefusalCause::Limited { limit, wait })
     }
 
     /// The limit that turned the request away, if one did.

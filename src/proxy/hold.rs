@@ -4,7 +4,6 @@ use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::wait_queue::{Advance, QueuedRequest, Ticket, WaitQueues, WaitTooLong, WorkerQueues};
-use crate::admission::RefusalCause;
 use crate::client::Client;
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
@@ -84,8 +83,7 @@ impl From<HoldCut> for ProxyError {
         match cut {
             HoldCut::WaitTooLong(WaitTooLong { limit, again }) => {
                 let again = u64::try_from(again.as_micros()).unwrap_or(u64::MAX);
-                let wait = Wait::Micros(again);
-                Self::Refused(RefusalCause::Limited { limit, wait })
+                Self::limited(&limit, Wait::Micros(again))
             }
             HoldCut::ClientGone => Self::ClientGone,
             HoldCut::Draining => Self::Draining,

@@ -35,7 +35,7 @@ pub use hold::Holds;
 
 use crate::admission::stripped_fields::{self, FieldTrust};
 use crate::descriptors::{DescriptorReserve, DescriptorShare};
-use crate::listen::connection::{Handler, RejectedHead};
+use crate::listen::handler::{Handler, RejectedHead};
 use crate::listen::minimum_rate::RateBound;
 use crate::listen::{FramingFault, Peer};
 use crate::route::{host_key, path};
@@ -376,7 +376,7 @@ impl Worker {
         let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
             Some(upload) => {
                 let abandoned = body::abandoned(peer.watch.clone(), upload);
-                connection.finish_upload(pool, self.pace.idle, abandoned);
+                pool.finish_upload(connection, self.pace.idle, abandoned);
                 None
             }
             None => Some((connection, pool)),
