@@ -1,13 +1,7 @@
-//! Where a request goes, as limits may count it: host, parameters of the path, query; and what conditions of routes see.
+//! Where a request goes, as limits may count it: host, parameters of the path, query.
 
-use super::forwarded::{self, ConnectionPeer};
-use super::request::Target;
-use crate::client::Scheme;
 use crate::key::Location;
-use crate::key::client_ip::Trust;
-use crate::route::{self, PathPattern, host_key, path};
-use http::HeaderMap;
-use http::request::Parts;
+use crate::route::{PathPattern, host_key, path};
 use std::borrow::Cow;
 
 /// Where one request goes. Nothing is worked out before a limit asks for it.
@@ -42,33 +36,5 @@ impl Location for Destination<'_> {
 
     fn query(&self) -> Option<&str> {
         self.query
-    }
-}
-
-/// A request on its way to a route.
-#[derive(Debug, Clone, Copy)]
-pub struct RouteRequest<'a> {
-    /// Its head.
-    pub parts: &'a Parts,
-    /// Whom it addresses.
-    pub target: &'a Target,
-    /// The far end of its connection.
-    pub peer: ConnectionPeer,
-    /// Which peers are believed about the scheme.
-    pub trust: &'a Trust,
-}
-
-impl route::Asked for RouteRequest<'_> {
-    fn fields(&self) -> &HeaderMap {
-        &self.parts.headers
-    }
-
-    fn query(&self) -> Option<&str> {
-        self.parts.uri.query()
-    }
-
-    fn is_https(&self) -> bool {
-        let fields = &self.parts.headers;
-        forwarded::client_scheme(self.trust, self.peer, fields, self.target) == Scheme::Https
     }
 }

@@ -1,0 +1,37 @@
+//! A request as conditions of routes see it.
+
+use super::forwarded::{self, ConnectionPeer};
+use super::request::Target;
+use crate::client::Scheme;
+use crate::key::client_ip::Trust;
+use crate::route;
+use http::HeaderMap;
+use http::request::Parts;
+
+/// A request on its way to a route.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RouteRequest<'a> {
+    /// Its head.
+    pub(super) parts: &'a Parts,
+    /// Whom it addresses.
+    pub(super) target: &'a Target,
+    /// The far end of its connection.
+    pub(super) peer: ConnectionPeer,
+    /// Which peers are believed about the scheme.
+    pub(super) trust: &'a Trust,
+}
+
+impl route::Asked for RouteRequest<'_> {
+    fn fields(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.parts.uri.query()
+    }
+
+    fn is_https(&self) -> bool {
+        let fields = &self.parts.headers;
+        forwarded::client_scheme(self.trust, self.peer, fields, self.target) == Scheme::Https
+    }
+}
