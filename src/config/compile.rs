@@ -1,10 +1,9 @@
 //! A document that is right → Boot and Snapshot. Everything that could go wrong has been found before.
 
-use super::boot::Boot;
-use super::diff::{Fact, Outline, RouteOutline};
 use super::document::{self, Counted, Document, Upstream};
 use super::groups::Groups;
 use super::jwt::TokenRules;
+use super::outline::{Boot, Outline, RouteOutline, UpstreamOutline};
 use super::source::At;
 use super::validate::{Validation, looks_at_method, redirected, template};
 use super::{Compiled, Report};
@@ -13,7 +12,7 @@ use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
 use crate::snapshot::errors::Looks;
-use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
+use crate::snapshot::{HoldCaps, Own, Service, Snapshot};
 use crate::store::Backend;
 use crate::upstream;
 use http::HeaderValue;
@@ -70,49 +69,42 @@ pub(super) fn compile(
                 response_fields: route.response_headers.get().cloned(),
                 compares_bodies: compare_bodies(&limits),
                 limits,
-                timeout: route.timeout.or(Duration::from_secs(30)),
+                timeout: route.timeout(),
             }
         })
         .collect();
-    let caps = HoldCaps::default();
     let server = &document.server;
     let holds = HoldCaps {
-        total: server
-            .max_held
-            .get()
-            .map_or(caps.total, |most| *most as usize),
-        per_client: server
-            .max_held_per_client
-            .get()
-            .map_or(caps.per_client, |most| *most as usize),
+        total: server.max_held() as usize,
+        per_client: server.max_held_per_client() as usize,
     };
     let networks: Vec<IpNet> = server.trust.entries().iter().map(|at| at.value).collect();
     let trust_field = server.trust_field.get().copied();
-    let fields = document.response.headers.or(FieldStyle::Both);
-    let jitter = document.response.jitter.or(0);
+    let fields = document.response.headers();
+    let jitter = document.response.jitter();
     let routes = rules
         .into_iter()
         .zip(&services)
         .zip(document.routes.iter())
         .map(|((rule, service), route)| {
-            let upstream = route.upstream.get().map_or("none", String::as_str);
+            let upstream = route.upstream.get().map(|name| name.as_str().into());
             let limits = names(document.limits_of(route));
-            outline((rule, limits), service, route, upstream.into())
+            outline((rule, limits), service, route, upstream)
         });
     let outline = Outline {
         boot: boot.clone(),
         routes: routes.collect(),
-        upstreams: upstreams.clone(),
-        upstream_limits: document
-            .upstreams
+        upstreams: upstreams
             .iter()
-            .map(|upstream| {
-                upstream
+            .zip(&document.upstreams)
+            .map(|(upstream, written)| UpstreamOutline {
+                upstream: Arc::clone(upstream),
+                limits: written
                     .limits
                     .entries()
                     .iter()
                     .map(|at| at.value.as_str().into())
-                    .collect()
+                    .collect(),
             })
             .collect(),
         jwt: jwt.as_ref().map(|jwt| jwt.outline.clone()),
@@ -191,7 +183,7 @@ fn upstream(written: &Upstream) -> upstream::Upstream {
             .iter()
             .map(|at| at.value.clone())
             .collect(),
-        connect_timeout: written.connect_timeout.or(Duration::from_secs(2)),
+        connect_timeout: written.connect_timeout(),
     }
 }
 
@@ -266,25 +258,22 @@ fn outline(
     (rule, limits): (Rule, Vec<Arc<str>>),
     service: &Service,
     route: &document::Route,
-    upstream: Arc<str>,
+    upstream: Option<Arc<str>>,
 ) -> RouteOutline {
     let as_written = |template: &Template| template.written().to_owned();
     let made = service.rewrite.as_ref().map(as_written);
-    let (stripped, rewritten) = match route.strip_prefix.is_absent() {
+    let (strip_prefix, rewrite) = match route.strip_prefix.is_absent() {
         true => (None, made),
         false => (made, None),
     };
     RouteOutline {
         rule,
         upstream,
-        facts: vec![
-            Fact::of("strip_prefix", stripped),
-            Fact::of("rewrite", rewritten),
-            Fact::redirect(service.own.as_ref()),
-            Fact::respond(service.own.as_ref()),
-            Fact::fields("request_headers", service.request_fields.as_ref()),
-            Fact::fields("response_headers", service.response_fields.as_ref()),
-        ],
+        strip_prefix,
+        rewrite,
+        own: service.own.clone(),
+        request_headers: service.request_fields.clone(),
+        response_headers: service.response_fields.clone(),
         limits,
         timeout: service.timeout,
     }

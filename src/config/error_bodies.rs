@@ -25,7 +25,7 @@ pub(super) fn read(
     let everywhere = body(&document.response.body).unwrap_or_default();
     let of_limits = document.limits.iter().filter_map(|limit| {
         let name = limit.name.value.as_str();
-        Some((Arc::from(name), body(&limit.told.body)?))
+        Some((Arc::from(name), body(&limit.body)?))
     });
     Looks {
         of_limits: of_limits.collect(),

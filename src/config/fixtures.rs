@@ -137,7 +137,7 @@ fn every_folder_of_files_yields_its_report() {
 /// Messages and pages show examples of keys; none of them is wrong itself.
 #[test]
 fn every_example_of_a_key_can_be_read() {
-    use super::vocabulary::TABLES;
+    use super::document::TABLES;
     for table in TABLES {
         for key in table.keys {
             let text = format!("{}\n{} = {}\n", table.title("x"), key.name, key.example);

@@ -24,6 +24,7 @@ pub mod leases;
 mod limits;
 pub mod masking;
 mod open_store;
+pub mod outline;
 pub mod pages;
 mod print;
 mod quick_start;
@@ -43,10 +44,12 @@ pub mod vocabulary;
 mod complexity;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod generated;
 
-pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use files::Files;
+pub use outline::Boot;
 pub use print::print;
 pub use quick_start::QuickStart;
 pub use set::Set;

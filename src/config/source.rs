@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 pub type Span = Range<usize>;
 
 /// A value and where it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct At<T> {
     /// What was written.
     pub value: T,

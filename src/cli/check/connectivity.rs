@@ -89,7 +89,7 @@ async fn everybody(compiled: &Compiled) -> Vec<Probe> {
     if let Backend::Redis(target) = &compiled.boot.store.source {
         asked.extend(redis(target, &compiled.boot.store).await);
     }
-    let upstreams = compiled.outline.upstreams.iter();
+    let upstreams = compiled.outline.upstreams.iter().map(|one| &one.upstream);
     let mut servers: Vec<(String, Server, Duration)> = upstreams
         .flat_map(|upstream| {
             let one = |server: &Server| {

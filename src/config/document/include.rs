@@ -3,14 +3,18 @@
 
 mod entry;
 
+pub(super) use entry::INCLUDE_ENTRY;
+
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::files::fence::real;
 use super::super::files::{Files, glob};
 use super::super::grant::Grant;
 use super::super::source::{At, Source, Span};
-use super::super::vocabulary::{self, IGNORE_WARNINGS, INCLUDE, TABLES};
+use super::super::vocabulary;
 use super::super::{MOST_BYTES, suggest};
-use super::{Document, Variables, syntax, unknown_table, variables};
+use super::{
+    Document, IGNORE_WARNINGS, INCLUDE, TABLES, Variables, syntax, unknown_table, variables,
+};
 use entry::Listed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

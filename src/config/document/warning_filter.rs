@@ -5,8 +5,7 @@ use super::super::source::{At, Span};
 use super::super::spans::Spans;
 use super::super::suggest::nearest;
 use super::super::value::quoted;
-use super::super::vocabulary::{IGNORE_WARNINGS, TABLES};
-use super::fields;
+use super::{IGNORE_WARNINGS, TABLES, fields};
 use std::collections::HashMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -98,7 +97,7 @@ fn codes(value: &Spanned<DeValue<'_>>, found: &mut Vec<Diagnostic>) -> Vec<At<Co
                 format!(
                     "`{}` takes {}, not {}",
                     IGNORE_WARNINGS.name,
-                    IGNORE_WARNINGS.shape.describe(),
+                    IGNORE_WARNINGS.shape().describe(),
                     fields::describe(other)
                 ),
             )

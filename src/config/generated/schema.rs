@@ -1,6 +1,7 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
-use super::{Default, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, Key, Shape, TABLES, Table};
+use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::vocabulary::{Default, Key, Shape, Table};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
@@ -9,8 +10,7 @@ const DURATION: &str = "^\\s*([0-9]+\\s*[A-Za-zµμ]+\\s*)+|\\$\\{";
 const RATE: &str = "^\\s*[0-9]+\\s*/\\s*([0-9]+\\s*)?[A-Za-zµμ]+\\s*$|\\$\\{";
 
 /// The text of gateway.schema.json.
-#[must_use]
-pub fn schema() -> String {
+pub(super) fn schema() -> String {
     let tables = TABLES.iter();
     let tables = tables.map(|table| (table.name.to_owned(), section(table, [ignore()])));
     let include = (INCLUDE.name.to_owned(), property(&INCLUDE));
@@ -43,7 +43,7 @@ fn section(table: &Table, more: impl IntoIterator<Item = (String, Value)>) -> Va
     let required: Vec<_> = table
         .keys
         .iter()
-        .filter(|key| key.default == Default::Required)
+        .filter(|key| matches!(key.default, Default::Required))
         .map(|key| key.name)
         .collect();
     let mut object = json!({
@@ -52,6 +52,9 @@ fn section(table: &Table, more: impl IntoIterator<Item = (String, Value)>) -> Va
         "additionalProperties": false,
         "properties": properties,
     });
+    if table.empty.is_some() {
+        object["minProperties"] = json!(1);
+    }
     if !required.is_empty() {
         object["required"] = json!(required);
     }
@@ -76,14 +79,16 @@ fn section(table: &Table, more: impl IntoIterator<Item = (String, Value)>) -> Va
 }
 
 fn property(key: &Key) -> Value {
-    let mut value = shape(key.shape);
-    let (mut about, reload) = (key.about.to_owned(), key.live);
+    let mut value = shape(key.shape());
+    let (mut about, reload) = (key.about.to_owned(), key.is_live());
     match key.default {
         Default::Required | Default::Unless(_) => {}
         Default::Value(default) => {
             value["default"] = json_of(default);
         }
-        Default::Words(words) => about = format!("{about} Default: {words}."),
+        Default::Words(words) | Default::Computed(words, _) => {
+            about = format!("{about} Default: {words}.")
+        }
     }
     if !reload {
         about.push_str(" Needs a restart.");
@@ -95,20 +100,21 @@ fn property(key: &Key) -> Value {
 
 fn shape(shape: Shape) -> Value {
     match shape {
-        Shape::Text => json!({ "type": "string" }),
-        Shape::Texts => json!({
+        Shape::Text | Shape::File | Shape::ErrorBody | Shape::StoreUrl => {
+            json!({ "type": "string" })
+        }
+        Shape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
+        Shape::Texts | Shape::Files | Shape::Members => json!({
             "oneOf": [
                 { "type": "string" },
                 { "type": "array", "items": { "type": "string" } },
             ]
         }),
-        Shape::KeyFiles => {
-            let one = json!({ "oneOf": [{ "type": "string" }, {
-                "type": "object", "required": ["file"], "additionalProperties": false,
-                "properties": { "file": { "type": "string" }, "kid": { "type": "string" } },
-            }] });
+        Shape::KeyFiles(table) => {
+            let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
             json!({ "anyOf": [one, { "type": "array", "items": one }] })
         }
+        Shape::Numbers(numbers) => json!({ "enum": numbers }),
         Shape::Choice(words) => choice(words),
         Shape::Choices(words) => json!({
             "oneOf": [
@@ -126,76 +132,31 @@ fn shape(shape: Shape) -> Value {
                 { "type": "string", "pattern": BYTE_RATE },
             ]
         }),
-        Shape::Rate => {
+        Shape::Rate(table) => {
             let rate = json!({ "type": "string", "pattern": RATE });
-            json!({
-                "oneOf": [rate, { "type": "array", "minItems": 1, "items": { "oneOf": [rate, {
-                    "type": "object", "required": ["rate"], "additionalProperties": false,
-                    "properties": { "rate": rate, "burst": { "type": "integer", "minimum": 1 } },
-                }] } }]
-            })
+            let one = json!({ "oneOf": [rate, section(table, [])] });
+            json!({ "oneOf": [rate, { "type": "array", "minItems": 1, "items": one }] })
         }
         Shape::Flag => json!({ "type": "boolean" }),
-        Shape::Cost => json!({
-            "oneOf": [
-                { "type": "integer", "minimum": 1, "maximum": u32::MAX },
-                { "type": "object", "required": ["header", "max"], "additionalProperties": false,
-                  "properties": {
-                      "header": { "type": "string" },
-                      "default": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
-                      "max": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
-                      "min": { "type": "integer", "minimum": 0, "maximum": 1 },
-                  } },
-                later("response_header"),
-                later("response_json"),
-            ]
-        }),
+        Shape::Cost(tables) => {
+            let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
+            let tables = tables.iter().map(|table| section(table, []));
+            let all: Vec<Value> = std::iter::once(number).chain(tables).collect();
+            json!({ "oneOf": all })
+        }
         Shape::Lease => json!({
             "oneOf": [
                 choice(&["auto", "off"]),
                 { "type": "integer", "minimum": 2, "maximum": 1_000_000 },
             ]
         }),
-        Shape::Dedupe => json!({
-            "type": "object", "required": ["header"], "additionalProperties": false,
-            "properties": {
-                "header": { "type": "string" },
-                "ttl": { "type": "string", "pattern": DURATION, "default": "10min" },
-                "repeats": { "type": "integer", "minimum": 1, "maximum": 1000, "default": 3 },
-                "of": { "enum": ["request", "path"], "default": "request" },
-            },
-        }),
-        Shape::Exempt => {
-            let texts = json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] });
-            json!({
-                "type": "object", "minProperties": 1, "additionalProperties": false,
-                "properties": { "ip": texts, "methods": texts, "paths": texts, "groups": texts },
-            })
-        }
-        Shape::Tiers => {
-            let number = json!({ "type": "integer", "minimum": 1 });
+        Shape::Tiers(table) => {
+            let mut tier = section(table, []);
+            tier["minProperties"] = json!(1);
             json!({
                 "type": "object", "minProperties": 1,
                 "propertyNames": { "pattern": NAME },
-                "additionalProperties": {
-                    "type": "object", "minProperties": 1, "additionalProperties": false,
-                    "properties": {
-                        "rate": self::shape(Shape::Rate), "cost": self::shape(Shape::Cost),
-                        "burst": number, "max": number, "queue": number,
-                        "max_wait": self::shape(Shape::Duration),
-                    },
-                },
-            })
-        }
-        Shape::Candidate => {
-            let whole = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
-            json!({
-                "type": "object", "minProperties": 1, "additionalProperties": false,
-                "properties": {
-                    "rate": self::shape(Shape::Rate), "burst": whole, "queue": whole,
-                    "max": { "type": "integer", "minimum": 1, "maximum": 10_000 },
-                    "max_wait": self::shape(Shape::Duration),
-                },
+                "additionalProperties": tier,
             })
         }
         Shape::Conditions => json!({
@@ -203,37 +164,14 @@ fn shape(shape: Shape) -> Value {
             "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
         }),
         Shape::Lines => {
-            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+            json!({ "type": "object", "additionalProperties": self::shape(Shape::Secret) })
         }
-        Shape::Changes => {
-            let lines =
-                json!({ "type": "object", "additionalProperties": self::shape(Shape::Secret) });
-            json!({
-                "type": "object", "minProperties": 1, "additionalProperties": false,
-                "properties": { "set": lines, "add": lines, "remove": self::shape(Shape::Texts) },
-            })
-        }
-        Shape::Redirect => json!({
-            "type": "object", "required": ["to"], "additionalProperties": false,
-            "properties": {
-                "to": { "type": "string", "pattern": "^(https?://|/)" },
-                "status": { "enum": [301, 302, 303, 307, 308] },
-            },
-        }),
-        Shape::Respond => json!({
-            "type": "object", "minProperties": 1, "additionalProperties": false,
-            "properties": {
-                "status": { "type": "integer", "minimum": 200, "maximum": 599 },
-                "body": { "type": "string" },
-                "content_type": { "type": "string" },
-            },
-        }),
-        Shape::Include => {
-            let entry = json!({ "oneOf": [{ "type": "string" }, section(&INCLUDE_ENTRY, [])] });
-            json!({ "oneOf": [{ "type": "string" }, section(&INCLUDE_ENTRY, []), { "type": "array", "items": entry }] })
+        Shape::Include(table) => {
+            let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
+            json!({ "oneOf": [{ "type": "string" }, section(table, []), { "type": "array", "items": one }] })
         }
         Shape::Inner(table) => section(table, []),
-        Shape::Secret => json!({
+        Shape::Secret | Shape::UserName => json!({
             "oneOf": [
                 { "type": "string" },
                 { "type": "object", "required": ["file"], "additionalProperties": false,
@@ -243,16 +181,6 @@ fn shape(shape: Shape) -> Value {
             ]
         }),
     }
-}
-
-/// A cost that stands in this place of the response.
-fn later(place: &str) -> Value {
-    let whole = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
-    json!({
-        "type": "object", "required": [place], "additionalProperties": false,
-        "properties": { place: { "type": "string" }, "estimate": whole, "max": whole,
-                        "on_leave": choice(&["max", "estimate"]) },
-    })
 }
 
 /// A word, or a variable that gives one.

@@ -1,12 +1,13 @@
 //! The reference page, docs/configuration.md, made from the vocabulary.
 
-use super::super::diagnostic::Code;
-use super::super::suggest::one_of;
-use super::{Default, IGNORE_WARNINGS, INCLUDE, INCLUDE_ENTRY, Key, Shape, TABLES, Table};
+use crate::config::diagnostic::Code;
+use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
+use crate::config::suggest::one_of;
+use crate::config::vocabulary::{Default, Key, Shape, Table};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-<!-- Generated from src/config/vocabulary. Change it there, then run the tests with UPDATE=1. -->
+<!-- Generated from src/config/document. Change it there, then run the tests with UPDATE=1. -->
 
 # Configuration
 
@@ -82,22 +83,21 @@ table's when any of its places is there: one about a limit and a route may be ig
 const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n";
 
 /// The text of docs/configuration.md.
-#[must_use]
-pub fn reference() -> String {
+pub(super) fn reference() -> String {
     let mut out = HEAD.to_owned();
     out.push_str(INCLUDED);
     out.push_str(COLUMNS);
-    row(&INCLUDE, &mut out);
+    row("[include]", &INCLUDE, &mut out);
     out.push_str(GRANTED);
     out.push_str(COLUMNS);
-    for key in INCLUDE_ENTRY.keys {
-        row(key, &mut out);
+    for key in INCLUDE.shape().tables().iter().flat_map(|table| table.keys) {
+        row("[include]", key, &mut out);
     }
     out.push_str(IGNORED);
     out.push_str(COLUMNS);
-    row(&IGNORE_WARNINGS, &mut out);
+    row("", &IGNORE_WARNINGS, &mut out);
     for table in TABLES {
-        section(table, &mut out);
+        section(&table.title("NAME"), table, &mut out);
     }
     out.push_str(
         "\n## Diagnostics\n\nThe code in brackets after `error` or `warning` is stable, and `tollgate explain CODE` shows its page.\n\n\
@@ -113,63 +113,76 @@ pub fn reference() -> String {
     out
 }
 
-fn section(table: &Table, out: &mut String) {
-    let _ = write!(out, "\n## `{}`\n\n{}\n\n", table.title("NAME"), table.about);
+fn section(title: &str, table: &Table, out: &mut String) {
+    let _ = write!(out, "\n## `{title}`\n\n{}\n\n", table.about);
     out.push_str(COLUMNS);
     for key in table.keys {
-        row(key, out);
+        row(title, key, out);
     }
     for key in table.keys {
-        if let Shape::Inner(inner) = key.shape {
-            section(inner, out);
+        let tables = key.shape().tables();
+        // What the tables of a candidate and of a tier take is what the limit's own take.
+        let first = tables.iter().filter(|_| !title.contains(".NAME."));
+        for inner in first {
+            section(&inner_title(title, key), inner, out);
         }
     }
 }
 
-fn row(key: &Key, out: &mut String) {
-    let restart = if key.live { "" } else { " *restart*" };
+/// `[limits.NAME.cost]`, `[limits.NAME.tiers.GROUP]`.
+fn inner_title(title: &str, key: &Key) -> String {
+    let outer = title.trim_end_matches(']');
+    match key.shape() {
+        Shape::Tiers(_) => format!("{outer}.{}.GROUP]", key.name),
+        _ => format!("{outer}.{}]", key.name),
+    }
+}
+
+/// The fragment of a heading, as Markdown makes it.
+fn fragment(title: &str) -> String {
+    let kept = title
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c));
+    kept.collect::<String>().to_lowercase()
+}
+
+fn row(title: &str, key: &Key, out: &mut String) {
+    let restart = if key.is_live() { "" } else { " *restart*" };
     let _ = writeln!(
         out,
         "| `{}` | {} | {} | {} For example `{}`.{restart} |",
         key.name,
-        takes(key.shape),
+        takes(title, key),
         default(key),
         key.about,
         key.example,
     );
 }
 
-fn takes(shape: Shape) -> String {
-    match shape {
+fn takes(title: &str, key: &Key) -> String {
+    let words = |words: &[&str]| {
+        let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+        words.join(", ")
+    };
+    let link = |text: &str| format!("{text}(#{})", fragment(&inner_title(title, key)));
+    match key.shape() {
         Shape::Duration => "time".into(),
         Shape::ByteRate => "bytes a second, or 0".into(),
-        Shape::Rate => "rate or list".into(),
+        Shape::Rate(_) => "rate or list".into(),
         Shape::Flag => "`true`, `false`".into(),
-        Shape::Text => "text".into(),
-        Shape::Texts => "text or list".into(),
-        Shape::Choice(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
-            words.join(", ")
+        Shape::Text | Shape::File | Shape::ErrorBody | Shape::StoreUrl | Shape::Destination => {
+            "text".into()
         }
-        Shape::Choices(words) => {
-            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
-            format!("list of {}", words.join(", "))
-        }
-        Shape::Include => "text, table or list".into(),
+        Shape::Texts | Shape::Files | Shape::Members => "text or list".into(),
+        Shape::Choice(all) => words(all),
+        Shape::Choices(all) => format!("list of {}", words(all)),
+        Shape::Include(_) => "text, table or list".into(),
         Shape::Conditions | Shape::Lines => "table of names".into(),
-        Shape::Redirect => "`{ to = .., status = .. }`".into(),
-        Shape::Respond => "`{ status = .., body = .., content_type = .. }`".into(),
-        Shape::Tiers => "`{ GROUP = { rate = .., burst = .., max = .., queue = .., max_wait = .., cost = .. } }`".into(),
-        Shape::Inner(table) => format!("[table](#{})", table.name.replace('.', "")),
-        Shape::Changes => "`{ set = {..}, add = {..}, remove = [..] }`".into(),
+        Shape::Tiers(_) => link("[table of groups]"),
+        Shape::Inner(_) => link("[table]"),
+        Shape::Cost(_) => link("whole number from 1, or [table]"),
         Shape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
-        Shape::Whole { .. }
-        | Shape::Cost
-        | Shape::Dedupe
-        | Shape::KeyFiles
-        | Shape::Exempt
-        | Shape::Candidate
-        | Shape::Secret => shape.describe(),
+        shape => shape.describe(),
     }
 }
 
@@ -178,6 +191,6 @@ fn default(key: &Key) -> String {
         Default::Required => "required".into(),
         Default::Unless(others) => format!("required, unless {} is there", one_of(others)),
         Default::Value(value) => format!("`{value}`"),
-        Default::Words(words) => words.into(),
+        Default::Words(words) | Default::Computed(words, _) => words.into(),
     }
 }
