@@ -11,7 +11,7 @@ pub use super::outline::Outline;
 
 use super::document::{JWT, ROUTES, TABLES, UPSTREAMS};
 use super::masking::{Numbering, Secrets};
-use super::outline::{Boot, Shown, TokenOutline, list};
+use super::outline::{Boot, RouteOutline, ShownValue, TokenOutline, UpstreamOutline, list};
 use super::vocabulary::{Compare, Table};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -63,66 +63,61 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
     let mut changes = Vec::new();
     groups::groups(old, new, &mut changes);
     limits::limits(old, new, &mut changes);
-    let upstreams = Collection {
-        table: &UPSTREAMS,
-        old: &old.upstreams,
-        new: &new.upstreams,
-        name: |one| &one.upstream.name,
-        gone: "removed",
-        come: "added",
-    };
-    upstreams.compare(&mut changes, |old, new| {
-        let all = differences(&UPSTREAMS, |compare| match compare {
-            Compare::Upstream(of) => Some((of(old)?, of(new)?)),
-            _ => None,
-        });
-        joined(&all)
-    });
-    let routes = Collection {
-        table: &ROUTES,
-        old: &old.routes,
-        new: &new.routes,
-        name: |one| &one.rule.name,
-        gone: "removed",
-        come: "added",
-    };
-    routes.compare(&mut changes, |old, new| {
-        let all = differences(&ROUTES, |compare| match compare {
-            Compare::Route(of) => Some((of(old)?, of(new)?)),
-            _ => None,
-        });
-        joined(&all)
-    });
-    for (table, key) in TABLES
-        .iter()
-        .flat_map(|table| table.keys.iter().map(move |key| (table, key)))
-    {
-        if let Compare::Gateway(of) = key.compare
+    upstreams(old, new, &mut changes);
+    routes(old, new, &mut changes);
+    for (subject, compare) in keys() {
+        if let Compare::Gateway(of) = compare
             && let (Some(old), Some(new)) = (of(old), of(new))
             && let Some(what) = difference(&old, &new)
         {
-            changes.push(Change::live(format!("{}.{}", table.name, key.name), what));
+            changes.push(Change::live(subject, what));
         }
     }
     if let Some(what) = tokens(old.jwt.as_ref(), new.jwt.as_ref()) {
         changes.push(Change::live("jwt", what));
     }
     store::compare(&running.store.source, &new.boot.store.source, &mut changes);
-    for (table, key) in TABLES
-        .iter()
-        .flat_map(|table| table.keys.iter().map(move |key| (table, key)))
-    {
-        if let Compare::Restart(of) = key.compare
+    for (subject, compare) in keys() {
+        if let Compare::Restart(of) = compare
             && let (Some(now), Some(new)) = (of(running), of(&new.boot))
             && now != new
         {
-            let subject = format!("{}.{}", table.name, key.name);
             changes.push(Change::restart(subject, Some(&now.text)));
         }
     }
     let secrets = [&old.boot, &new.boot, running].map(|boot| &*boot.secrets);
     mask(&Secrets::of_all(&secrets), &mut changes);
     changes
+}
+
+/// Every key of the top level, as `server.listen`.
+fn keys() -> impl Iterator<Item = (String, Compare)> {
+    TABLES.into_iter().flat_map(|table| {
+        let keys = table.keys.iter();
+        keys.map(|key| (format!("{}.{}", table.name, key.name), key.compare))
+    })
+}
+
+fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let name = |one: &UpstreamOutline| one.upstream.name.to_string();
+    let all = Collection::new("upstreams", &old.upstreams, &new.upstreams, name);
+    all.compare(changes, |old, new| {
+        joined(&differences(&UPSTREAMS, |compare| match compare {
+            Compare::Upstream(of) => Some((of(old)?, of(new)?)),
+            _ => None,
+        }))
+    });
+}
+
+fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let name = |one: &RouteOutline| one.rule.name.to_string();
+    let all = Collection::new("routes", &old.routes, &new.routes, name);
+    all.compare(changes, |old, new| {
+        joined(&differences(&ROUTES, |compare| match compare {
+            Compare::Route(of) => Some((of(old)?, of(new)?)),
+            _ => None,
+        }))
+    });
 }
 
 /// Puts stars in place of secrets; a secret that took the place of another has another number.
@@ -140,7 +135,7 @@ fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {
 }
 
 /// `10/s to 20/s`; `changed: a file` where what may be shown is equal and all of it is not.
-fn difference(old: &Shown, new: &Shown) -> Option<String> {
+fn difference(old: &ShownValue, new: &ShownValue) -> Option<String> {
     if old.text != new.text {
         Some(to(&old.text, &new.text))
     } else if old.whole != new.whole {
@@ -151,7 +146,10 @@ fn difference(old: &Shown, new: &Shown) -> Option<String> {
 }
 
 /// `rate 10/s to 20/s` for each key that differs, of those that `both` has two values of.
-fn differences(table: &Table, both: impl Fn(Compare) -> Option<(Shown, Shown)>) -> Vec<String> {
+fn differences(
+    table: &Table,
+    both: impl Fn(Compare) -> Option<(ShownValue, ShownValue)>,
+) -> Vec<String> {
     let keys = table.keys.iter();
     keys.filter_map(|key| {
         let (old, new) = both(key.compare)?;
@@ -166,41 +164,51 @@ fn joined(parts: &[String]) -> Option<String> {
 
 /// Things with names, of two readings.
 struct Collection<'a, T> {
-    table: &'static Table,
+    table: &'static str,
     old: &'a [T],
     new: &'a [T],
-    name: fn(&T) -> &str,
-    /// What is said of a thing that is gone.
+    name: fn(&T) -> String,
+    /// The report on a thing that is gone.
     gone: &'static str,
-    /// What is said of a thing that has come.
+    /// The report on a thing that has come.
     come: &'static str,
 }
 
-impl<T> Collection<'_, T> {
-    /// Notes what is gone, what has come, and for the rest what `compare` says.
+impl<'a, T> Collection<'a, T> {
+    fn new(table: &'static str, old: &'a [T], new: &'a [T], name: fn(&T) -> String) -> Self {
+        let (gone, come) = ("removed", "added");
+        Self {
+            table,
+            old,
+            new,
+            name,
+            gone,
+            come,
+        }
+    }
+
+    /// Notes what is gone, what has come, and for the rest what `compare` reports.
     fn compare(&self, changes: &mut Vec<Change>, compare: impl Fn(&T, &T) -> Option<String>) {
-        let by_name = |list: &[T]| -> HashMap<String, usize> {
-            let names = list.iter().map(|one| (self.name)(one).to_owned());
-            names.zip(0..).collect()
+        let by_name = |list: &'a [T]| -> HashMap<String, &'a T> {
+            list.iter().map(|one| ((self.name)(one), one)).collect()
         };
         let (before, after) = (by_name(self.old), by_name(self.new));
-        let mut push = |name: &str, what: &str| {
-            changes.push(Change::live(format!("{}.{name}", self.table.name), what));
+        let mut push = |name: &str, what: String| {
+            changes.push(Change::live(format!("{}.{name}", self.table), what));
         };
         for name in self.old.iter().map(self.name) {
-            if !after.contains_key(name) {
-                push(name, self.gone);
+            if !after.contains_key(&name) {
+                push(&name, self.gone.to_owned());
             }
         }
         for one in self.new {
             let name = (self.name)(one);
-            match before.get(name) {
-                None => push(name, self.come),
-                Some(at) => {
-                    if let Some(what) = compare(&self.old[*at], one) {
-                        push(name, &what);
-                    }
-                }
+            let what = match before.get(&name) {
+                None => Some(self.come.to_owned()),
+                Some(old) => compare(old, one),
+            };
+            if let Some(what) = what {
+                push(&name, what);
             }
         }
     }

@@ -20,8 +20,8 @@ mod unknown_table;
 mod upstream;
 mod variables;
 mod warning_filter;
+mod words;
 
-pub(super) use form::Words;
 pub(super) use group::{GROUPS, GroupTable};
 pub(super) use include::gather;
 pub(super) use jwt::{JWT, Jwt, KeyFile};
@@ -29,18 +29,19 @@ pub(super) use limit::{
     Algorithm, Anchor, CostSource, Exempt, LIMITS, Limit, Over, RateEntry, Refund, Tier,
 };
 pub(super) use route::{ROUTES, Route};
-pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, ServerTable};
+pub(super) use server::{Admin, Defaults, Log, Response, ServerTable};
 pub(super) use store::{SecretSource, Sentinel, Store, StoreTls};
 pub(super) use upstream::{UPSTREAMS, Upstream};
 pub(super) use variables::Variables;
 pub(super) use warning_filter::{WarningFilter, apply as ignore};
+pub(super) use words::Words;
 
 use super::diagnostic::{Code, Diagnostic};
 use super::files::Files;
 use super::masking::Numbering;
 use super::set;
 use super::source::{At, Source, Span};
-use super::vocabulary::{Compare, Default::Words as InWords, Key, Shape, Table};
+use super::vocabulary::{Compare, Default::Words as InWords, Key, Table, ValueShape};
 use fields::Fields;
 use std::collections::{HashMap, HashSet};
 use table::Section as _;
@@ -154,7 +155,7 @@ pub(super) static TABLES: [&Table; 11] = [
 /// The one key that stands in every table, and in none.
 pub(super) static IGNORE_WARNINGS: Key = Key {
     name: "ignore_warnings",
-    shape: || Shape::Texts,
+    shape: || ValueShape::Texts,
     default: InWords("none"),
     about: "Codes of warnings that are meant: about the table that it stands in, at the top about the whole file. `check` lists what is ignored, and tells a code that does not occur; `--deny-warnings` passes it. Errors cannot be ignored.",
     example: "[\"waits-longer\"]",
@@ -164,7 +165,7 @@ pub(super) static IGNORE_WARNINGS: Key = Key {
 /// The one key that stands in no table.
 pub(super) static INCLUDE: Key = Key {
     name: "include",
-    shape: || Shape::Include(&include::INCLUDE_ENTRY),
+    shape: || ValueShape::Include(&include::INCLUDE_ENTRY),
     default: InWords("none"),
     about: "Files with further `[limits.NAME]`, `[groups.NAME]`, `[upstreams.NAME]` and `[routes.NAME]`, as if they stood behind what this one says (so that groups of this file come first, then those of the included ones in their order); relative paths begin in its folder, `*`, `?`, `[a-z]` and `**` are patterns, and files of a pattern come in the order of their names. A text lets them do nothing but that; a table says what else they may do, and what they may not.",
     example: "[\"routes.d/*.toml\"]",
@@ -277,7 +278,7 @@ impl Document {
     }
 }
 
-/// After so many mistakes the rest of the file is not looked at: nobody reads more, and each takes time.
+/// After so many mistakes the rest of the file is not looked at: each takes time, and the first are what is mended.
 const ENOUGH: usize = 1_000;
 
 /// Reads `source` and adds every mistake of form to `found`.
@@ -293,12 +294,9 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     let strays = include::merge(source, &mut root, &mut document, found);
     set::apply(source, &set_values, &mut root, found);
     document.counted = Counted::of(&root);
-    let store = match source.is_without_store() {
-        true => root.remove("store"),
-        false => None,
-    };
+    let store = source.is_without_store().then(|| root.remove("store"));
     document.variables = variables::fill(source, &mut root, found);
-    if let Some(store) = store {
+    if let Some(store) = store.flatten() {
         document.variables.learn(source, &store);
     }
     document.fetched = secrets::fetch(source, &mut root, files, found);
@@ -321,10 +319,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
                     misnamed(source, &mut document, meant, key, value, found);
                 }
             }
-            Some(vocabulary) => {
-                let value = (value.get_ref(), value.span());
-                section(source, &mut document, vocabulary, &span, value, found);
-            }
+            Some(vocabulary) => section(source, &mut document, vocabulary, &span, value, found),
         }
     }
     for (at, upstream) in document.upstreams.iter().enumerate() {
@@ -348,7 +343,7 @@ pub(super) fn tree<'s>(
     (root, whole)
 }
 
-/// A table under a misspelt name: what is wrong inside is told in the same run, and what it defines is defined.
+/// A table under a misspelt name: mistakes inside it are reported in this run, and the names that it defines are defined.
 fn misnamed(
     source: &Source,
     document: &mut Document,
@@ -362,7 +357,6 @@ fn misnamed(
         return;
     }
     let mut apart = Document::default();
-    let value = (value.get_ref(), value.span());
     section(source, &mut apart, meant, &key.span(), value, found);
     document.lost.extend(apart.lost);
     document.groups.extend(apart.groups);
@@ -377,15 +371,16 @@ fn section(
     document: &mut Document,
     vocabulary: &'static Table,
     key: &Span,
-    (value, span): (&DeValue<'_>, Span),
+    value: &Spanned<DeValue<'_>>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let DeValue::Table(table) = value else {
+    let span = value.span();
+    let DeValue::Table(table) = value.get_ref() else {
         document.lost.insert((vocabulary.name, None));
         found.push(unknown_table::not_a_table(
             vocabulary,
             vocabulary.name,
-            value,
+            value.get_ref(),
             &span,
         ));
         return;

@@ -284,15 +284,12 @@ fn missing_choice(
 
 /// What it tells clients.
 fn answers(written: &Limit) -> Answers {
-    let otherwise = Answers::default();
-    let status = |given: &Setting<u32>, otherwise| {
-        let written = given.get().and_then(|status| u16::try_from(*status).ok());
-        written.unwrap_or(otherwise)
-    };
+    // Statuses are at most 599.
+    let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
     Answers {
         public_name: written.public_name.get().map(|name| name.as_str().into()),
-        refusal: status(&written.status, otherwise.refusal),
-        keyless: status(&written.missing_status, otherwise.keyless),
+        refusal: status(written.status()),
+        keyless: status(written.missing_status()),
         preflights: written.preflights(),
     }
 }

@@ -230,7 +230,16 @@ fn compile(mut source: Source, mut files: Files) -> Result<Compiled, Report> {
         .into_iter()
         .partition(|one| one.severity == Severity::Warning);
     report.diagnostics = warnings;
-    let compiled = compile::compile(&document, checked, (boot, errors), (groups, jwt), report);
+    let compilation = compile::Compilation {
+        document: &document,
+        checked,
+        boot,
+        errors,
+        groups,
+        jwt,
+        report,
+    };
+    let compiled = compilation.compile();
     Ok(Compiled {
         ignored,
         ignoring: document.ignored,

@@ -123,7 +123,7 @@ pub struct RouteOutline {
 pub struct TokenOutline {
     /// How they may be signed.
     pub algorithms: Vec<String>,
-    /// Who may have issued them.
+    /// The issuers that are believed.
     pub issuer: Vec<String>,
     /// For whom they may be.
     pub audience: Vec<String>,
@@ -135,13 +135,13 @@ pub struct TokenOutline {
     pub header: HeaderName,
     /// The files with the keys.
     pub files: Vec<String>,
-    /// A digest of what the files hold: the same keys elsewhere are the same keys.
+    /// A digest of what the files hold: keys that move to another file are no change.
     pub digest: [u8; 32],
 }
 
 /// The value of a key, for a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownValue {
     /// What may be shown of it.
     pub text: String,
     /// All of it, where the text leaves something out.
@@ -153,20 +153,20 @@ pub struct Shown {
     clippy::unnecessary_wraps,
     reason = "some keys have no value under some settings"
 )]
-pub fn show(value: impl fmt::Display) -> Option<Shown> {
-    Some(Shown {
+pub fn show(value: impl fmt::Display) -> Option<ShownValue> {
+    Some(ShownValue {
         text: value.to_string(),
         whole: None,
     })
 }
 
 /// A list of values: `a+b`, or `none`.
-pub fn show_list<T: fmt::Display>(items: &[T]) -> Option<Shown> {
+pub fn show_list<T: fmt::Display>(items: &[T]) -> Option<ShownValue> {
     show(list(items))
 }
 
 /// A time.
-pub fn show_time(time: Duration) -> Option<Shown> {
+pub fn show_time(time: Duration) -> Option<ShownValue> {
     show(show_span(
         u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
     ))

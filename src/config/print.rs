@@ -9,7 +9,7 @@ use super::files::Files;
 use super::masking::Numbering;
 use super::secret::SecretLocation;
 use super::source::Source;
-use super::vocabulary::{Default, Shape, Table};
+use super::vocabulary::{Default, Table, ValueShape};
 use super::{Compiled, document, read, redaction};
 use crate::limit::{Limit, Mode};
 use crate::store;
@@ -22,7 +22,7 @@ use std::path::Path;
 /// One line of the result.
 struct PrintedLine {
     text: String,
-    /// A default that nobody wrote.
+    /// A default, which is not written in the file.
     added: bool,
 }
 
@@ -211,21 +211,23 @@ impl Printer<'_> {
     ) -> String {
         let shape = vocabulary.key(key).map(|key| key.shape());
         match (shape, value) {
-            (Some(Shape::UserName), value) => self.user(value, offset),
-            (Some(Shape::Secret), value) => self.starred(value, offset),
-            (Some(Shape::Lines), DeValue::Table(table)) => self.lines_of(table, Sender::Gateway),
-            (Some(Shape::Conditions), DeValue::Table(table)) => {
+            (Some(ValueShape::UserName), value) => self.user(value, offset),
+            (Some(ValueShape::Secret), value) => self.starred(value, offset),
+            (Some(ValueShape::Lines), DeValue::Table(table)) => {
+                self.lines_of(table, Sender::Gateway)
+            }
+            (Some(ValueShape::Conditions), DeValue::Table(table)) => {
                 self.lines_of(table, Sender::Client)
             }
-            (Some(Shape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
-            (Some(Shape::File | Shape::Files), value) => self.paths(value, offset),
-            (Some(Shape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
-            (Some(Shape::ErrorBody), DeValue::String(text)) => {
+            (Some(ValueShape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
+            (Some(ValueShape::File | ValueShape::Files), value) => self.paths(value, offset),
+            (Some(ValueShape::KeyFiles(inner)), value) => self.key_files(inner, value, offset),
+            (Some(ValueShape::ErrorBody), DeValue::String(text)) => {
                 let path = text.strip_prefix("file:");
                 let path = path.map(|path| format!("file:{}", self.absolute(path, offset)));
                 toml::text(&path.unwrap_or_else(|| text.to_string()))
             }
-            (Some(Shape::StoreUrl), DeValue::String(text)) => {
+            (Some(ValueShape::StoreUrl), DeValue::String(text)) => {
                 toml::text(&self.without_password(text))
             }
             (_, value) => toml::value(value),
@@ -262,10 +264,7 @@ impl Printer<'_> {
                 format!("{} = {shown}", toml::key(key))
             })
             .collect();
-        if entries.is_empty() {
-            return "{}".to_owned();
-        }
-        format!("{{ {} }}", entries.join(", "))
+        toml::inline(&entries)
     }
 
     /// A name is no secret, wherever it stands.
@@ -285,11 +284,10 @@ impl Printer<'_> {
         each(value, &|text| self.absolute(text, offset))
     }
 
-    /// Names with values, some of which are secrets; where values are sent and the environment gave them, nobody knows
-    /// that they are none.
+    /// Names with values, some of which are secrets; values that the gateway sends and the environment gave may be secrets
+    /// too.
     fn lines_of(&mut self, table: &DeTable<'_>, sender: Sender) -> String {
-        let mut out = String::from("{");
-        for (index, (name, value)) in table.iter().enumerate() {
+        let lines = table.iter().map(|(name, value)| {
             let name = name.get_ref().as_ref();
             let written = self.source.text().get(value.span());
             let is_given =
@@ -301,12 +299,9 @@ impl Printer<'_> {
                 value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
                 value => toml::value(value),
             };
-            let comma = if index > 0 { "," } else { "" };
-            // Writing into a string cannot fail.
-            let _ = write!(out, "{comma} {} = {value}", toml::key(name));
-        }
-        out.push_str(" }");
-        out
+            format!("{} = {value}", toml::key(name))
+        });
+        toml::inline(&lines.collect::<Vec<_>>())
     }
 
     /// The address of a store with stars for its password.
@@ -326,7 +321,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The stars for a value at this byte: the same for the same secret, wherever it stands or comes from.
+    /// The stars for a value at this byte. One secret has one number of stars, wherever it stands or comes from.
     fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
         let fetched = match value {
             DeValue::Table(table) => SecretLocation::of(table).ok(),
@@ -354,7 +349,7 @@ fn are_keys(group: &DeTable<'_>) -> bool {
     matches!(by, Some(DeValue::String(by)) if kinds.iter().any(|kind| by.starts_with(kind)))
 }
 
-/// Members as they may be shown: by their digests, which are the same members.
+/// Members as they may be shown: by their digests, which a file may have in their place.
 fn digests(members: &DeValue<'_>) -> String {
     const MARK: &str = "sha256:";
     each(members, &|text| match text.get(..MARK.len()) {

@@ -2,7 +2,7 @@
 //! are compared. The keys themselves stand in [`super::document`], a block for each.
 
 use super::outline::{
-    Boot, LimitOutline, Outline, RouteOutline, Shown, TokenOutline, UpstreamOutline,
+    Boot, LimitOutline, Outline, RouteOutline, ShownValue, TokenOutline, UpstreamOutline,
 };
 use super::suggest::{all_of, one_of};
 use crate::key;
@@ -46,7 +46,7 @@ pub struct Key {
     /// Its name.
     pub name: &'static str,
     /// What it takes.
-    pub shape: fn() -> Shape,
+    pub shape: fn() -> ValueShape,
     /// What holds without it.
     pub default: Default,
     /// What it does, in one sentence.
@@ -80,24 +80,24 @@ pub enum Compare {
     /// It is part of the store's address, which needs a restart.
     StoreAddress,
     /// It is read once, at start.
-    Restart(fn(&Boot) -> Option<Shown>),
+    Restart(fn(&Boot) -> Option<ShownValue>),
     /// It holds for the whole gateway.
-    Gateway(fn(&Outline) -> Option<Shown>),
+    Gateway(fn(&Outline) -> Option<ShownValue>),
     /// It says which tokens are believed.
-    Tokens(fn(&TokenOutline) -> Option<Shown>),
+    Tokens(fn(&TokenOutline) -> Option<ShownValue>),
     /// It belongs to a group.
-    Group(fn(&key::Group) -> Option<Shown>),
+    Group(fn(&key::Group) -> Option<ShownValue>),
     /// It belongs to a limit.
-    Limit(fn(&LimitOutline<'_>) -> Option<Shown>),
+    Limit(fn(&LimitOutline<'_>) -> Option<ShownValue>),
     /// It belongs to an upstream.
-    Upstream(fn(&UpstreamOutline) -> Option<Shown>),
+    Upstream(fn(&UpstreamOutline) -> Option<ShownValue>),
     /// It belongs to a route.
-    Route(fn(&RouteOutline) -> Option<Shown>),
+    Route(fn(&RouteOutline) -> Option<ShownValue>),
 }
 
 /// What a key takes.
 #[derive(Debug, Clone, Copy)]
-pub enum Shape {
+pub enum ValueShape {
     /// A text.
     Text,
     /// A text or a list of them.
@@ -190,7 +190,7 @@ impl Table {
 impl Key {
     /// What it takes.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> ValueShape {
         (self.shape)()
     }
 
@@ -207,7 +207,7 @@ impl Key {
     }
 }
 
-impl Shape {
+impl ValueShape {
     /// Does it take this number?
     #[must_use]
     pub fn holds(self, number: u64) -> bool {

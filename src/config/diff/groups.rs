@@ -1,19 +1,14 @@
-//! Who has come to groups and who has left them: how many, never who.
+//! How many members have come to groups and have left them. No member is named.
 
 use super::{Change, Collection, Outline, differences, to};
 use crate::config::document::GROUPS;
 use crate::config::vocabulary::Compare;
 use crate::key::Group;
+use std::sync::Arc;
 
 pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
-    let groups = Collection {
-        table: &GROUPS,
-        old: &old.groups,
-        new: &new.groups,
-        name: |group| &group.name,
-        gone: "removed",
-        come: "added",
-    };
+    let name = |group: &Arc<Group>| group.name.to_string();
+    let groups = Collection::new("groups", &old.groups, &new.groups, name);
     groups.compare(changes, |old, new| group(old, new));
     let order = |outline: &Outline, other: &Outline| -> Vec<String> {
         let names = outline.groups.iter().map(|group| group.name.to_string());
@@ -23,7 +18,7 @@ pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     let (before, after) = (order(old, new), order(new, old));
     if before != after {
         let order = to(&before.join(", "), &after.join(", "));
-        let what = format!("order {order}; who is in several has the tier of the first");
+        let what = format!("order {order}; a client in several groups has the tier of the first");
         changes.push(Change::live("groups", what));
     }
 }
@@ -98,7 +93,9 @@ mod tests {
         let (one, two) = (group("one", &["a"]), group("two", &["a"]));
         assert_eq!(
             changes_between(&format!("{one}{two}"), &format!("{two}{one}")),
-            ["groups: order one, two to two, one; who is in several has the tier of the first"]
+            [
+                "groups: order one, two to two, one; a client in several groups has the tier of the first"
+            ]
         );
     }
 }

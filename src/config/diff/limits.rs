@@ -12,21 +12,19 @@ use std::sync::Arc;
 /// its counters are still there.
 const AFRESH: &str = "counters start afresh, or go on where this limit counted so before";
 
-/// The same kind and key go on.
+/// Counters of one kind under one key go on.
 const KEPT: &str = "counters kept";
-/// As much for a limit that is gone, and for one that has come: a name is what counters are kept by.
+/// Counters are kept by the name of a limit: what is reported of one that is gone, and of one that has come.
 const GONE: &str = "removed, its counters dropped";
 const COME: &str =
     "added, counters start afresh, or go on where a limit of this name counted so before";
 
 pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
+    let (old, new) = (by_name(old), by_name(new));
     let limits = Collection {
-        table: &LIMITS,
-        old: &by_name(old),
-        new: &by_name(new),
-        name: |limit| &limit.rates[0].name,
         gone: GONE,
         come: COME,
+        ..Collection::new("limits", &old, &new, |limit| limit.first().name.to_string())
     };
     limits.compare(changes, limit);
 }
@@ -34,13 +32,10 @@ pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
 /// Each limit with all its rates, which stand side by side, and those of its candidate behind them.
 fn by_name(outline: &Outline) -> Vec<LimitOutline<'_>> {
     let limits = outline.limits.chunk_by(|a, b| a.name == b.name);
-    let of = |all: &'_ [Arc<Limit>]| {
-        let own = all.iter().take_while(|one| one.mode != Mode::Candidate);
-        own.count()
-    };
     limits
         .map(|all| {
-            let (rates, candidate) = all.split_at(of(all));
+            let own = all.iter().take_while(|one| one.mode != Mode::Candidate);
+            let (rates, candidate) = all.split_at(own.count());
             LimitOutline {
                 rates,
                 candidate,
@@ -75,9 +70,10 @@ fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
         };
         old.iter().any(same)
     };
-    let many = match old[0].by.parts == new[0].by.parts {
-        true => new.iter().filter(|limit| kept(limit)).count(),
-        false => 0,
+    let many = if old[0].by.parts == new[0].by.parts {
+        new.iter().filter(|limit| kept(limit)).count()
+    } else {
+        0
     };
     match many {
         0 => AFRESH,
@@ -86,7 +82,7 @@ fn counters(old: &[Arc<Limit>], new: &[Arc<Limit>]) -> &'static str {
     }
 }
 
-/// Whose requests count on other counters than before, though the limit's are kept.
+/// Requests that count on other counters than before, though the limit's are kept.
 fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
     let groups = |limit: &Limit| -> Vec<String> {
         let tiers = limit.tiers.iter();
@@ -96,19 +92,19 @@ fn elsewhere(old: &Limit, new: &Limit) -> Vec<String> {
     let gone = before.iter().filter(|name| !after.contains(name));
     let come = after.iter().filter(|name| !before.contains(name));
     let names: Vec<&str> = gone.chain(come).map(String::as_str).collect();
-    let mut whose = Vec::new();
+    let mut requests = Vec::new();
     if !names.is_empty() {
         let names = names.join(" and ");
-        whose.push(format!("members of {names}, who start on others"));
+        requests.push(format!("members of {names}, whose counters start afresh"));
     }
     if unknown(&old.by) != unknown(&new.by) {
-        whose.push("keys that no group knows, which count otherwise".to_owned());
+        requests.push("keys that no group knows, which count otherwise".to_owned());
     }
     let absent = old.by.can_be_absent() || new.by.can_be_absent();
     if absent && missing(old.by.missing) != missing(new.by.missing) {
-        whose.push("requests without the key, which count otherwise".to_owned());
+        requests.push("requests without the key, which count otherwise".to_owned());
     }
-    whose
+    requests
 }
 
 #[cfg(test)]
@@ -138,12 +134,14 @@ mod tests {
         let (plain, gold) = (limit(""), limit("tiers.gold = { rate = \"20/s\" }"));
         let said = changes_between(&plain, &gold);
         assert!(
-            said.ends_with(", counters kept but for members of gold, who start on others"),
+            said.ends_with(", counters kept but for members of gold, whose counters start afresh"),
             "{said}"
         );
         let said = changes_between(&gold, &limit("tiers.blue = { rate = \"20/s\" }"));
         assert!(
-            said.ends_with(", counters kept but for members of gold and blue, who start on others"),
+            said.ends_with(
+                ", counters kept but for members of gold and blue, whose counters start afresh"
+            ),
             "{said}"
         );
         let said = changes_between(&gold, &limit("tiers.gold = { rate = \"30/s\" }"));

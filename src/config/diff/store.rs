@@ -35,8 +35,9 @@ fn address(a: &Backend, b: &Backend) -> Vec<&'static str> {
     ];
     let others = others.into_iter().filter(|(_, differs)| *differs);
     let others: Vec<_> = others.map(|(subject, _)| subject).collect();
-    match others.is_empty() {
-        true => vec!["store.sentinel"],
-        false => others,
+    if others.is_empty() {
+        vec!["store.sentinel"]
+    } else {
+        others
     }
 }

@@ -4,8 +4,8 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
 use super::super::value::{ValueError, address, duration, in_list, quoted, rate};
-use super::super::vocabulary::{Default, Shape, Table};
-use super::form::Words;
+use super::super::vocabulary::{Default, Table, ValueShape};
+use super::words::Words;
 use super::{IGNORE_WARNINGS, INCLUDE, List, Setting, TABLES};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -156,8 +156,7 @@ impl<'a> Fields<'a> {
         self.found.push(diagnostic);
     }
 
-    /// A key's value as it stands; where there is none, that of a misspelling of it: what else is wrong with it is
-    /// told in the same run.
+    /// A key's value as it stands; where there is none, that of a misspelling of it: one run reports every mistake in it.
     pub(super) fn value(&self, key: &str) -> Option<(&'a DeValue<'a>, Span)> {
         let misspelt = || self.misspelt.iter().find(|(meant, _)| *meant == key);
         self.table
@@ -350,9 +349,9 @@ impl<'a> Fields<'a> {
         let shape = self
             .vocabulary
             .key(key)
-            .map_or(Shape::Text, |key| key.shape());
+            .map_or(ValueShape::Text, |key| key.shape());
         let diagnostic = match (shape, value) {
-            (Shape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
+            (ValueShape::Duration, DeValue::Integer(_) | DeValue::Float(_)) => {
                 let number = number(value);
                 Diagnostic::error(
                     Code::BadDuration,
@@ -361,7 +360,7 @@ impl<'a> Fields<'a> {
                 .at(span, "how long is that?")
                 .help_if(help_of(duration(&number)))
             }
-            (Shape::Rate(_), DeValue::Integer(_) | DeValue::Float(_)) => {
+            (ValueShape::Rate(_), DeValue::Integer(_) | DeValue::Float(_)) => {
                 let number = number(value);
                 Diagnostic::error(
                     Code::BadRate,
@@ -370,13 +369,13 @@ impl<'a> Fields<'a> {
                 .at(span, "in how long?")
                 .help_if(help_of(rate(&number)))
             }
-            (Shape::Whole { .. } | Shape::Cost(_), DeValue::String(text))
+            (ValueShape::Whole { .. } | ValueShape::Cost(_), DeValue::String(text))
                 if text.parse::<u64>().is_ok_and(|number| shape.holds(number)) =>
             {
                 self.type_error(key, shape, value, span)
                     .help(format!("write `{key} = {text}`, without quotes"))
             }
-            (Shape::Texts | Shape::Text, DeValue::Integer(_)) if key == "listen" => self
+            (ValueShape::Texts | ValueShape::Text, DeValue::Integer(_)) if key == "listen" => self
                 .type_error(key, shape, value, span)
                 .help_if(help_of(address(&number(value)))),
             _ => self.type_error(key, shape, value, span),
@@ -385,7 +384,13 @@ impl<'a> Fields<'a> {
         Setting::Invalid
     }
 
-    fn type_error(&self, key: &str, shape: Shape, value: &DeValue<'_>, span: &Span) -> Diagnostic {
+    fn type_error(
+        &self,
+        key: &str,
+        shape: ValueShape,
+        value: &DeValue<'_>,
+        span: &Span,
+    ) -> Diagnostic {
         let example = self.vocabulary.key(key).map_or("", |key| key.example);
         Diagnostic::error(
             Code::WrongType,
@@ -472,7 +477,7 @@ fn help_of<T>(read: Result<T, ValueError>) -> Option<String> {
     read.err()?.shown_help()
 }
 
-/// A number as somebody would write it into a text.
+/// A number as it would stand in a text.
 pub(super) fn number(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => {

@@ -3,9 +3,9 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::At;
 use super::super::value::{ValueError, byte_rate};
-use super::super::vocabulary::Shape;
+use super::super::vocabulary::{Table, ValueShape};
 use super::fields::{Fields, Zero, number};
-use super::table::Section;
+use super::words::Words;
 use super::{Items, Setting};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -13,26 +13,38 @@ use toml::de::DeValue;
 /// How the value of a key is read, and what it is.
 pub(super) trait Form<T> {
     /// What it takes.
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> ValueShape;
 
     /// Reads `key`; what is wrong with it is noted.
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T>;
+}
+
+/// A table that has been read.
+pub(super) trait Section: Sized {
+    /// What is known about it.
+    const TABLE: &'static Table;
+
+    /// Reads every key.
+    fn read(fields: &mut Fields<'_>) -> Self;
+
+    /// Is a key a mistake that has been reported, or a required one absent?
+    fn is_bad(&self) -> bool;
 }
 
 /// How a text is read.
 pub(super) type TextReader<T> = fn(&str) -> Result<T, ValueError>;
 
 /// A text.
-pub(super) struct Text<T>(pub(super) TextReader<T>);
+pub(super) struct PlainText<T>(pub(super) TextReader<T>);
 
 /// A text of this shape.
-pub(super) struct TextAs<T>(pub(super) Shape, pub(super) TextReader<T>);
+pub(super) struct TextAs<T>(pub(super) ValueShape, pub(super) TextReader<T>);
 
 /// A text or a list of them.
 pub(super) struct Texts<T>(pub(super) TextReader<T>);
 
 /// Texts of this shape.
-pub(super) struct TextsAs<T>(pub(super) Shape, pub(super) TextReader<T>);
+pub(super) struct TextsAs<T>(pub(super) ValueShape, pub(super) TextReader<T>);
 
 /// A text or a list of them, of which an empty one would mean nothing at all, or everything. Neither is guessed: the words
 /// are the help against it.
@@ -60,17 +72,17 @@ pub(super) struct Time(pub(super) Zero);
 pub(super) struct ByteRate;
 
 /// A table, and what is made of it.
-pub(super) struct Inner<R, T>(pub(super) fn(R, &mut Fields<'_>) -> Option<T>);
+pub(super) struct InnerTable<R, T>(pub(super) fn(R, &mut Fields<'_>) -> Option<T>);
 
 /// A shape with a reader of its own.
 pub(super) struct Custom<T>(
-    pub(super) Shape,
+    pub(super) ValueShape,
     pub(super) fn(&'static str, &mut Fields<'_>) -> Setting<T>,
 );
 
-impl<T> Form<T> for Text<T> {
-    fn shape(&self) -> Shape {
-        Shape::Text
+impl<T> Form<T> for PlainText<T> {
+    fn shape(&self) -> ValueShape {
+        ValueShape::Text
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
@@ -79,7 +91,7 @@ impl<T> Form<T> for Text<T> {
 }
 
 impl<T> Form<T> for TextAs<T> {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ValueShape {
         self.0
     }
 
@@ -89,8 +101,8 @@ impl<T> Form<T> for TextAs<T> {
 }
 
 impl<T> Form<Items<T>> for Texts<T> {
-    fn shape(&self) -> Shape {
-        Shape::Texts
+    fn shape(&self) -> ValueShape {
+        ValueShape::Texts
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
@@ -99,7 +111,7 @@ impl<T> Form<Items<T>> for Texts<T> {
 }
 
 impl<T> Form<Items<T>> for TextsAs<T> {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ValueShape {
         self.0
     }
 
@@ -109,8 +121,8 @@ impl<T> Form<Items<T>> for TextsAs<T> {
 }
 
 impl<T> Form<Items<T>> for FilledTexts<T> {
-    fn shape(&self) -> Shape {
-        Shape::Texts
+    fn shape(&self) -> ValueShape {
+        ValueShape::Texts
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
@@ -128,8 +140,8 @@ impl<T> Form<Items<T>> for FilledTexts<T> {
 }
 
 impl<T: Words> Form<T> for Word {
-    fn shape(&self) -> Shape {
-        Shape::Choice(T::WORDS)
+    fn shape(&self) -> ValueShape {
+        ValueShape::Choice(T::WORDS)
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
@@ -138,8 +150,8 @@ impl<T: Words> Form<T> for Word {
 }
 
 impl<T: Words> Form<Items<T>> for WordList {
-    fn shape(&self) -> Shape {
-        Shape::Choices(T::WORDS)
+    fn shape(&self) -> ValueShape {
+        ValueShape::Choices(T::WORDS)
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Items<T>> {
@@ -149,8 +161,8 @@ impl<T: Words> Form<Items<T>> for WordList {
 }
 
 impl Form<bool> for Flag {
-    fn shape(&self) -> Shape {
-        Shape::Flag
+    fn shape(&self) -> ValueShape {
+        ValueShape::Flag
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<bool> {
@@ -163,8 +175,8 @@ impl Form<bool> for Flag {
 }
 
 impl Form<u32> for Whole {
-    fn shape(&self) -> Shape {
-        Shape::Whole {
+    fn shape(&self) -> ValueShape {
+        ValueShape::Whole {
             least: self.0,
             most: self.1,
         }
@@ -176,8 +188,8 @@ impl Form<u32> for Whole {
 }
 
 impl Form<Duration> for Time {
-    fn shape(&self) -> Shape {
-        Shape::Duration
+    fn shape(&self) -> ValueShape {
+        ValueShape::Duration
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<Duration> {
@@ -186,8 +198,8 @@ impl Form<Duration> for Time {
 }
 
 impl Form<u64> for ByteRate {
-    fn shape(&self) -> Shape {
-        Shape::ByteRate
+    fn shape(&self) -> ValueShape {
+        ValueShape::ByteRate
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<u64> {
@@ -200,9 +212,9 @@ impl Form<u64> for ByteRate {
     }
 }
 
-impl<R: Section, T> Form<T> for Inner<R, T> {
-    fn shape(&self) -> Shape {
-        Shape::Inner(R::TABLE)
+impl<R: Section, T> Form<T> for InnerTable<R, T> {
+    fn shape(&self) -> ValueShape {
+        ValueShape::Inner(R::TABLE)
     }
 
     fn read(&self, key: &'static str, fields: &mut Fields<'_>) -> Setting<T> {
@@ -227,7 +239,7 @@ impl<R: Section, T> Form<T> for Inner<R, T> {
 }
 
 impl<T> Form<T> for Custom<T> {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ValueShape {
         self.0
     }
 
@@ -255,38 +267,3 @@ pub(super) fn as_written<R>(read: R, _: &mut Fields<'_>) -> Option<R> {
 pub(super) fn any(text: &str) -> Result<String, ValueError> {
     Ok(text.to_owned())
 }
-
-/// A type whose values are words of the file.
-pub(in crate::config) trait Words: Copy + PartialEq + 'static {
-    /// Its words.
-    const WORDS: &'static [&'static str];
-    /// The value of each.
-    const VALUES: &'static [Self];
-    /// Words that are known and not taken in this version.
-    const LATER: &'static [&'static str] = &[];
-
-    /// The value that `word` stands for.
-    fn of(word: &str) -> Option<Self> {
-        let at = Self::WORDS.iter().position(|one| *one == word)?;
-        Self::VALUES.get(at).copied()
-    }
-
-    /// As the file writes it.
-    fn word(self) -> &'static str {
-        let at = Self::VALUES.iter().position(|one| *one == self);
-        at.map_or("", |at| Self::WORDS[at])
-    }
-}
-
-/// The words of a type.
-macro_rules! words {
-    ($type:ident: $($value:ident $word:literal),+ $(; later $($later:literal),+)?) => {
-        impl $crate::config::document::form::Words for $type {
-            const WORDS: &'static [&'static str] = &[$($word),+];
-            const VALUES: &'static [Self] = &[$(Self::$value),+];
-            $(const LATER: &'static [&'static str] = &[$($later),+];)?
-        }
-    };
-}
-
-pub(super) use words;

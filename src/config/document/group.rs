@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::outline::show;
 use super::super::value::part;
-use super::super::vocabulary::Shape;
+use super::super::vocabulary::ValueShape;
 use super::fields::Fields;
 use super::form::{Custom, TextsAs, any};
 use super::table::{Section as _, table};
@@ -11,23 +11,23 @@ use super::{Items, Setting};
 use crate::key::{Mask, Part};
 
 table! {
-    /// Who belongs together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has read
-    /// itself: a list, files, networks; at most 1000000. A request in several groups has the tier of the first of them
-    /// in this file. The log of a reload says how many members came and went, and nothing shows one.
+    /// Clients that belong together, for `tiers`, `exempt` and `unknown` of limits. Members are what the gateway has
+    /// read itself: a list, files, networks; at most 1000000. A request in several groups has the tier of the first of
+    /// them in this file. The log of a reload says how many members came and went, and nothing shows one.
     GroupTable { name, place } = GROUPS, "groups", "a group", named true;
 
     /// What of a request is looked up among the members, as in a limit's `by`: `header:NAME`, `cookie:NAME`,
     /// `query:NAME`, `path:NAME`, `jwt:CLAIM`, `host`, or `ip` for networks.
-    by: Part = Custom(Shape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
+    by: Part = Custom(ValueShape::Text, by), Required, "\"header:x-api-key\"", Group(|group| show(&group.by));
 
     /// The members themselves: values, or `sha256:HEX` of one; blanks around a claim, a query's value, a cookie or a
     /// part of the path count. With `by = "ip"` addresses and networks.
-    members: Items<String> = TextsAs(Shape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
+    members: Items<String> = TextsAs(ValueShape::Members, any), Words("none, beside those of `file`"), "[\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]";
 
     /// Files with one member on a line, written as in `members`; empty lines, blanks at either end, and what follows a
     /// `#` at the start of a line or behind a blank, do not count. Paths start at this file's folder. They are watched
     /// as this file is, and a file that is gone or has a mistake changes nothing.
-    file: Items<String> = TextsAs(Shape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
+    file: Items<String> = TextsAs(ValueShape::Files, any), Words("none, beside `members`"), "\"gold-keys.txt\"";
 }
 
 pub(super) fn read(mut fields: Fields<'_>) -> GroupTable {

@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Direction, editable_field, field_value};
-use super::super::vocabulary::{Emptiness, Shape};
+use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::Fields;
 use super::form::{Custom, Texts, any};
 use super::table::{Section as _, table};
@@ -21,10 +21,10 @@ table! {
         });
 
     /// Fields with the one value they are to have; a value may be `{ file = "..." }` or `{ env = "..." }`.
-    set: HeaderLines = Custom(Shape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
+    set: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ x-source = \"tollgate\" }";
 
     /// Fields that get a line more; values as under `set`.
-    add: HeaderLines = Custom(Shape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
+    add: HeaderLines = Custom(ValueShape::Lines, lines), Words("none"), "{ vary = \"origin\" }";
 
     /// Fields that go.
     remove: Items<String> = Texts(any), Words("none"), "[\"server\"]";

@@ -3,10 +3,11 @@
 use super::super::outline::{show, show_list, show_time};
 use super::super::source::At;
 use super::super::value::field;
-use super::super::vocabulary::Shape;
+use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
-use super::form::{Custom, Flag, Text, TextAs, Texts, TextsAs, Time, WordList, any, words};
+use super::form::{Custom, Flag, PlainText, TextAs, Texts, TextsAs, Time, WordList, any};
 use super::table::{Section as _, table};
+use super::words::words;
 use super::{Items, List};
 use http::HeaderName;
 use jsonwebtoken::Algorithm;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 table! {
-    /// Whose JSON Web Tokens are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a limit
+    /// Which JSON Web Tokens are believed, for `by = "jwt:CLAIM"`. A token is verified once for a request, when a limit
     /// of its route asks for a claim: signature, `exp`, and `nbf` where it has one. A token that is there and not
     /// believed is answered 401, whatever `missing` says. A claim that is neither a text nor a number is none:
     /// `missing` says what then; only groups look into lists. No key and no claim is shown in the log of the gateway.
@@ -24,21 +25,21 @@ table! {
     /// `algorithms` are HS256, HS384 or HS512. A table gives its keys an id, which tokens name them by (`kid`); of
     /// those without one at most 4 are for one algorithm. Paths start at this file's folder; the files are watched as
     /// this file is.
-    keys: Items<KeyFile> = Custom(Shape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
+    keys: Items<KeyFile> = Custom(ValueShape::KeyFiles(&JWT_KEY), key_files), Words("none, beside those of `jwks`"), "[\"issuer.pem\", { file = \"2026.pem\", kid = \"2026\" }]";
 
     /// Files with JSON Web Key Sets. A token that names its key (`kid`) is held against keys of that name, and against
     /// those that have none; one that names none, against 4 keys at most.
-    jwks: Items<String> = TextsAs(Shape::Files, any), Words("none, beside `keys`"), "\"jwks.json\"";
+    jwks: Items<String> = TextsAs(ValueShape::Files, any), Words("none, beside `keys`"), "\"jwks.json\"";
 
     /// How tokens may be signed, and no other way, whatever they say: with private keys, or with shared secrets, not
     /// both.
     algorithms: Items<Algorithm> = WordList, Required, "[\"RS256\"]", Tokens(|tokens| show_list(&tokens.algorithms));
 
-    /// Who must have issued it (`iss`), one of these.
+    /// The issuer that a token must name (`iss`), one of these.
     issuer: Items<String> = Texts(any), Words("anybody"), "\"https://id.example.com\"",
         Tokens(|tokens| show_list(&tokens.issuer));
 
-    /// For whom it must be (`aud`), one of these.
+    /// The audience that a token must name (`aud`), one of these.
     audience: Items<String> = Texts(any), Words("anybody"), "\"orders-api\"",
         Tokens(|tokens| show_list(&tokens.audience));
 
@@ -50,7 +51,7 @@ table! {
     require_exp: bool = Flag, Value("true"), "false", Tokens(|tokens| show(tokens.require_exp));
 
     /// The field with the token: behind `Bearer` in `Authorization`, with or without it in others.
-    header: HeaderName = Text(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
+    header: HeaderName = PlainText(field), Value("\"authorization\""), "\"x-token\"", Tokens(|tokens| show(&tokens.header));
 }
 
 table! {
@@ -58,10 +59,10 @@ table! {
     KeyFileTable = JWT_KEY, "jwt", "a file with keys";
 
     /// The file.
-    file: String = TextAs(Shape::File, any), Required, "\"2026.pem\"";
+    file: String = TextAs(ValueShape::File, any), Required, "\"2026.pem\"";
 
     /// What tokens call its keys.
-    kid: String = Text(any), Words("none"), "\"2026\"";
+    kid: String = PlainText(any), Words("none"), "\"2026\"";
 }
 
 words! {

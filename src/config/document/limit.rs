@@ -13,15 +13,18 @@ use super::super::describe;
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::outline::show;
 use super::super::source::At;
-use super::super::value::{error_text, field, method, network, part, public_name, tag, top, zone};
-use super::super::vocabulary::{Emptiness, Shape};
+use super::super::value::{
+    ErrorText, error_text, field, method, network, part, public_name, tag, top, zone,
+};
+use super::super::vocabulary::{Emptiness, ValueShape};
 use super::fields::{Fields, Zero};
 use super::form::{
-    COUNT, Custom, Flag, Inner, Text, TextAs, Texts, Time, Whole, Word, WordList, Words as _, any,
-    whole, words,
+    COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Texts, Time, Whole, Word, WordList, any,
+    whole,
 };
-use super::server::{ErrorText, error_body};
+use super::server::error_body;
 use super::table::{Section as _, table};
+use super::words::{Words as _, words};
 use super::{Items, List, Setting};
 use crate::key::{Missing, Part, Sameness, Unknown};
 use crate::limit::sliding_window::MAX_PARTS;
@@ -44,19 +47,19 @@ use toml::de::DeValue;
 const SLOTS: Whole = Whole(1, 10_000);
 
 table! {
-    /// A named rule: by whom to count, how much, what happens beyond. The name is the identity of its counters: new
+    /// A named rule: what to count by, how much, what happens beyond. The name is the identity of its counters: new
     /// numbers keep them, another name has its own.
     Limit { name, place } = LIMITS, "limits", "a limit", named true;
 
-    /// By whom to count: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`,
+    /// What to count by: `ip` (IPv6 by /64), `ip/24,64` (bits of IPv4 and IPv6), `header:NAME`, `cookie:NAME`,
     /// `query:NAME`, `path:NAME` (what `{NAME}` of the route's path took), `jwt:CLAIM` (of a token that `[jwt]`
     /// believes, with dots for claims inside others), `method`, `host`, `route`, `everyone`, or a list of parts that
     /// form one key. A field or parameter that came several times with different values is answered with 400, since
-    /// nobody can know which of them the upstream believes; a cookie counts as missing then (with `missing = "skip"`
-    /// the client is counted by address: nobody gets away by sending two), and is read as most upstreams do: without
-    /// quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave the
-    /// process as digests only; methods that hardly anybody knows count as one.
-    by: Items<Option<Part>> = Custom(Shape::Texts, by), Required, "\"ip\"",
+    /// Tollgate cannot know which of them the upstream believes; a cookie counts as missing then (with `missing =
+    /// "skip"` the client is counted by address: sending two cookies is no way out), and is read as most upstreams do:
+    /// without quotes, percents decoded. Cookies, and fields and parameters whose names say that they are secret, leave
+    /// the process as digests only; methods outside the standards count as one.
+    by: Items<Option<Part>> = Custom(ValueShape::Texts, by), Required, "\"ip\"",
         Limit(|limit| show(describe::key(&limit.first().by)));
 
     /// What a request without the key meets: 401, counted by address, not limited, or all of them on one counter. A
@@ -91,7 +94,7 @@ table! {
 
     /// Whose days and months they are, for windows by the clock over `d` and `month`; changes of daylight saving make
     /// such a day longer or shorter.
-    timezone: TimeZone = Text(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
+    timezone: TimeZone = PlainText(zone), Value("\"UTC\""), "\"Europe/Berlin\"",
         Limit(|limit| clock(limit.first()).and_then(|(_, zone)| show(zone)));
 
     /// Parts that a sliding window is seen in; each is a whole number of milliseconds. The part that is leaving counts
@@ -108,8 +111,8 @@ table! {
     /// included.
     max: u32 = SLOTS, Words("required for `concurrency`"), "20";
 
-    /// How long a slot of `concurrency` in Redis stays taken that nobody renews, so how long after a gateway has died;
-    /// each is renewed every third of it.
+    /// How long a slot of `concurrency` in Redis stays taken without a renewal, so how long after a gateway has died;
+    /// each slot is renewed every third of that time.
     slot_ttl: Duration = Time(Zero::Refused), Value("\"30s\""), "\"10s\"",
         Limit(|limit| limit.first().rule.holds().and_then(|rule| show(describe::span_as_written(rule.ttl))));
 
@@ -117,7 +120,7 @@ table! {
     queue: u32 = COUNT, Computed("as many as go on within `max_wait`", queue), "100",
         Limit(|limit| queue(limit.first()).and_then(show));
 
-    /// Longest that a leaky bucket holds a request back; who would wait longer is refused at once.
+    /// Longest that a leaky bucket holds a request back; a request that would wait longer is refused at once.
     max_wait: Duration = Time(Zero::Allowed), Value("\"5s\""), "\"2s\"",
         Limit(|limit| delaying(limit.first()).and_then(|rule| show(describe::span_as_written(rule.max_wait))));
 
@@ -128,8 +131,8 @@ table! {
     /// How much one request takes: a number, or what a field of the request says, `max` at most and `default` (1)
     /// without it. A field that is zero, no number or repeated takes `max`; `min = 0` allows 0, which asks without
     /// taking. Or what the response says, in a field (`response_header = "x-units"`) or a member of its JSON
-    /// (`response_json = "usage.total_tokens"`): `estimate` (1) is asked for before, and settled when the response has
-    /// said its number, `max` at most. Where the client leaves after the body began and before it said one, the request
+    /// (`response_json = "usage.total_tokens"`): `estimate` (1) is charged before, and settled when the response has
+    /// its number, `max` at most. Where the client leaves after the body began and before the number came, the request
     /// takes `max` (all that the limit holds, without one), or with `on_leave = "estimate"` the estimate. What was too
     /// much comes back; what was too little is charged all the same, so that the key may be in debt and waits longer.
     /// Not for logs, concurrency and buckets that delay.
@@ -141,8 +144,8 @@ table! {
     refund: Items<Refund> = WordList, Words("nothing"), "[\"5xx\", \"cancel\"]",
         Limit(|limit| show(describe::refund(limit.first().gives_back)));
 
-    /// Whether a request that costs more than is left is granted what is left, at least 1. The upstream is told in
-    /// `Tollgate-Granted`; of a request's limits one at most may do so, and the others are charged in full.
+    /// Whether a request that costs more than is left is granted what is left, at least 1. The upstream reads the grant
+    /// in `Tollgate-Granted`; of a request's limits one at most may do so, and the others are charged in full.
     partial: bool = Flag, Value("false"), "true", Limit(|limit| show(limit.first().partial));
 
     /// Which field says that a request repeats another: the same id with the same method, path (normal form), query,
@@ -151,28 +154,28 @@ table! {
     /// requests are not remembered. A request without the field, with two of them with an id of more than 256 bytes, or
     /// whose body does not come within 5 s, is charged. `of = "path"` leaves out query and body. A charge on which a
     /// repeat has gone free is not given back.
-    dedupe: Dedupe = Inner(whole), Words("every request is charged"), "{ header = \"idempotency-key\" }",
+    dedupe: Dedupe = InnerTable(whole), Words("every request is charged"), "{ header = \"idempotency-key\" }",
         Limit(|limit| show(describe::dedupe(limit.first())));
 
-    /// Whom it does not hold for: requests of clients in these networks (`ip`), with exactly these `methods`, for these
-    /// `paths` and all below them, in their normal form, or of members of these `groups`. One of them is enough; what
-    /// is exempt is not charged and needs no key.
-    exempt: Exempt = Inner(whole), Words("nobody"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
+    /// Requests that it does not hold for: those of clients in these networks (`ip`), with exactly these `methods`, for
+    /// these `paths` and all below them, in their normal form, or of members of these `groups`. One of them is enough;
+    /// what is exempt is not charged and needs no key.
+    exempt: Exempt = InnerTable(whole), Words("nobody"), "{ ip = [\"10.0.0.0/8\"], methods = [\"OPTIONS\"] }",
         Limit(|limit| show(describe::exempt(limit.first())));
 
     /// Other numbers for groups, as `tiers.gold = { rate = "1000/min", burst = 200 }`; what a tier does not say is as
     /// in the limit. A request in several of these groups has the tier of the first of them in the order of `[groups]`.
-    /// Each tier has counters of its own: who changes tier starts afresh there.
-    tiers: Items<Tier> = Custom(Shape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
+    /// Each tier has counters of its own: a client that changes tier starts afresh there.
+    tiers: Items<Tier> = Custom(ValueShape::Tiers(&LIMIT_TIER), tiers), Words("the same for all"), "{ gold = { rate = \"1000/min\", burst = 200 } }",
         Limit(|limit| show(shown_tiers(limit.rates)));
 
-    /// What becomes of keys that nobody knows: with `ip` they count by client address, so that inventing keys makes no
-    /// counters; with `refuse` they are answered 401, as a missing key is, and no other limit counts by them. Known is
-    /// a value that is a member of any group by the same part of the request, and there must be such a group.
+    /// What becomes of keys that no group knows: with `ip` they count by client address, so that inventing keys makes
+    /// no counters; with `refuse` they are answered 401, as a missing key is, and no other limit counts by them. Known
+    /// is a value that is a member of any group by the same part of the request, and there must be such a group.
     unknown: Unknown = Word, Words("every key has a counter of its own"), "\"refuse\"",
         Limit(|limit| show(describe::unknown(&limit.first().by)));
 
-    /// Who counts together: all gateways on one Redis, or each gateway by itself, always in memory, so that N gateways
+    /// Which gateways count together: all on one Redis, or each gateway by itself, always in memory, so that N gateways
     /// together admit N times as much. Another scope has counters of its own.
     scope: Scope = Word, Value("\"cluster\""), "\"gateway\"", Limit(|limit| show(limit.first().scope.word()));
 
@@ -186,47 +189,48 @@ table! {
     /// `"off"`, or how many at once at most. All gateways together never admit more than the limit; permits that are
     /// not used within 100 ms may be lost to it, or come back. Only where it is exact and worth it, see
     /// docs/sparing.md.
-    lease: Leasing = Custom(Shape::Lease, lease), Value("\"auto\""), "\"off\"",
+    lease: Leasing = Custom(ValueShape::Lease, lease), Value("\"auto\""), "\"off\"",
         Limit(|limit| show(limit.first().leasing));
 
     /// A tag under which its counters live in one slot of a Redis Cluster, together with those of all limits that name
     /// it: what such limits decide of a request is one call, charged all or none. Another tag starts the counters
     /// afresh.
-    with: String = Text(tag), Words("its own keys, spread over the cluster"), "\"shop\"",
+    with: String = PlainText(tag), Words("its own keys, spread over the cluster"), "\"shop\"",
         Limit(|limit| show(limit.first().with.as_deref().unwrap_or("its own keys")));
 
     /// What clients see instead of its name, in `RateLimit` and in refusals; logs and metrics keep the name.
-    public_name: String = Text(public_name), Words("the limit's name"), "\"requests\"",
+    public_name: String = PlainText(public_name), Words("the limit's name"), "\"requests\"",
         Limit(|limit| show(limit.first().public_name()));
 
-    /// The status of its refusals; gRPC is told `RESOURCE_EXHAUSTED` whatever it is.
+    /// The status of its refusals; gRPC clients get `RESOURCE_EXHAUSTED` whatever it is.
     status: u32 = Whole(400, 599), Value("429"), "503", Limit(|limit| show(limit.first().answers.refusal));
 
     /// What its refusals look like, in the words of [`[response]`](#response): `problem+json`, `text`, `html`, `accept`
-    /// or `file:PATH`. Who lacks the key is answered as `[response]` says.
-    body: ErrorText = TextAs(Shape::ErrorBody, error_text), Words("`body` in `[response]`"), "\"file:slow-down.html\"",
+    /// or `file:PATH`. A request without the key is answered as `[response]` says.
+    body: ErrorText = TextAs(ValueShape::ErrorBody, error_text), Words("`body` in `[response]`"), "\"file:slow-down.html\"",
         Limit(|limit| error_body(limit.body));
 
-    /// The status for a request without the key, where `missing` is `"refuse"`, or with one that nobody knows, where
-    /// `unknown` is.
+    /// The status for a request without the key, where `missing` is `"refuse"`, or with a key that no group knows,
+    /// where `unknown` is.
     missing_status: u32 = Whole(400, 599), Value("401"), "403", Limit(|limit| show(limit.first().answers.keyless));
 
-    /// Whether CORS preflights (`OPTIONS` with `Origin` and `Access-Control-Request-Method`, without body, `Cookie`,
-    /// `Authorization` and a field that asks for another method, as browsers send them) leave its counters alone:
-    /// `free` ones count on one of their own with the limit's numbers, by address where it counts by what they cannot
-    /// have, so that nobody's requests are charged and a flood of them is refused; a limit on what is in flight counts
-    /// them with all else. All other `OPTIONS` are requests as any.
+    /// Whether CORS preflights leave its counters alone. A preflight is `OPTIONS` with `Origin` and
+    /// `Access-Control-Request-Method`, without body, `Cookie`, `Authorization` and a field that asks for another
+    /// method, as browsers send it. `free` preflights count on a counter of their own with the limit's numbers, by
+    /// address where the limit counts by what they cannot have, so that no client's own requests are charged for them
+    /// and a flood of preflights is refused; a limit on what is in flight counts them with all else. All other
+    /// `OPTIONS` are requests as any.
     preflights: Preflights = Word, Value("\"free\""), "\"counted\"",
         Limit(|limit| show(limit.first().answers.preflights.word()));
 
-    /// Whether it decides, or is only counted beside the limits that do: a shadow refuses and delays nobody, stands in
-    /// no response, and is charged when the request is admitted and it would admit it too. What it would have said is
-    /// in the access log, the metrics and `simulate`. A change of the mode keeps the counters.
+    /// Whether it decides, or is only counted beside the limits that do: a shadow refuses and delays no request, stands
+    /// in no response, and is charged when the request is admitted and it would admit it too. Its verdict is in the
+    /// access log, the metrics and `simulate`. A change of the mode keeps the counters.
     mode: Mode = Word, Value("\"enforce\""), "\"shadow\"", Limit(|limit| show(limit.first().mode.as_str()));
 
     /// Other numbers for the same limit, counted beside its own on counters of their own and reported as a shadow's:
     /// `rate`, `burst`, `max`, `queue` and `max_wait`. Those that it does not say, and all else, are the limit's.
-    candidate: Candidate = Inner(whole), Words("none"), "{ rate = \"8/s\" }",
+    candidate: Candidate = InnerTable(whole), Words("none"), "{ rate = \"8/s\" }",
         Limit(|limit| show(shown_candidate(limit.candidate)));
 }
 
@@ -282,7 +286,7 @@ table! {
     Dedupe = LIMIT_DEDUPE, "limits", "a dedupe", takes Some("`{ header = \"idempotency-key\", ttl = \"10min\", repeats = 3 }`");
 
     /// The field with the id.
-    header: HeaderName = Text(field), Required, "\"idempotency-key\"";
+    header: HeaderName = PlainText(field), Required, "\"idempotency-key\"";
 
     /// How long an id is remembered, from its charge on.
     ttl: Duration = Time(Zero::Refused), Value("\"10min\""), "\"1h\"";

@@ -9,12 +9,13 @@ use super::super::value::{
     Direction, ValueError, condition_field, condition_parameter, condition_value, host, method,
     new_path, path, prefix,
 };
-use super::super::vocabulary::Shape;
+use super::super::vocabulary::ValueShape;
 use super::fields::{Fields, Zero};
-use super::form::{Custom, FilledTexts, Inner, Text, Texts, Time, Word, Words as _, any, words};
+use super::form::{Custom, FilledTexts, InnerTable, PlainText, Texts, Time, Word, any};
 use super::header_changes::{HeaderChanges, changes};
 use super::static_reply::{Redirect, Respond, redirect, respond};
 use super::table::{Section as _, table};
+use super::words::{Words as _, words};
 use super::{Items, List, Setting};
 use crate::route::{Condition, HostPattern, PathPattern};
 use crate::snapshot::changes::Changes;
@@ -34,7 +35,7 @@ table! {
         Route(|route| show(hosts(&route.rule.hosts)));
 
     /// Paths it is for: `{name}` is one segment, `{*rest}` all that follow, none included.
-    path: PathPattern = Text(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
+    path: PathPattern = PlainText(path), Value("\"/{*rest}\""), "\"/v1/orders/{id}\"",
         Route(|route| show(route.rule.path.told()));
 
     /// Whether `/Admin` is `/admin`: `insensitive` where the upstream takes it for that, or requests in another case
@@ -48,54 +49,54 @@ table! {
 
     /// Fields that its requests have: with this value, or with any (`true`). Several lines of a field are one value,
     /// joined by `, `.
-    headers: Items<Condition> = Custom(Shape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
+    headers: Items<Condition> = Custom(ValueShape::Conditions, headers), Words("any"), "{ x-version = \"2\" }",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Field(..))));
 
     /// Parameters that the query of its requests has: names and values as they are when decoded, or `true` for any
     /// value. A parameter that comes several times is one value, joined by `, `.
-    query: Items<Condition> = Custom(Shape::Conditions, query), Words("any"), "{ v = \"2\" }",
+    query: Items<Condition> = Custom(ValueShape::Conditions, query), Words("any"), "{ v = \"2\" }",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Query(..))));
 
     /// How its requests came to the first proxy: `https` where a peer of `trust` says so (in the last word of
     /// `X-Forwarded-Proto`, or in `Forwarded` where that is the field it writes, else by the `:scheme` of an HTTP/2
     /// request; over HTTP/1.1 a target of `https` is answered 400), `http` in all other cases.
-    scheme: Items<Condition> = Custom(Shape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
+    scheme: Items<Condition> = Custom(ValueShape::Choice(Scheme::WORDS), scheme), Words("either"), "\"https\"",
         Route(|route| conditions(&route.rule, |one| matches!(one, Condition::Https(_))));
 
     /// What its paths begin with and the upstream does not see: `/api/orders` is forwarded as `/orders`. The query
     /// stays; limits and the log see the path as it came.
-    strip_prefix: PathPattern = Text(prefix), Words("nothing"), "\"/api\"",
+    strip_prefix: PathPattern = PlainText(prefix), Words("nothing"), "\"/api\"",
         Route(|route| show_option(route.strip_prefix.as_deref()));
 
     /// The path to forward instead, with the parameters of `path`, each as a whole segment; the query stays. Not beside
     /// `strip_prefix`.
-    rewrite: String = Text(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
+    rewrite: String = PlainText(new_path), Words("the path that was matched"), "\"/v2/{*rest}\"",
         Route(|route| show_option(route.rewrite.as_deref()));
 
     /// What becomes of a request's fields on the way to the upstream, after limits have read them: first `remove`, then
     /// `set` (one line, whatever was there), then `add` (a line more). Fields that frame the message, belong to one
     /// connection, or that Tollgate writes itself cannot be changed.
-    request_headers: Changes = Inner(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
+    request_headers: Changes = InnerTable(request_headers), Words("none"), "{ set = { x-source = \"tollgate\" } }",
         Route(|route| header_changes(route.request_headers.as_ref()));
 
-    /// The same for the answer on its way to the client. An error that Tollgate answers itself, a refusal too, gets
+    /// What becomes of a response's fields on the way to the client. An error that Tollgate answers itself, a refusal too, gets
     /// what it does not have: nothing it says is replaced or removed.
-    response_headers: Changes = Inner(response_headers), Words("none"), "{ remove = [\"server\"] }",
+    response_headers: Changes = InnerTable(response_headers), Words("none"), "{ remove = [\"server\"] }",
         Route(|route| header_changes(route.response_headers.as_ref()));
 
     /// Name of the upstream that its requests go to.
-    upstream: String = Text(any), Unless(&["redirect", "respond"]), "\"orders\"",
+    upstream: String = PlainText(any), Unless(&["redirect", "respond"]), "\"orders\"",
         Route(|route| show_option(route.upstream.as_deref()));
 
     /// Instead of an upstream: leads its requests elsewhere. `to` is a path, or all from `https://` on, with the
     /// parameters of `path`; the query goes along. `status` is 301, 302, 303, 307 or 308 (the default). Limits hold
     /// before it.
-    redirect: Redirect = Inner(redirect), Words("none"), "{ to = \"/new/{*rest}\" }",
+    redirect: Redirect = InnerTable(redirect), Words("none"), "{ to = \"/new/{*rest}\" }",
         Route(|route| shown_redirect(route.own.as_ref()));
 
     /// Instead of an upstream: answers this, with `status` 200, an empty `body`, and `text/plain; charset=utf-8` as
     /// `content_type` of a body unless they are written. Limits hold before it.
-    respond: Respond = Inner(respond), Words("none"), "{ status = 410 }",
+    respond: Respond = InnerTable(respond), Words("none"), "{ status = 410 }",
         Route(|route| shown_respond(route.own.as_ref()));
 
     /// Names of the limits its requests are held to, beside those of `[defaults]`, of which `"!NAME"` drops one; all of
@@ -245,9 +246,10 @@ fn named_conditions<N: PartialEq, V>(
             _ => None,
         });
     let made = At::new(made.collect(), whole);
-    match good {
-        true => Setting::Valid(made),
-        false => Setting::Partial(made),
+    if good {
+        Setting::Valid(made)
+    } else {
+        Setting::Partial(made)
     }
 }
 
@@ -258,10 +260,9 @@ fn neither(title: &str, key: &str, is_false: bool, span: &Span) -> Diagnostic {
         format!("a name under `{key}` in `{title}` takes a text, or `true`"),
     )
     .at(span, "");
-    match is_false {
-        true => diagnostic.help(
-            "to take requests without it, leave it out: a route with more conditions is tried first",
-        ),
-        false => diagnostic.help("write the value in quotes, or `true` for any"),
-    }
+    diagnostic.help(if is_false {
+        "to take requests without it, leave it out: a route with more conditions is tried first"
+    } else {
+        "write the value in quotes, or `true` for any"
+    })
 }

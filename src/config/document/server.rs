@@ -1,14 +1,13 @@
 //! `[server]`, `[log]`, `[admin]`, `[response]` and `[defaults]`.
 
-use super::super::outline::{Shown, show, show_list, show_time};
-use super::super::value::{address, error_text, network, percent};
-use super::super::vocabulary::Shape;
+use super::super::outline::{ShownValue, show, show_list, show_time};
+use super::super::value::{ErrorText, address, error_text, network, percent};
+use super::super::vocabulary::ValueShape;
 use super::Items;
 use super::fields::Zero;
-use super::form::{
-    ByteRate, COUNT, Text, TextAs, Texts, Time, Whole, Word, Words as _, any, words,
-};
+use super::form::{ByteRate, COUNT, PlainText, TextAs, Texts, Time, Whole, Word, any};
 use super::table::table;
+use super::words::{Words as _, words};
 use crate::key::client_ip::Field;
 use crate::snapshot::FieldStyle;
 use crate::snapshot::errors::ErrorBody;
@@ -30,7 +29,7 @@ table! {
     /// right.
     trust: Items<IpNet> = Texts(network), Words("nobody"), "[\"10.0.0.0/8\"]", Gateway(|file| show_list(&file.trust));
 
-    /// The field in which those proxies say whom they forward for; the other is not read then, nor with `forwarded` any
+    /// The field in which those proxies name the client; the other is not read then, nor with `forwarded` any
     /// `X-Forwarded-*`. Without it both are, and where they name different clients `X-Forwarded-For` is believed, which
     /// also says by `X-Forwarded-Proto` and `-Host` what `Forwarded` else would: behind a proxy that writes `Forwarded`
     /// alone, and lets the other pass, it must be named.
@@ -40,7 +39,7 @@ table! {
     /// Threads that serve requests; 0 is one for each core.
     workers: u32 = Whole(0, 1024), Value("0"), "4", Restart(|boot| show(boot.workers));
 
-    /// Longest that requests under way may take to finish when the gateway is told to stop.
+    /// Longest that requests under way may take to finish when the gateway is to stop.
     drain: Duration = Time(Zero::Allowed), Value("\"30s\""), "\"10s\"", Restart(|boot| show_time(boot.drain));
 
     /// Longest a fresh connection may take to show which protocol it speaks.
@@ -95,8 +94,8 @@ table! {
     /// Metrics and health on an address of their own. Without this table there is none.
     Admin = ADMIN, "admin", "the admin listener", later &["token"];
 
-    /// Its address, apart from those of `[server]`; whoever reaches it can read everything it shows.
-    listen: SocketAddr = Text(address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
+    /// Its address, apart from those of `[server]`; every client that reaches it can read all that it shows.
+    listen: SocketAddr = PlainText(address), Value("\"127.0.0.1:9090\""), "\"127.0.0.1:9090\"",
         Restart(|boot| show(boot.admin.map_or("off".to_owned(), |admin| admin.listen.to_string())));
 }
 
@@ -114,14 +113,14 @@ table! {
 
     /// What errors of the gateway's own look like: `problem+json` (RFC 9457), `text`, `html`, or `accept`, which is the
     /// one of these that the request's `Accept` likes best. `file:PATH` (`.html`, `.json`, `.txt` or `.xml`, at most 64
-    /// KiB) is sent to those whom a limit refuses, with `{status}`, `{limit}`, `{retry_after}` and `{request_id}`
+    /// KiB) is sent to clients that a limit refuses, with `{status}`, `{limit}`, `{retry_after}` and `{request_id}`
     /// filled in; other errors stay problem documents.
-    body: ErrorText = TextAs(Shape::ErrorBody, error_text), Value("\"problem+json\""), "\"file:deny.json\"",
+    body: ErrorText = TextAs(ValueShape::ErrorBody, error_text), Value("\"problem+json\""), "\"file:deny.json\"",
         Gateway(|file| error_body(Some(&file.errors.everywhere)));
 
-    /// By how much longer a refusal may say to wait, each time another share of this: those who were refused together
-    /// do not come back together.
-    jitter: u8 = Text(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
+    /// By how much longer a refusal may say to wait, each time another share of this: clients that were refused
+    /// together do not come back together.
+    jitter: u8 = PlainText(percent), Value("\"0%\""), "\"10%\"", Gateway(|file| show(format!("{}%", file.jitter)));
 }
 
 table! {
@@ -138,16 +137,6 @@ words! { AccessFormat: Json "json", Short "short", Combined "combined", Off "off
 words! { Level: Error "error", Warn "warn", Info "info", Debug "debug", Trace "trace" }
 words! { FieldStyle: Both "both", Standard "standard", Legacy "legacy", None "none" }
 
-/// What the gateway's own responses look like.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::config) enum ErrorText {
-    Problem,
-    Text,
-    Html,
-    Accept,
-    File(String),
-}
-
 fn shown_share(most: Option<usize>) -> String {
     most.map_or("a tenth of max_connections".to_owned(), |most| {
         most.to_string()
@@ -155,7 +144,7 @@ fn shown_share(most: Option<usize>) -> String {
 }
 
 /// The form of error bodies; what a template says is compared and not shown.
-pub(super) fn error_body(body: Option<&ErrorBody>) -> Option<Shown> {
+pub(super) fn error_body(body: Option<&ErrorBody>) -> Option<ShownValue> {
     let (text, page) = match body {
         None => ("as in [response]", None),
         Some(ErrorBody::Problem) => ("problem+json", None),
@@ -164,7 +153,7 @@ pub(super) fn error_body(body: Option<&ErrorBody>) -> Option<Shown> {
         Some(ErrorBody::ByAccept) => ("accept", None),
         Some(ErrorBody::File(page)) => ("a file", Some(page)),
     };
-    Some(Shown {
+    Some(ShownValue {
         text: text.to_owned(),
         whole: page.map(|page| format!("{page:?}")),
     })

@@ -3,10 +3,10 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Direction, ValueError, destination, field_value};
-use super::super::vocabulary::Shape;
+use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::Fields;
-use super::form::{Custom, Text, TextAs, Whole, any};
+use super::form::{Custom, PlainText, TextAs, Whole, any};
 use super::table::table;
 use http::{HeaderValue, StatusCode};
 
@@ -15,10 +15,10 @@ table! {
     RedirectTable = ROUTE_REDIRECT, "routes", "a redirect";
 
     /// Where it leads.
-    to: (String, String) = TextAs(Shape::Destination, destination), Required, "\"https://new.example.com/{*rest}\"";
+    to: (String, String) = TextAs(ValueShape::Destination, destination), Required, "\"https://new.example.com/{*rest}\"";
 
-    /// How it is said.
-    status: u32 = Custom(Shape::Numbers(&REDIRECTS), |key, fields| fields.whole(key, 301..=308)), Value("308"), "307";
+    /// The status that says so.
+    status: u32 = Custom(ValueShape::Numbers(&REDIRECTS), |key, fields| fields.whole(key, 301..=308)), Value("308"), "307";
 }
 
 table! {
@@ -29,10 +29,10 @@ table! {
     status: u32 = Whole(200, 599), Value("200"), "410";
 
     /// Its body.
-    body: String = Text(any), Value("\"\""), "\"gone\"";
+    body: String = PlainText(any), Value("\"\""), "\"gone\"";
 
     /// What its body is.
-    content_type: HeaderValue = Text(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
+    content_type: HeaderValue = PlainText(content_type), Value("\"text/plain; charset=utf-8\""), "\"application/json\"";
 }
 
 /// `redirect`.

@@ -5,14 +5,15 @@ use super::super::outline::{show, show_time};
 use super::super::secret::SecretLocation;
 use super::super::source::At;
 use super::super::value::{server_name, store};
-use super::super::vocabulary::Shape;
+use super::super::vocabulary::ValueShape;
 use super::Setting;
 use super::fields::{Fields, Zero};
 use super::form::{
-    COUNT, Custom, Flag, Inner, Text, TextAs, Time, Word, Words as _, any, as_written, words,
+    COUNT, Custom, Flag, InnerTable, PlainText, TextAs, Time, Word, any, as_written,
 };
 use super::secrets;
 use super::table::table;
+use super::words::{Words as _, words};
 use crate::store::{Backend, OnDown, Secret};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -24,20 +25,20 @@ table! {
     /// `memory:`, `redis://[user[:password]@]host[:port][/database]`, `unix:/path[?db=NUMBER]`,
     /// `redis+sentinel://h1,h2,h3/NAME[/database]` or `redis+cluster://h1,h2,h3`; `rediss` in place of `redis` is with
     /// TLS.
-    url: Backend = TextAs(Shape::StoreUrl, store), Value("\"memory:\""), "\"redis://cache:6379/0\"", StoreAddress;
+    url: Backend = TextAs(ValueShape::StoreUrl, store), Value("\"memory:\""), "\"redis://cache:6379/0\"", StoreAddress;
 
     /// User of the Redis' access control list; `password` goes with it.
-    username: SecretSource = Custom(Shape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
+    username: SecretSource = Custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
 
     /// Password of the Redis user, best kept in a file or in the environment.
-    password: SecretSource = Custom(Shape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
+    password: SecretSource = Custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/redis\" }";
 
-    /// Whom to believe and what to present, where the `url` begins with `rediss`; a changed file is taken over by
-    /// connections made from then on.
-    tls: StoreTls = Inner(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
+    /// Which authorities to believe and what to present, where the `url` begins with `rediss`; a changed file is taken
+    /// over by connections made from then on.
+    tls: StoreTls = InnerTable(as_written), Words("with `rediss://`: whom the system believes, and nothing to present"), "{ ca = \"redis-ca.pem\" }";
 
-    /// What the sentinels of a `redis+sentinel://` want to be told, which is not what Redis wants to be told.
-    sentinel: Sentinel = Inner(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
+    /// The credentials for the sentinels of a `redis+sentinel://`, which are not those for Redis.
+    sentinel: Sentinel = InnerTable(as_written), Words("none are needed"), "{ password = { file = \"/run/secrets/sentinel\" } }";
 
     /// Keep the scripts in Redis as a library of functions: it is written to disk and to replicas, so that it is there
     /// after a restart or a failover. Redis 7 or Valkey.
@@ -53,7 +54,7 @@ table! {
     on_down: OnDown = Word, Value("\"local\""), "\"closed\"", Restart(|boot| show(boot.store.on_down.word()));
 
     /// First part of every key in Redis; gateways that share counters share it.
-    prefix: String = Custom(Shape::Text, prefix), Value("\"tollgate\""), "\"edge\"",
+    prefix: String = Custom(ValueShape::Text, prefix), Value("\"tollgate\""), "\"edge\"",
         Restart(|boot| show(&boot.store.prefix));
 
     /// Live counters held in memory at most. A quarter is kept in equal parts for the limits; a new key of a limit that
@@ -66,31 +67,31 @@ table! {
 }
 
 table! {
-    /// Whom to believe and what to present to a Redis with TLS. Files are PEM, and watched.
+    /// Which authorities to believe and what to present to a Redis with TLS. Files are PEM, and watched.
     StoreTls = STORE_TLS, "store.tls", "TLS to the store";
 
     /// File with the certificates of the authorities to believe, instead of the system's.
-    ca: String = TextAs(Shape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
+    ca: String = TextAs(ValueShape::File, any), Words("whom the system believes"), "\"redis-ca.pem\"";
 
     /// File with the certificate to present, and those between it and its authority.
-    cert: String = TextAs(Shape::File, any), Words("none"), "\"gateway.pem\"";
+    cert: String = TextAs(ValueShape::File, any), Words("none"), "\"gateway.pem\"";
 
     /// File with the key of `cert`, without a passphrase.
-    key: String = TextAs(Shape::File, any), Words("none"), "\"gateway.key\"";
+    key: String = TextAs(ValueShape::File, any), Words("none"), "\"gateway.key\"";
 
     /// Name that the server's certificate has, where it is another than the one in the `url`.
-    server_name: String = Text(server_name), Words("what is connected to"), "\"redis.internal\"";
+    server_name: String = PlainText(server_name), Words("what is connected to"), "\"redis.internal\"";
 }
 
 table! {
-    /// Who asks the sentinels where the master is. They have users and passwords of their own.
+    /// The user that asks the sentinels where the master is. Sentinels have users and passwords of their own.
     Sentinel = STORE_SENTINEL, "store.sentinel", "the sentinels";
 
     /// User of the sentinels' access control list; `password` goes with it.
-    username: SecretSource = Custom(Shape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
+    username: SecretSource = Custom(ValueShape::UserName, secret), Words("the default user"), "\"tollgate\"", StoreAddress;
 
     /// Password for the sentinels.
-    password: SecretSource = Custom(Shape::Secret, secret), Words("none"), "{ file = \"/run/secrets/sentinel\" }";
+    password: SecretSource = Custom(ValueShape::Secret, secret), Words("none"), "{ file = \"/run/secrets/sentinel\" }";
 }
 
 words! { OnDown: Local "local", Open "open", Closed "closed" }

@@ -20,23 +20,11 @@ use super::fields::Fields;
 use super::form::Form;
 use toml::de::DeTable;
 
-/// A table that has been read.
-pub(super) trait Section: Sized {
-    /// What is known about it.
-    const TABLE: &'static Table;
-
-    /// Reads every key.
-    fn read(fields: &mut Fields<'_>) -> Self;
-
-    /// Is a key a mistake that has been reported, or a required one absent?
-    fn is_bad(&self) -> bool;
-}
-
-/// The value that holds where `key` is not written, read from its declaration.
+/// The value that holds where `key` is not written, read from its declaration. A test reads every default.
 pub(super) fn default_of<T>(table: &'static Table, key: &'static str, form: &impl Form<T>) -> T {
-    let declared = table.key(key).map(|key| key.default);
-    let Some(Default::Value(value)) = declared else {
-        panic!("`{key}` of {} has no default", table.noun);
+    let value = match table.key(key).map(|key| key.default) {
+        Some(Default::Value(value)) => value,
+        _ => "",
     };
     let text = format!("{key} = {value}");
     let (root, _) = DeTable::parse_recoverable(&text);
@@ -55,7 +43,8 @@ macro_rules! table {
             $(, $option:ident $value:expr)*;
         $(
             $(#[doc = $key_about:literal])+
-            $key:ident: $type:ty = $form:expr, $default:expr, $example:literal $(, $compare:expr)?;
+            $key:ident: $type:ty = $form:expr, $default:ident $(($($value:tt)+))?, $example:literal
+                $(, $compare:expr)?;
         )*
     ) => {
         $(#[doc = $about])+
@@ -79,7 +68,7 @@ macro_rules! table {
                 keys: &[$(Key {
                     name: stringify!($key),
                     shape: || $crate::config::document::form::Form::<$type>::shape(&$form),
-                    default: $default,
+                    default: $default $(($($value)+))?,
                     about: concat!($($key_about),+).trim_ascii(),
                     example: $example,
                     compare: $crate::config::document::table::compare!($($compare)?),
@@ -112,22 +101,29 @@ macro_rules! table {
             }
         }
 
-        /// The value of each key: what is written, or else its default, if that is a value.
-        #[allow(dead_code, reason = "not every default is a value, and not every one is asked for")]
         impl $struct {
-            $(pub(in crate::config) fn $key(&self) -> $type {
-                static DEFAULT: std::sync::OnceLock<$type> = std::sync::OnceLock::new();
-                let default = || {
-                    let key = stringify!($key);
-                    $crate::config::document::table::default_of(&$static, key, &$form)
-                };
-                match self.$key.get() {
-                    Some(written) => written.clone(),
-                    None => DEFAULT.get_or_init(default).clone(),
-                }
-            })*
+            $($crate::config::document::table::value! { $default $static $key $type, $form })*
         }
     };
+}
+
+/// The value of a key whose default is a value: what is written, or else the default.
+macro_rules! value {
+    (Value $static:ident $key:ident $type:ty, $form:expr) => {
+        #[allow(dead_code, reason = "some defaults are known where the value is used")]
+        pub(in crate::config) fn $key(&self) -> $type {
+            static DEFAULT: std::sync::OnceLock<$type> = std::sync::OnceLock::new();
+            let default = || {
+                let key = stringify!($key);
+                $crate::config::document::table::default_of(&$static, key, &$form)
+            };
+            match self.$key.get() {
+                Some(written) => written.clone(),
+                None => DEFAULT.get_or_init(default).clone(),
+            }
+        }
+    };
+    ($default:ident $($key:tt)*) => {};
 }
 
 /// The type of what a table has beside its keys.
@@ -145,4 +141,5 @@ macro_rules! compare {
     };
 }
 
-pub(super) use {compare, extra, table};
+pub(super) use super::form::Section;
+pub(super) use {compare, extra, table, value};

@@ -4,8 +4,9 @@ use super::super::outline::{show_list, show_time};
 use super::super::value::server;
 use super::Items;
 use super::fields::Zero;
-use super::form::{FilledTexts, Texts, Time, Word, any, words};
+use super::form::{FilledTexts, Texts, Time, Word, any};
 use super::table::table;
+use super::words::words;
 use crate::upstream::Server;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `ignore_warnings`: which warnings of a table are meant, so that nobody is told of them again and again.
+//! `ignore_warnings`: which warnings of a table are meant, so that a check reports them no more.
 
 use super::super::diagnostic::{Code, Diagnostic, Severity};
 use super::super::source::{At, Span};
@@ -139,7 +139,7 @@ pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Vec<Diagnostic
         for code in &ignored.codes {
             let met = warnings.get(&code.value).map(|told| ignored.meets(told));
             let met = met.unwrap_or_default();
-            // Who is not asked says nothing that could be ignored.
+            // A server that is not asked gives no warning that could be ignored.
             if met.is_empty() && !code.value.is_found_by_asking() {
                 idle.push(ignored.idle(code));
             }

@@ -3,7 +3,7 @@
 use crate::config::diagnostic::Code;
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
 use crate::config::suggest::one_of;
-use crate::config::vocabulary::{Default, Key, Shape, Table};
+use crate::config::vocabulary::{Default, Key, Table, ValueShape};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -86,16 +86,16 @@ const COLUMNS: &str = "| key | takes | default | meaning |\n|---|---|---|---|\n"
 pub(super) fn reference() -> String {
     let mut out = HEAD.to_owned();
     out.push_str(INCLUDED);
-    out.push_str(COLUMNS);
-    row("[include]", &INCLUDE, &mut out);
+    rows("[include]", [&INCLUDE], &mut out);
     out.push_str(GRANTED);
-    out.push_str(COLUMNS);
-    for key in INCLUDE.shape().tables().iter().flat_map(|table| table.keys) {
-        row("[include]", key, &mut out);
-    }
+    let tables = INCLUDE.shape().tables();
+    rows(
+        "[include]",
+        tables.iter().flat_map(|table| table.keys),
+        &mut out,
+    );
     out.push_str(IGNORED);
-    out.push_str(COLUMNS);
-    row("", &IGNORE_WARNINGS, &mut out);
+    rows("", [&IGNORE_WARNINGS], &mut out);
     for table in TABLES {
         section(&table.title("NAME"), table, &mut out);
     }
@@ -115,10 +115,7 @@ pub(super) fn reference() -> String {
 
 fn section(title: &str, table: &Table, out: &mut String) {
     let _ = write!(out, "\n## `{title}`\n\n{}\n\n", table.about);
-    out.push_str(COLUMNS);
-    for key in table.keys {
-        row(title, key, out);
-    }
+    rows(title, table.keys, out);
     for key in table.keys {
         let tables = key.shape().tables();
         // What the tables of a candidate and of a tier take is what the limit's own take.
@@ -133,7 +130,7 @@ fn section(title: &str, table: &Table, out: &mut String) {
 fn inner_title(title: &str, key: &Key) -> String {
     let outer = title.trim_end_matches(']');
     match key.shape() {
-        Shape::Tiers(_) => format!("{outer}.{}.GROUP]", key.name),
+        ValueShape::Tiers(_) => format!("{outer}.{}.GROUP]", key.name),
         _ => format!("{outer}.{}]", key.name),
     }
 }
@@ -146,17 +143,51 @@ fn fragment(title: &str) -> String {
     kept.collect::<String>().to_lowercase()
 }
 
-fn row(title: &str, key: &Key, out: &mut String) {
-    let restart = if key.is_live() { "" } else { " *restart*" };
-    let _ = writeln!(
-        out,
-        "| `{}` | {} | {} | {} For example `{}`.{restart} |",
-        key.name,
-        takes(title, key),
-        default(key),
-        key.about,
-        key.example,
-    );
+/// A row of a table for each key. A cell has 25 words at most: a longer meaning stands in full below the table.
+fn rows<'k>(title: &str, keys: impl IntoIterator<Item = &'k Key>, out: &mut String) {
+    let mut below = String::new();
+    out.push_str(COLUMNS);
+    for key in keys {
+        let restart = if key.is_live() { "" } else { " *restart*" };
+        let head = head(key.about);
+        if head.len() < key.about.len() {
+            let _ = writeln!(below, "- `{}`: {}", key.name, key.about);
+        }
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} For example `{}`.{restart} |",
+            key.name,
+            takes(title, key),
+            default(key),
+            if head.ends_with('.') {
+                head.to_owned()
+            } else {
+                format!("{head}, see below.")
+            },
+            key.example,
+        );
+    }
+    if !below.is_empty() {
+        let _ = write!(out, "\n{below}");
+    }
+}
+
+/// The beginning of a meaning that has 20 words at most, up to the end of a sentence, else of a clause.
+fn head(about: &str) -> &str {
+    let ends = |marks: &'static [&str]| {
+        let all = marks.iter().flat_map(|mark| about.match_indices(mark));
+        let ends = all.map(|(at, mark)| at + usize::from(mark == ". "));
+        ends.chain([about.len()]).filter(|end| {
+            let head = &about[..*end];
+            let is_whole = head.matches('`').count() % 2 == 0
+                && head.matches('(').count() == head.matches(')').count();
+            is_whole && head.split(' ').count() <= 20
+        })
+    };
+    let end = ends(&[". "]).max();
+    let end = end.or_else(|| ends(&[": ", "; "]).max());
+    let end = end.or_else(|| ends(&[", "]).max());
+    &about[..end.expect("a meaning begins with a short clause")]
 }
 
 fn takes(title: &str, key: &Key) -> String {
@@ -164,24 +195,33 @@ fn takes(title: &str, key: &Key) -> String {
         let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
         words.join(", ")
     };
-    let link = |text: &str| format!("{text}(#{})", fragment(&inner_title(title, key)));
+    // A tier's cost is described where the limit's is.
+    let title = title.split_once(".NAME.").map_or(title, |(table, _)| table);
+    let title = if title.ends_with(']') {
+        title.to_owned()
+    } else {
+        format!("{title}.NAME]")
+    };
+    let link = |text: &str| format!("{text}(#{})", fragment(&inner_title(&title, key)));
     match key.shape() {
-        Shape::Duration => "time".into(),
-        Shape::ByteRate => "bytes a second, or 0".into(),
-        Shape::Rate(_) => "rate or list".into(),
-        Shape::Flag => "`true`, `false`".into(),
-        Shape::Text | Shape::File | Shape::ErrorBody | Shape::StoreUrl | Shape::Destination => {
-            "text".into()
-        }
-        Shape::Texts | Shape::Files | Shape::Members => "text or list".into(),
-        Shape::Choice(all) => words(all),
-        Shape::Choices(all) => format!("list of {}", words(all)),
-        Shape::Include(_) => "text, table or list".into(),
-        Shape::Conditions | Shape::Lines => "table of names".into(),
-        Shape::Tiers(_) => link("[table of groups]"),
-        Shape::Inner(_) => link("[table]"),
-        Shape::Cost(_) => link("whole number from 1, or [table]"),
-        Shape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
+        ValueShape::Duration => "time".into(),
+        ValueShape::ByteRate => "bytes a second, or 0".into(),
+        ValueShape::Rate(_) => "rate or list".into(),
+        ValueShape::Flag => "`true`, `false`".into(),
+        ValueShape::Text
+        | ValueShape::File
+        | ValueShape::ErrorBody
+        | ValueShape::StoreUrl
+        | ValueShape::Destination => "text".into(),
+        ValueShape::Texts | ValueShape::Files | ValueShape::Members => "text or list".into(),
+        ValueShape::Choice(all) => words(all),
+        ValueShape::Choices(all) => format!("list of {}", words(all)),
+        ValueShape::Include(_) => "text, table or list".into(),
+        ValueShape::Conditions | ValueShape::Lines => "table of names".into(),
+        ValueShape::Tiers(_) => link("[table of groups]"),
+        ValueShape::Inner(_) => link("[table]"),
+        ValueShape::Cost(_) => link("whole number from 1, or [table]"),
+        ValueShape::Lease => "`\"auto\"`, `\"off\"` or a whole number".into(),
         shape => shape.describe(),
     }
 }

@@ -1,7 +1,7 @@
 //! JSON Schema 2020-12 for editors, made from the vocabulary.
 
 use crate::config::document::{IGNORE_WARNINGS, INCLUDE, TABLES};
-use crate::config::vocabulary::{Default, Key, Shape, Table};
+use crate::config::vocabulary::{Default, Key, Table, ValueShape};
 use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[A-Za-z0-9_-]{1,64}$";
@@ -98,59 +98,59 @@ fn property(key: &Key) -> Value {
     value
 }
 
-fn shape(shape: Shape) -> Value {
+fn shape(shape: ValueShape) -> Value {
     match shape {
-        Shape::Text | Shape::File | Shape::ErrorBody | Shape::StoreUrl => {
+        ValueShape::Text | ValueShape::File | ValueShape::ErrorBody | ValueShape::StoreUrl => {
             json!({ "type": "string" })
         }
-        Shape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
-        Shape::Texts | Shape::Files | Shape::Members => json!({
+        ValueShape::Destination => json!({ "type": "string", "pattern": "^(https?://|/)" }),
+        ValueShape::Texts | ValueShape::Files | ValueShape::Members => json!({
             "oneOf": [
                 { "type": "string" },
                 { "type": "array", "items": { "type": "string" } },
             ]
         }),
-        Shape::KeyFiles(table) => {
+        ValueShape::KeyFiles(table) => {
             let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
             json!({ "anyOf": [one, { "type": "array", "items": one }] })
         }
-        Shape::Numbers(numbers) => json!({ "enum": numbers }),
-        Shape::Choice(words) => choice(words),
-        Shape::Choices(words) => json!({
+        ValueShape::Numbers(numbers) => json!({ "enum": numbers }),
+        ValueShape::Choice(words) => choice(words),
+        ValueShape::Choices(words) => json!({
             "oneOf": [
                 choice(words),
                 { "type": "array", "items": choice(words) },
             ]
         }),
-        Shape::Whole { least, most } => {
+        ValueShape::Whole { least, most } => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        Shape::Duration => json!({ "type": "string", "pattern": DURATION }),
-        Shape::ByteRate => json!({
+        ValueShape::Duration => json!({ "type": "string", "pattern": DURATION }),
+        ValueShape::ByteRate => json!({
             "oneOf": [
                 { "const": 0 },
                 { "type": "string", "pattern": BYTE_RATE },
             ]
         }),
-        Shape::Rate(table) => {
+        ValueShape::Rate(table) => {
             let rate = json!({ "type": "string", "pattern": RATE });
             let one = json!({ "oneOf": [rate, section(table, [])] });
             json!({ "oneOf": [rate, { "type": "array", "minItems": 1, "items": one }] })
         }
-        Shape::Flag => json!({ "type": "boolean" }),
-        Shape::Cost(tables) => {
+        ValueShape::Flag => json!({ "type": "boolean" }),
+        ValueShape::Cost(tables) => {
             let number = json!({ "type": "integer", "minimum": 1, "maximum": u32::MAX });
             let tables = tables.iter().map(|table| section(table, []));
             let all: Vec<Value> = std::iter::once(number).chain(tables).collect();
             json!({ "oneOf": all })
         }
-        Shape::Lease => json!({
+        ValueShape::Lease => json!({
             "oneOf": [
                 choice(&["auto", "off"]),
                 { "type": "integer", "minimum": 2, "maximum": 1_000_000 },
             ]
         }),
-        Shape::Tiers(table) => {
+        ValueShape::Tiers(table) => {
             let mut tier = section(table, []);
             tier["minProperties"] = json!(1);
             json!({
@@ -159,19 +159,19 @@ fn shape(shape: Shape) -> Value {
                 "additionalProperties": tier,
             })
         }
-        Shape::Conditions => json!({
+        ValueShape::Conditions => json!({
             "type": "object", "minProperties": 1,
             "additionalProperties": { "oneOf": [{ "type": "string" }, { "const": true }] },
         }),
-        Shape::Lines => {
-            json!({ "type": "object", "additionalProperties": self::shape(Shape::Secret) })
+        ValueShape::Lines => {
+            json!({ "type": "object", "additionalProperties": self::shape(ValueShape::Secret) })
         }
-        Shape::Include(table) => {
+        ValueShape::Include(table) => {
             let one = json!({ "oneOf": [{ "type": "string" }, section(table, [])] });
             json!({ "oneOf": [{ "type": "string" }, section(table, []), { "type": "array", "items": one }] })
         }
-        Shape::Inner(table) => section(table, []),
-        Shape::Secret | Shape::UserName => json!({
+        ValueShape::Inner(table) => section(table, []),
+        ValueShape::Secret | ValueShape::UserName => json!({
             "oneOf": [
                 { "type": "string" },
                 { "type": "object", "required": ["file"], "additionalProperties": false,

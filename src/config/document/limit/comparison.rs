@@ -2,7 +2,7 @@
 
 use super::{Algorithm, Over};
 use crate::config::describe::{amount, span_as_written, tier};
-use crate::config::outline::{Shown, show};
+use crate::config::outline::{ShownValue, show};
 use crate::limit::clock_window::Anchor;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::sliding_window::SlidingWindow;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(super) fn joined(
     limits: &[Arc<Limit>],
     of: impl Fn(&Limit) -> Option<String>,
-) -> Option<Shown> {
+) -> Option<ShownValue> {
     let all: Vec<String> = limits.iter().filter_map(|limit| of(limit)).collect();
     (!all.is_empty()).then(|| all.join(" and ")).and_then(show)
 }
@@ -68,7 +68,7 @@ pub(super) fn sliding(limit: &Limit) -> Option<&SlidingWindow> {
 }
 
 /// Where a fixed window starts.
-pub(super) fn anchor(limit: &Limit) -> Option<Shown> {
+pub(super) fn anchor(limit: &Limit) -> Option<ShownValue> {
     match &limit.rule {
         Rule::FixedWindow(_) => show("first"),
         Rule::ClockWindow(_) => show("clock"),

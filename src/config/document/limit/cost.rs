@@ -2,12 +2,13 @@
 
 use super::super::Setting;
 use super::super::fields::Fields;
-use super::super::form::{COUNT, Custom, Form as _, Inner, Text, Whole, Word, words};
+use super::super::form::{COUNT, Custom, Form as _, InnerTable, PlainText, Whole, Word};
 use super::super::table::{Section as _, table};
+use super::super::words::words;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::source::At;
 use crate::config::value::{field, members};
-use crate::config::vocabulary::Shape;
+use crate::config::vocabulary::ValueShape;
 use crate::key::{OnLeave, Place as CostPlace};
 use http::HeaderName;
 use toml::de::DeValue;
@@ -17,7 +18,7 @@ table! {
     RequestCost = LIMIT_COST, "limits", "a cost";
 
     /// The field that says it.
-    header: HeaderName = Text(field), Required, "\"x-cost\"";
+    header: HeaderName = PlainText(field), Required, "\"x-cost\"";
 
     /// Without the field.
     default: u32 = COUNT, Value("1"), "1";
@@ -34,10 +35,10 @@ table! {
     ResponseCost = LIMIT_COST_LATER, "limits", "a cost that the response says";
 
     /// The field of the response that says it.
-    response_header: CostPlace = Text(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
+    response_header: CostPlace = PlainText(|text| field(text).map(CostPlace::Header)), Unless(&["response_json"]), "\"x-units\"";
 
     /// The member of the JSON body that says it.
-    response_json: CostPlace = Text(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
+    response_json: CostPlace = PlainText(|text| members(text).map(CostPlace::Json)), Words("none"), "\"usage.total_tokens\"";
 
     /// What is asked for before, and stays where the response says nothing.
     estimate: u32 = COUNT, Value("1"), "100";
@@ -45,8 +46,8 @@ table! {
     /// The most that a request takes.
     max: u32 = COUNT, Words("whatever the response says"), "5000";
 
-    /// What a request takes whose client leaves after the body began and before it said a number: `max` (without one
-    /// all that the limit holds), or the estimate.
+    /// What a request takes whose client leaves after the body began and before the number came: `max` (without one all
+    /// that the limit holds), or the estimate.
     on_leave: OnLeave = Word, Value("\"max\""), "\"estimate\"";
 }
 
@@ -74,7 +75,7 @@ pub(in crate::config) enum CostSource {
 
 /// A number, or where a request or a response has it.
 pub(super) const COST: Custom<CostSource> =
-    Custom(Shape::Cost(&[&LIMIT_COST, &LIMIT_COST_LATER]), cost);
+    Custom(ValueShape::Cost(&[&LIMIT_COST, &LIMIT_COST_LATER]), cost);
 
 fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     let of_response = ["response_header", "response_json", "estimate", "on_leave"];
@@ -82,9 +83,9 @@ fn cost(key: &'static str, fields: &mut Fields<'_>) -> Setting<CostSource> {
         Some((DeValue::Table(table), _))
             if of_response.iter().any(|key| table.contains_key(*key)) =>
         {
-            Inner(later).read(key, fields)
+            InnerTable(later).read(key, fields)
         }
-        Some((DeValue::Table(_), _)) => Inner(of_request).read(key, fields),
+        Some((DeValue::Table(_), _)) => InnerTable(of_request).read(key, fields),
         _ => COUNT.read(key, fields).map(CostSource::Fixed),
     }
 }

@@ -1,13 +1,13 @@
 //! `rate` of a limit, of its tiers and of its candidate.
 
 use super::super::fields::Fields;
-use super::super::form::{COUNT, Custom, Text};
+use super::super::form::{COUNT, Custom, PlainText};
 use super::super::table::{Section as _, table};
 use super::super::{Items, List, Setting};
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::source::At;
 use crate::config::value::{Quota, rate};
-use crate::config::vocabulary::Shape;
+use crate::config::vocabulary::ValueShape;
 use toml::de::DeValue;
 
 table! {
@@ -15,7 +15,7 @@ table! {
     RateTable = LIMIT_RATE, "limits", "a rate in a list";
 
     /// How much in how long.
-    rate: Quota = Text(rate), Required, "\"100/min\"";
+    rate: Quota = PlainText(rate), Required, "\"100/min\"";
 
     /// How many may arrive at once.
     burst: u32 = COUNT, Words("N of the rate; 1 for `leaky-bucket`"), "20";
@@ -30,7 +30,7 @@ pub(in crate::config) struct RateEntry {
 }
 
 /// One rate, or a list of rates of which each may have a burst of its own.
-pub(super) const RATE: Custom<Items<RateEntry>> = Custom(Shape::Rate(&LIMIT_RATE), rates);
+pub(super) const RATE: Custom<Items<RateEntry>> = Custom(ValueShape::Rate(&LIMIT_RATE), rates);
 
 fn rates(key: &'static str, fields: &mut Fields<'_>) -> List<RateEntry> {
     let is_list = matches!(fields.value(key), Some((DeValue::Array(_), _)));

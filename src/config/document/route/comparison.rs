@@ -1,6 +1,6 @@
 //! How the keys of a route are shown where two files are compared.
 
-use crate::config::outline::{Shown, list, show};
+use crate::config::outline::{ShownValue, list, show};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule};
 use crate::snapshot::Own;
@@ -8,7 +8,7 @@ use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
 
 /// A value, or `none`.
-pub(super) fn show_option(value: Option<&str>) -> Option<Shown> {
+pub(super) fn show_option(value: Option<&str>) -> Option<ShownValue> {
     show(value.unwrap_or("none"))
 }
 
@@ -33,21 +33,21 @@ fn any(items: &[String]) -> String {
 }
 
 /// Conditions of one kind. The values of those that authenticate by their name are compared and not shown.
-pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option<Shown> {
+pub(super) fn conditions(rule: &Rule, is_kind: fn(&Condition) -> bool) -> Option<ShownValue> {
     let all: Vec<&Condition> = rule.conditions.iter().filter(|one| is_kind(one)).collect();
     let shown = |one: &&Condition| match one.secret_name(is_secret) {
         Some(name) => format!("{name} = \"***\""),
         None => one.to_string(),
     };
     let texts: Vec<String> = all.iter().map(shown).collect();
-    Some(Shown {
+    Some(ShownValue {
         text: any(&texts),
         whole: Some(format!("{all:?}")),
     })
 }
 
 /// Where a redirect leads.
-pub(super) fn shown_redirect(own: Option<&Own>) -> Option<Shown> {
+pub(super) fn shown_redirect(own: Option<&Own>) -> Option<ShownValue> {
     match own {
         Some(Own::Redirect { to, status }) => {
             show(format!("{} ({})", to.written(), status.as_u16()))
@@ -57,9 +57,9 @@ pub(super) fn shown_redirect(own: Option<&Own>) -> Option<Shown> {
 }
 
 /// What is answered: the status is shown, a body may be long.
-pub(super) fn shown_respond(own: Option<&Own>) -> Option<Shown> {
+pub(super) fn shown_respond(own: Option<&Own>) -> Option<ShownValue> {
     match own {
-        Some(Own::Respond { status, .. }) => Some(Shown {
+        Some(Own::Respond { status, .. }) => Some(ShownValue {
             text: status.as_u16().to_string(),
             whole: Some(format!("{own:?}")),
         }),
@@ -68,7 +68,7 @@ pub(super) fn shown_respond(own: Option<&Own>) -> Option<Shown> {
 }
 
 /// Changes of fields: names are shown, values may be secrets.
-pub(super) fn header_changes(changes: Option<&Changes>) -> Option<Shown> {
+pub(super) fn header_changes(changes: Option<&Changes>) -> Option<ShownValue> {
     let Some(changes) = changes else {
         return show("none");
     };
@@ -87,7 +87,7 @@ pub(super) fn header_changes(changes: Option<&Changes>) -> Option<Shown> {
     // Their own form hides the sensitive ones.
     let lines = changes.set.iter().chain(&changes.add);
     let values: Vec<&[u8]> = lines.map(|(_, value)| value.as_bytes()).collect();
-    Some(Shown {
+    Some(ShownValue {
         text: all.join(" and "),
         whole: Some(format!("{changes:?}{values:?}")),
     })
