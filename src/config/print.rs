@@ -3,10 +3,11 @@
 
 mod toml;
 
-use super::diagnostic::{Label, Report};
+use super::diagnostic::Label;
 use super::document::{IGNORE_WARNINGS, TABLES};
 use super::files::Files;
 use super::masking::Numbering;
+use super::report::Report;
 use super::secret::SecretLocation;
 use super::source::Source;
 use super::vocabulary::{Default, Table, ValueShape};
