@@ -177,6 +177,7 @@ fn readable(open: &str, close: &str, key: &Key) {
         };
         let place = front.len()..text.len() - close.len();
         let names = [
+            Code::MissingKey,
             Code::UnknownGroup,
             Code::UnknownLimit,
             Code::UnknownUpstream,

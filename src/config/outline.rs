@@ -149,10 +149,6 @@ pub struct ShownValue {
 }
 
 /// A value that is shown as it is.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "some keys have no value under some settings"
-)]
 pub fn show(value: impl fmt::Display) -> Option<ShownValue> {
     Some(ShownValue {
         text: value.to_string(),

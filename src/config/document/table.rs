@@ -43,7 +43,7 @@ macro_rules! table {
             $(, $option:ident $value:expr)*;
         $(
             $(#[doc = $key_about:literal])+
-            $key:ident: $type:ty = $form:expr, $default:ident $(($($value:tt)+))?, $example:literal
+            $key:ident: $type:ty = $form:expr, $default:ident $(($($argument:tt)+))?, $example:literal
                 $(, $compare:expr)?;
         )*
     ) => {
@@ -68,7 +68,7 @@ macro_rules! table {
                 keys: &[$(Key {
                     name: stringify!($key),
                     shape: || $crate::config::document::form::Form::<$type>::shape(&$form),
-                    default: $default $(($($value)+))?,
+                    default: $default $(($($argument)+))?,
                     about: concat!($($key_about),+).trim_ascii(),
                     example: $example,
                     compare: $crate::config::document::table::compare!($($compare)?),

@@ -179,7 +179,7 @@ fn head(about: &str) -> &str {
         let ends = all.map(|(at, mark)| at + usize::from(mark == ". "));
         ends.chain([about.len()]).filter(|end| {
             let head = &about[..*end];
-            let is_whole = head.matches('`').count() % 2 == 0
+            let is_whole = head.matches('`').count().is_multiple_of(2)
                 && head.matches('(').count() == head.matches(')').count();
             is_whole && head.split(' ').count() <= 20
         })
