@@ -95,7 +95,7 @@ impl Counters {
     }
 
     /// Gives back what a request held until `now`.
-    pub(super) fn give_back(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn refund(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         let Charge {
             limit, key, ticket, ..
         } = charge;

@@ -24,14 +24,14 @@ use crate::proxy::destination::Destination;
 use crate::proxy::stripped_fields::{FieldTrust, tidy};
 use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Charge, StoreDecision, StoreError};
+use crate::store::{Charge, Check, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Who asks where a line names nobody.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// The client of all lines that name none.
+const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A file with its counters.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(super) struct PolicySide {
     /// Was the last request's plan one that a store was asked?
     asked: bool,
     /// What requests under way hold and may give back; nothing where no limit does.
-    slots: Option<OpenReservations>,
-    held: WaitingRequests,
+    reservations: Option<OpenReservations>,
+    waiting: WaitingRequests,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
@@ -137,8 +137,8 @@ impl PolicySide {
             plan: Plan::default(),
             decided: None,
             asked: false,
-            slots: holds.then(OpenReservations::default),
-            held: WaitingRequests::default(),
+            reservations: holds.then(OpenReservations::default),
+            waiting: WaitingRequests::default(),
             moved,
         }
     }
@@ -152,8 +152,8 @@ impl PolicySide {
         now: Timestamp,
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
-        if let Some(slots) = &mut self.slots {
-            slots.pass(&mut self.counters, now)?;
+        if let Some(reservations) = &mut self.reservations {
+            reservations.pass(&mut self.counters, now)?;
         }
         self.decided = None;
         self.asked = false;
@@ -187,7 +187,7 @@ impl PolicySide {
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
-            address: self.address(request, head).unwrap_or(NOBODY),
+            address: self.address(request, head).unwrap_or(NO_CLIENT),
             route: &service.name,
             method: &head.method,
             fields: &head.fields,
@@ -201,21 +201,9 @@ impl PolicySide {
             // No log says so.
             content: Content::Absent,
         };
-        let given = |limit: &Limit| {
-            let logged = || request.logged_cost(&limit.name);
-            let cost = match limit.price {
-                // As the gateway takes it: what is more than the most is the most.
-                Some(ref price) => {
-                    let said = request.cost.or_else(logged);
-                    said.map(|cost| cost.min(price.max))
-                }
-                // A repeat that went free has no id in the log, but took nothing.
-                None => logged().filter(|cost| *cost == 0),
-            };
-            cost.map(Cost::new)
-        };
         let moved = &self.moved;
-        self.plan.refill(service, &caller, given, |limit, out| {
+        let cost = |limit: &Limit| logged_cost(request, limit);
+        self.plan.refill(service, &caller, cost, |limit, out| {
             !moved.contains(&limit.name) && write_logged(request, limit, out)
         });
         // What the gateway answers where the limits that it asks do not refuse.
@@ -225,7 +213,7 @@ impl PolicySide {
         }
         self.asked = true;
         let checks = self.plan.checks(service);
-        let detail = if self.slots.is_some() {
+        let detail = if self.reservations.is_some() {
             Detail::Verdicts
         } else {
             detail
@@ -236,51 +224,16 @@ impl PolicySide {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         };
         let outcome = outcome(decided, &self.plan, service);
-        let wait = match &outcome {
-            ReplayOutcome::Delay { wait, .. } => *wait,
-            _ => 0,
-        };
-        let ends = now.plus(request.duration);
-        let has_left = request.left_within(wait);
-        if wait > 0 {
-            let until = if has_left { ends } else { now.plus(wait) };
-            if !self
-                .held
-                .enter(caller.address, now, until, self.snapshot.holds)
-            {
-                // Refused after having been charged: what belongs to the wait goes back at once.
-                for (index, check) in checks.iter().enumerate() {
-                    let limit = check.limit;
-                    let back = limit.gives_back.cancels
-                        || limit.holds_back()
-                        || limit.rule.holds().is_some();
-                    if let Some(charge) = Charge::of(decided, index, check).filter(|_| back) {
-                        self.counters.give_back(&charge, now)?;
-                    }
-                }
+        let stay = Stay::of(request, now, &outcome);
+        if stay.wait > 0 {
+            let (client, bounds) = (caller.address, self.snapshot.holds);
+            if !self.waiting.enter(client, now, stay.wait_ends(), bounds) {
+                refund_wait(&mut self.counters, decided, &checks, now)?;
                 return Ok(ReplayOutcome::TooManyHeld);
             }
         }
-        if let Some(slots) = &mut self.slots {
-            for (index, check) in checks.iter().enumerate() {
-                let (gives, rule) = (check.limit.gives_back, &check.limit.rule);
-                let is_queued = wait > 0 && check.limit.holds_back();
-                // A place in a queue comes back with who leaves it.
-                let left = has_left && (gives.cancels || is_queued && wait > request.duration);
-                let failed = request.failed() && gives.errors;
-                if (rule.holds().is_some() || left || failed)
-                    && let Some(charge) = Charge::of(decided, index, check)
-                {
-                    slots.hold(charge, now, ends);
-                } else if let Some(meter) = &check.limit.meter
-                    && let Some(truth) = given_later(request, &check.limit.name)
-                    && let Some(charge) = Charge::of(decided, index, check)
-                {
-                    // As the gateway takes it, however much the line says.
-                    let most = Cost::new(truth.units().min(meter.max));
-                    slots.settle(charge, most, ends);
-                }
-            }
+        if let Some(reservations) = &mut self.reservations {
+            reserve(reservations, decided, &checks, &stay);
         }
         Ok(match outcome {
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => otherwise.unwrap_or(outcome),
@@ -335,10 +288,98 @@ impl PolicySide {
     }
 }
 
-/// What the response told `limit` that the request has cost.
-fn given_later(request: &LoggedRequest<'_>, limit: &str) -> Option<Cost> {
-    let told = request.cost.or_else(|| request.logged_cost(limit));
-    told.map(Cost::new)
+/// The cost of a request for a limit that does not compute it, as far as the line has it.
+fn logged_cost(request: &LoggedRequest<'_>, limit: &Limit) -> Option<Cost> {
+    let logged = || request.logged_cost(&limit.name);
+    let cost = match &limit.price {
+        // As in the gateway, a cost above the maximum counts as the maximum.
+        Some(price) => request.cost.or_else(logged).map(|cost| cost.min(price.max)),
+        // The log has no id of a repeat; a repeat is a request that took nothing.
+        None => logged().filter(|cost| *cost == 0),
+    };
+    cost.map(Cost::new)
+}
+
+/// How long a request stays in the gateway, by its line and by its decision.
+struct Stay<'a, 'r> {
+    request: &'a LoggedRequest<'r>,
+    begins: Timestamp,
+    ends: Timestamp,
+    /// Microseconds in the queue of a limit.
+    wait: u64,
+    /// The client leaves before anything is forwarded.
+    is_abandoned: bool,
+}
+
+impl<'a, 'r> Stay<'a, 'r> {
+    fn of(request: &'a LoggedRequest<'r>, begins: Timestamp, outcome: &ReplayOutcome) -> Self {
+        let wait = match outcome {
+            ReplayOutcome::Delay { wait, .. } => *wait,
+            _ => 0,
+        };
+        Self {
+            request,
+            begins,
+            ends: begins.plus(request.duration),
+            wait,
+            is_abandoned: request.left_within(wait),
+        }
+    }
+
+    fn wait_ends(&self) -> Timestamp {
+        if self.is_abandoned {
+            self.ends
+        } else {
+            self.begins.plus(self.wait)
+        }
+    }
+}
+
+/// Refunds what belongs to the wait of a request that was charged and may not wait.
+fn refund_wait(
+    counters: &mut Counters,
+    decided: &StoreDecision,
+    checks: &[Check<'_>],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    for (index, check) in checks.iter().enumerate() {
+        let limit = check.limit;
+        let belongs =
+            limit.gives_back.cancels || limit.holds_back() || limit.rule.holds().is_some();
+        if let Some(charge) = Charge::of(decided, index, check).filter(|_| belongs) {
+            counters.refund(&charge, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the charges that something is to be done about when the stay ends: slots, refunds, settlements.
+fn reserve(
+    reservations: &mut OpenReservations,
+    decided: &StoreDecision,
+    checks: &[Check<'_>],
+    stay: &Stay<'_, '_>,
+) {
+    let request = stay.request;
+    for (index, check) in checks.iter().enumerate() {
+        let limit = check.limit;
+        let is_queued = stay.wait > 0 && limit.holds_back();
+        // A place in a queue is refunded when its client leaves before its turn.
+        let was_left = is_queued && stay.wait > request.duration;
+        let is_cancelled = stay.is_abandoned && (limit.gives_back.cancels || was_left);
+        let has_failed = request.failed() && limit.gives_back.errors;
+        if (limit.rule.holds().is_some() || is_cancelled || has_failed)
+            && let Some(charge) = Charge::of(decided, index, check)
+        {
+            reservations.hold(charge, stay.begins, stay.ends);
+        } else if let Some(meter) = &limit.meter
+            && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
+            && let Some(charge) = Charge::of(decided, index, check)
+        {
+            // As in the gateway, a cost above the maximum counts as the maximum.
+            reservations.settle(charge, Cost::new(cost.min(meter.max)), stay.ends);
+        }
+    }
 }
 
 /// Where a request goes, as its line tells it; read as text when a limit asks.
