@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 /// What one table, or the file as a whole, ignores.
 #[derive(Debug)]
-pub(in crate::config) struct Ignored {
+pub(in crate::config) struct WarningFilter {
     /// `[limits.per-ip]`, or `the file`.
     title: String,
     /// What it consists of; nothing of the file, which is everywhere.
@@ -22,10 +22,10 @@ pub(in crate::config) struct Ignored {
 }
 
 /// Reads all of them; that of the file leaves the tree.
-pub(super) fn read(root: &mut DeTable<'_>, found: &mut Vec<Diagnostic>) -> Vec<Ignored> {
+pub(super) fn read(root: &mut DeTable<'_>, found: &mut Vec<Diagnostic>) -> Vec<WarningFilter> {
     let mut all = Vec::new();
     if let Some(value) = root.remove(IGNORE_WARNINGS.name) {
-        all.push(Ignored {
+        all.push(WarningFilter {
             title: "the file".to_owned(),
             places: None,
             codes: codes(&value, found),
@@ -55,14 +55,14 @@ fn of(
     key: &Span,
     value: &Spanned<DeValue<'_>>,
     found: &mut Vec<Diagnostic>,
-) -> Option<Ignored> {
+) -> Option<WarningFilter> {
     let DeValue::Table(table) = value.get_ref() else {
         return None;
     };
     let codes = codes(table.get(IGNORE_WARNINGS.name)?, found);
     let mut places = Vec::new();
     spread(key, value, &mut places);
-    Some(Ignored {
+    Some(WarningFilter {
         title,
         places: Some(places),
         codes,
@@ -130,7 +130,7 @@ fn unknown(text: &str, span: &Span) -> Diagnostic {
 
 /// Marks what is ignored among `found`, and tells what is not there to be ignored, where `may_tell`: what is wrong may hide
 /// a warning.
-pub(in crate::config) fn apply(all: &[Ignored], found: &mut Vec<Diagnostic>, may_tell: bool) {
+pub(in crate::config) fn apply(all: &[WarningFilter], found: &mut Vec<Diagnostic>, may_tell: bool) {
     if all.is_empty() {
         return;
     }
@@ -174,7 +174,7 @@ fn by_code(found: &[Diagnostic]) -> HashMap<Code, Spans<usize>> {
         .collect()
 }
 
-impl Ignored {
+impl WarningFilter {
     /// The warnings of which any place is in this table.
     fn meets(&self, told: &Spans<usize>) -> Vec<usize> {
         let Some(places) = &self.places else {

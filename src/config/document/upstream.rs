@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::server;
 use super::fields::{Fields, Zero};
-use super::{Given, List};
+use super::{List, Setting};
 use crate::upstream::Server;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(in crate::config) struct Upstream {
     pub(in crate::config) place: Span,
     pub(in crate::config) servers: List<Server>,
     pub(in crate::config) limits: List<String>,
-    pub(in crate::config) connect_timeout: Given<Duration>,
+    pub(in crate::config) connect_timeout: Setting<Duration>,
 }
 
 pub(super) fn upstream(name: At<String>, mut fields: Fields<'_>) -> Upstream {
@@ -27,7 +27,7 @@ pub(super) fn upstream(name: At<String>, mut fields: Fields<'_>) -> Upstream {
         "an upstream has at least one server",
     );
     // There is one way to choose so far; any other word is refused here.
-    let _: Given<()> = fields.choice(
+    let _: Setting<()> = fields.choice(
         "balance",
         &[("round-robin", ())],
         &["least-requests", "random", "hash"],
@@ -57,7 +57,7 @@ pub(super) fn not_empty<T>(
             .at(&at.span, "at least one entry")
             .help(help);
             fields.note(diagnostic);
-            Given::Bad
+            Setting::Invalid
         }
         _ => list,
     }

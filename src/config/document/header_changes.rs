@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Direction, editable_field, field_value};
 use super::super::vocabulary::ROUTE_FIELDS;
-use super::Given;
+use super::Setting;
 use super::fields::Fields;
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
@@ -16,9 +16,9 @@ pub(super) fn changes(
     key: &'static str,
     side: Direction,
     fields: &mut Fields<'_>,
-) -> Given<Changes> {
+) -> Setting<Changes> {
     let Some((value, whole)) = fields.value(key) else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type(key, value, &whole);
@@ -60,10 +60,10 @@ pub(super) fn changes(
             .at(&whole, "")
             .help("write what to `set`, to `add` or to `remove`, or leave it out");
             fields.note(nothing);
-            Given::Bad
+            Setting::Invalid
         }
-        Some(changes) => Given::Yes(At::new(changes, whole)),
-        None => Given::Bad,
+        Some(changes) => Setting::Valid(At::new(changes, whole)),
+        None => Setting::Invalid,
     }
 }
 
@@ -92,7 +92,7 @@ fn lines(
         return Some(Vec::new());
     };
     let DeValue::Table(table) = value else {
-        let _: Given<()> = fields.wrong_type(key, value, &whole);
+        let _: Setting<()> = fields.wrong_type(key, value, &whole);
         return None;
     };
     let mut lines: Vec<(At<HeaderName>, HeaderValue)> = Vec::new();
@@ -109,10 +109,10 @@ fn lines(
                 )
                 .at(&value.span(), "");
                 fields.note(wrong);
-                Given::Bad
+                Setting::Invalid
             }
         };
-        let (Given::Yes(name), Given::Yes(value)) = (name, value) else {
+        let (Setting::Valid(name), Setting::Valid(value)) = (name, value) else {
             good = false;
             continue;
         };

@@ -4,7 +4,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::{Direction, destination, field_value};
 use super::super::vocabulary::{ROUTE_REDIRECT, ROUTE_RESPOND};
-use super::Given;
+use super::Setting;
 use super::fields::Fields;
 use http::{HeaderValue, StatusCode};
 use toml::de::DeValue;
@@ -28,9 +28,9 @@ pub(in crate::config) struct Respond {
 /// The statuses that lead elsewhere and keep to it.
 const REDIRECTS: [u32; 5] = [301, 302, 303, 307, 308];
 
-pub(super) fn redirect(route: &str, fields: &mut Fields<'_>) -> Given<Redirect> {
+pub(super) fn redirect(route: &str, fields: &mut Fields<'_>) -> Setting<Redirect> {
     let Some((value, whole)) = fields.value("redirect") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type("redirect", value, &whole);
@@ -50,19 +50,19 @@ pub(super) fn redirect(route: &str, fields: &mut Fields<'_>) -> Given<Redirect> 
             inner.note(diagnostic);
             return None;
         }
-        let Given::Yes(to) = to else { return None };
+        let Setting::Valid(to) = to else { return None };
         let status = code(&status, StatusCode::PERMANENT_REDIRECT)?;
         Some(Redirect { to, status })
     };
     match fields.inner(&ROUTE_REDIRECT, &name, (table, whole.clone()), read) {
-        Some(redirect) => Given::Yes(At::new(redirect, whole)),
-        None => Given::Bad,
+        Some(redirect) => Setting::Valid(At::new(redirect, whole)),
+        None => Setting::Invalid,
     }
 }
 
-pub(super) fn respond(route: &str, fields: &mut Fields<'_>) -> Given<Respond> {
+pub(super) fn respond(route: &str, fields: &mut Fields<'_>) -> Setting<Respond> {
     let Some((value, whole)) = fields.value("respond") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type("respond", value, &whole);
@@ -90,8 +90,8 @@ pub(super) fn respond(route: &str, fields: &mut Fields<'_>) -> Given<Respond> {
         })
     };
     match fields.inner(&ROUTE_RESPOND, &name, (table, whole.clone()), read) {
-        Some(respond) => Given::Yes(At::new(respond, whole)),
-        None => Given::Bad,
+        Some(respond) => Setting::Valid(At::new(respond, whole)),
+        None => Setting::Invalid,
     }
 }
 
@@ -106,12 +106,12 @@ fn bare(title: &str, status: StatusCode, body: &Span) -> Diagnostic {
 }
 
 /// What is written, within its range, or else `default`.
-fn code(status: &Given<u32>, default: StatusCode) -> Option<StatusCode> {
+fn code(status: &Setting<u32>, default: StatusCode) -> Option<StatusCode> {
     match status {
-        Given::No => Some(default),
-        Given::Yes(at) => u16::try_from(at.value)
+        Setting::Absent => Some(default),
+        Setting::Valid(at) => u16::try_from(at.value)
             .ok()
             .and_then(|code| StatusCode::from_u16(code).ok()),
-        Given::Bad | Given::Partly(_) => None,
+        Setting::Invalid | Setting::Partial(_) => None,
     }
 }

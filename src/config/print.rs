@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// One line of the result.
-struct Line {
+struct PrintedLine {
     text: String,
     /// A default that nobody wrote.
     added: bool,
@@ -29,7 +29,7 @@ struct Line {
 ///
 /// # Errors
 /// All that is wrong with it.
-pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
+pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
     let compiled = super::load(path)?;
     let mut files = Files::default();
     let (name, text) = read(path, &mut files)?;
@@ -41,7 +41,7 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
     for limit in &compiled.outline.limits {
         limits.entry(&limit.name).or_default().push(limit);
     }
-    let mut writer = Writer {
+    let mut writer = Printer {
         limits,
         source: &source,
         lines: Vec::new(),
@@ -66,11 +66,11 @@ pub fn resolved(path: &Path) -> Result<(String, Compiled), Report> {
     for table in TABLES {
         writer.table(table, &root);
     }
-    let lines = needed(std::mem::take(&mut writer.lines));
+    let lines = without_conflicts(std::mem::take(&mut writer.lines));
     Ok((text_of(&lines), compiled))
 }
 
-fn text_of(lines: &[Line]) -> String {
+fn text_of(lines: &[PrintedLine]) -> String {
     let mut text = String::new();
     for line in lines {
         text.push_str(&line.text);
@@ -80,7 +80,7 @@ fn text_of(lines: &[Line]) -> String {
 }
 
 /// Some defaults hold only beside other values: what the check would object to is taken out again.
-fn needed(mut lines: Vec<Line>) -> Vec<Line> {
+fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
     loop {
         let text = text_of(&lines);
         let report = match super::parse("resolved", &text) {
@@ -110,11 +110,11 @@ fn needed(mut lines: Vec<Line>) -> Vec<Line> {
     }
 }
 
-struct Writer<'w> {
+struct Printer<'w> {
     /// All of each name.
     limits: HashMap<&'w str, Vec<&'w Limit>>,
     source: &'w Source,
-    lines: Vec<Line>,
+    lines: Vec<PrintedLine>,
     /// Texts that have stars, without them.
     whole: HashMap<usize, String>,
     /// What secrets are read from.
@@ -123,9 +123,9 @@ struct Writer<'w> {
     series: Numbering,
 }
 
-impl Writer<'_> {
+impl Printer<'_> {
     fn line(&mut self, text: String) {
-        self.lines.push(Line { text, added: false });
+        self.lines.push(PrintedLine { text, added: false });
     }
 
     fn table(&mut self, vocabulary: &'static Table, root: &DeTable<'_>) {
@@ -178,7 +178,7 @@ impl Writer<'_> {
             };
             if let Some(value) = value {
                 let text = format!("{} = {value}", key.name);
-                self.lines.push(Line { text, added: true });
+                self.lines.push(PrintedLine { text, added: true });
             }
         }
         if self.lines.len() == before + 2 && fields.is_none() {
