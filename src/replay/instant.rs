@@ -145,8 +145,11 @@ fn bracketed(bytes: &[u8]) -> Option<Timestamp> {
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",
     ];
-    let month = MONTHS.iter().position(|name| bytes.get(3..6) == Some(name))?;
-    let [b'/', b'/', b':', b' '] = [2, 6, 11, 20].map(|at| bytes.get(at).copied().unwrap_or(0)) else {
+    let month = MONTHS
+        .iter()
+        .position(|name| bytes.get(3..6) == Some(name))?;
+    let [b'/', b'/', b':', b' '] = [2, 6, 11, 20].map(|at| bytes.get(at).copied().unwrap_or(0))
+    else {
         return None;
     };
     let day = i8::try_from(number(bytes, 0, 2)?).ok()?;
@@ -169,7 +172,11 @@ fn time(bytes: &[u8], at: usize) -> Option<Time> {
     if bytes.get(at + 2) != Some(&b':') || bytes.get(at + 5) != Some(&b':') {
         return None;
     }
-    let parts = [number(bytes, at, 2)?, number(bytes, at + 3, 2)?, number(bytes, at + 6, 2)?];
+    let parts = [
+        number(bytes, at, 2)?,
+        number(bytes, at + 3, 2)?,
+        number(bytes, at + 6, 2)?,
+    ];
     let [hour, minute, second] = parts.map(|part| i8::try_from(part).unwrap_or(i8::MAX));
     let second = if second == 60 { 59 } else { second };
     Time::new(hour, minute, second, 0).ok()
@@ -183,7 +190,9 @@ fn offset(text: &[u8]) -> Option<Offset> {
     let [hours, minutes] = [number(text, 1, 2)?, number(text, 3, 2)?].map(i32::from);
     let seconds = hours * 3_600 + minutes * 60;
     let is_offset = hours < 24 && minutes < 60;
-    Offset::from_seconds(if *sign == b'-' { -seconds } else { seconds }).ok().filter(|_| is_offset)
+    Offset::from_seconds(if *sign == b'-' { -seconds } else { seconds })
+        .ok()
+        .filter(|_| is_offset)
 }
 
 fn of_epoch(at: jiff::Timestamp) -> Option<Timestamp> {
