@@ -56,7 +56,7 @@ Examples:
 Exit codes: 0 replayed, whatever was refused; 1 a bad file, or a trace that cannot be read or has no request; 2 wrong usage;
 3 the --store cannot be reached.";
 
-/// Nobody looks at what is over so soon.
+/// A shorter replay shows no progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Time between two looks of the progress bar.
@@ -69,20 +69,12 @@ pub(super) fn simulate(args: &SimulateArgs) -> u8 {
     }
 }
 
-/// The whole command; a mistake has been told when it comes back as an exit code.
+/// The whole command. A mistake is reported before it comes back as an exit code.
 fn replay(args: &SimulateArgs) -> Result<(), u8> {
     let mapping = mapping(args)?;
     let (file, changed) = load(args)?;
     let target = store(args)?;
-    for out in [&args.decisions, &args.svg].into_iter().flatten() {
-        if is_same_file(out, &args.trace) {
-            let out = out.display();
-            tell(&format!(
-                "error: {out} is the trace: it would be overwritten"
-            ));
-            return Err(USAGE);
-        }
-    }
+    spare_trace(args)?;
     let mut lines = TraceLines::open(&args.trace).map_err(|error| {
         tell(&format!(
             "error: cannot open {}: {error}",
@@ -91,19 +83,48 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
         BAD
     })?;
     let decisions = args.decisions.as_deref().map(create).transpose()?;
-    let mut decisions = decisions.map(EscapedLines::on);
+    let mut decisions = decisions.map(TerminalLines::on);
     let snapshot = changed.map(|changed| changed.snapshot);
-    let mut replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
+    let replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
         let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
         tell(&format!("error: --store {target}: {error}"));
         UNREACHABLE
     })?;
-    replay = replay.reading(mapping);
-
-    let began = Instant::now();
-    let mut bar = ProgressBar::new(began);
+    let mut replay = replay.reading(mapping);
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
-    let ran = replay.run(&mut lines, out, &mut |lines, requests| {
+    let took = run(&mut replay, &mut lines, out)?;
+    drop(decisions);
+    let report = replay.report();
+    write_report(args, &report, took)?;
+    if report.requests == 0 {
+        tell(&format!("error: {}", nothing(&report, args)));
+        return Err(BAD);
+    }
+    Ok(())
+}
+
+/// Refuses to write over the trace.
+fn spare_trace(args: &SimulateArgs) -> Result<(), u8> {
+    let mut outputs = [&args.decisions, &args.svg].into_iter().flatten();
+    let Some(out) = outputs.find(|out| is_same_file(out, &args.trace)) else {
+        return Ok(());
+    };
+    let out = out.display();
+    tell(&format!(
+        "error: {out} is the trace: it would be overwritten"
+    ));
+    Err(USAGE)
+}
+
+/// Replays all lines and removes the counters; says how long the replay took.
+fn run(
+    replay: &mut Replay,
+    lines: &mut TraceLines,
+    decisions: Option<&mut dyn Write>,
+) -> Result<Duration, u8> {
+    let began = Instant::now();
+    let mut bar = Bar::new(began);
+    let ran = replay.run(lines, decisions, &mut |lines, requests| {
         bar.show(lines, requests)
     });
     bar.end();
@@ -113,40 +134,34 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
             "warning: counters of the replay are left in Redis until they end: {error}"
         ));
     }
-    ran.map_err(|failure| {
+    ran.map(|()| took).map_err(|failure| {
         tell(&format!("error: {failure}"));
         if matches!(failure, ReplayError::Store(_)) {
             UNREACHABLE
         } else {
             BAD
         }
-    })?;
-    drop(decisions);
+    })
+}
 
-    let report = replay.report();
+fn write_report(args: &SimulateArgs, report: &Report, took: Duration) -> Result<(), u8> {
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
-        let drawn = out.write_all(report::svg(&report, &args.sets).as_bytes());
+        let drawn = out.write_all(report::svg(report, &args.sets).as_bytes());
         drawn
             .and_then(|()| out.flush())
             .map_err(|error| cannot_write(path, &error))?;
     }
-    let text = if args.json {
-        format!("{}\n", report::json(&report, &args.sets, took))
-    } else {
-        report::text(&report, &args.sets, took, marks())
-    };
-    // It may be closed, and nobody reads then.
-    let text = if args.json {
+    let text;
+    let shown = if args.json {
+        text = format!("{}\n", report::json(report, &args.sets, took));
         printable_json(&text)
     } else {
+        text = report::text(report, &args.sets, took, marks());
         printable(&text)
     };
-    let _ = io::stdout().write_all(text.as_bytes());
-    if report.requests == 0 {
-        tell(&format!("error: {}", nothing(&report, args)));
-        return Err(BAD);
-    }
+    // Standard output may be closed, which is no mistake.
+    let _ = io::stdout().write_all(shown.as_bytes());
     Ok(())
 }
 
@@ -168,7 +183,7 @@ fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, u8> {
         })
 }
 
-/// Why there was nothing to replay.
+/// The reason that there was nothing to replay.
 fn nothing(report: &Report, args: &SimulateArgs) -> String {
     let trace = if args.trace.as_path() == Path::new("-") {
         "standard input".to_owned()
@@ -301,7 +316,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> u8 {
     BAD
 }
 
-/// Blocks where the locale speaks UTF-8, or nobody says.
+/// Blocks where the locale speaks UTF-8, or where there is no locale.
 fn marks() -> Marks {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);

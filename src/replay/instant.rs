@@ -19,97 +19,46 @@ pub(super) fn read(text: &[u8]) -> Option<Timestamp> {
     }
 }
 
-/// What logs of others have: milli-, micro- and nanoseconds, told by how many there are, and Apache's time. No number
-/// is an instant in two units: between them lie years in which nobody kept logs of HTTP.
+/// Instants of other servers' logs: milli-, micro- and nanoseconds, by the number of their digits, and Apache's time. No
+/// number is an instant in two units: between them lie years without logs of HTTP.
 #[cold]
 fn other(text: &[u8]) -> Option<Timestamp> {
     if text.get(2) == Some(&b'/') {
         return bracketed(text);
     }
-    let dot = text.iter().position(|byte| *byte == b'.');
-    let (whole, fraction) = match dot {
-        Some(dot) => (&text[..dot], &text[dot + 1..]),
-        None => (text, &b"0"[..]),
-    };
-    let is_number =
-        |text: &[u8]| !text.is_empty() && text.len() < 20 && text.iter().all(u8::is_ascii_digit);
-    if !is_number(whole) || !is_number(fraction) {
-        return None;
-    }
-    let number: u64 = str::from_utf8(whole).ok()?.parse().ok()?;
-    within(match whole.len() {
-        12..=13 => {
-            let three = (0..3).map(|at| fraction.get(at).map_or(0, |byte| u64::from(byte - b'0')));
-            number * 1_000 + three.fold(0, |sum, digit| sum * 10 + digit)
-        }
-        15..=16 => number,
-        18..=19 => number / 1_000,
+    let whole = text.iter().take_while(|byte| **byte != b'.').count();
+    within(match whole {
+        12..=13 => decimal(text, 3)?,
+        15..=16 => decimal(text, 0)?,
+        18..=19 => decimal(text, 0)? / 1_000,
         _ => return None,
     })
 }
 
 /// A number without sign and exponent, times ten to the power of `places`; what is finer is dropped.
 pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
-    let mut value: u64 = 0;
-    let mut left = places as usize;
-    let mut rest = text;
-    while let Some((eight, behind)) = rest.split_first_chunk()
-        && let Some(eight) = eight_digits(*eight)
-    {
-        value = value.wrapping_mul(100_000_000).wrapping_add(eight);
-        rest = behind;
-    }
-    let mut behind = None;
-    while let Some((byte, more)) = rest.split_first() {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            behind = (*byte == b'.').then_some(more);
-            behind?;
-            break;
-        }
-        rest = more;
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-    }
-    let digits = text.len() - rest.len();
+    let dot = text.iter().position(|byte| *byte == b'.');
+    let whole = &text[..dot.unwrap_or(text.len())];
+    let fraction = dot.map_or(&b"0"[..], |dot| &text[dot + 1..]);
+    let places = places as usize;
     // More digits than any instant has, and no overflow to look out for at each.
-    if digits == 0 || digits > 19 - left || text.ends_with(b".") {
+    if whole.is_empty() || fraction.is_empty() || whole.len() + places > 19 {
         return None;
     }
-    // Most instants are told to the microsecond.
-    let behind = behind.unwrap_or_default();
-    if let Ok(six) = <&[u8; 6]>::try_from(behind)
-        && left == 6
-    {
-        let [a, b, c, d, e, f] = *six;
-        let six = eight_digits([b'0', b'0', a, b, c, d, e, f])?;
-        return Some(value * 1_000_000 + six);
+    let (fraction, finer) = fraction.split_at(fraction.len().min(places));
+    let value = digits(fraction, digits(whole, 0)?)?;
+    if !finer.iter().all(u8::is_ascii_digit) {
+        return None;
     }
-    for byte in behind {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        if left > 0 {
-            left -= 1;
-            value = value * 10 + u64::from(digit);
-        }
-    }
-    Some(value * [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].get(left)?)
+    Some(value * [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].get(places - fraction.len())?)
 }
 
-/// The number that eight digits are, if they are digits.
-#[inline]
-fn eight_digits(eight: [u8; 8]) -> Option<u64> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let digits = u64::from_le_bytes(eight) ^ (ONES * 0x30);
-    let others = (digits.wrapping_add(ONES * 0x76) | digits) & (ONES * 0x80);
-    if others != 0 {
-        return None;
-    }
-    // Pairs, fours, all of them: the first digit is the lowest byte.
-    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
-    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
+/// `sum` with the digits of `text` behind its own.
+fn digits(text: &[u8], sum: u64) -> Option<u64> {
+    text.iter().try_fold(sum, |sum, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then(|| sum * 10 + u64::from(digit))
+    })
 }
 
 fn within(micros: u64) -> Option<Timestamp> {
@@ -158,13 +107,9 @@ fn bracketed(bytes: &[u8]) -> Option<Timestamp> {
     of_epoch(offset(&bytes[21..])?.to_timestamp(at).ok()?)
 }
 
-/// The number that `digits` bytes from `at` on are.
-fn number(bytes: &[u8], at: usize, digits: usize) -> Option<i16> {
-    let text = bytes.get(at..at + digits)?;
-    text.iter().try_fold(0, |sum, byte| {
-        byte.is_ascii_digit()
-            .then(|| sum * 10 + i16::from(byte - b'0'))
-    })
+/// The number that `length` digits from `at` on are.
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<i16> {
+    i16::try_from(digits(bytes.get(at..at + length)?, 0)?).ok()
 }
 
 /// `17:48:50`. A leap second is the last second of its minute once more.

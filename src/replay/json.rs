@@ -256,15 +256,6 @@ fn number(text: &[u8], start: usize) -> Result<usize, Fault> {
 #[inline]
 fn digits(text: &[u8], start: usize) -> Result<usize, Fault> {
     let mut at = start;
-    while let Some(eight) = text.get(at..).and_then(<[u8]>::first_chunk) {
-        let digits = u64::from_le_bytes(*eight) ^ (ONES * 0x30);
-        // The high bit of each byte that is none; a carry only marks bytes behind the first that is.
-        let others = (digits.wrapping_add(ONES * 0x76) | digits) & HIGH;
-        at += others.trailing_zeros() as usize / 8;
-        if others != 0 {
-            break;
-        }
-    }
     while text.get(at).is_some_and(u8::is_ascii_digit) {
         at += 1;
     }

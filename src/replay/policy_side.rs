@@ -39,7 +39,7 @@ pub(super) struct PolicySide {
     snapshot: Snapshot,
     counters: Counters,
     route_cache: RouteCache,
-    /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
+    /// The route, the plan and the decision of the last request: kept here, since they are large.
     route: Option<usize>,
     plan: Plan,
     decided: Option<StoreDecision>,
@@ -105,7 +105,7 @@ impl LoggedHead {
 }
 
 impl PolicySide {
-    /// A file that nothing has been asked of. `before` is the file whose traffic the log shows, if that is another.
+    /// The side of a file. `before` is the side of the file whose traffic the log shows, if that is another file.
     pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
         let limits = |snapshot: &Snapshot| -> Vec<_> {
             let services = snapshot.services.iter();
@@ -120,7 +120,7 @@ impl PolicySide {
             .into_iter()
             .filter(|limit| {
                 let same = then.iter().find(|other| other.name == limit.name);
-                // What nobody knows is looked for in logged keys too.
+                // Keys of no group are in the log, too.
                 let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
                 same.is_some_and(|other| by(other) != by(limit))
             })
@@ -143,8 +143,8 @@ impl PolicySide {
         }
     }
 
-    /// Decides one request at the instant `now`. What its limits said one by one is known afterwards where somebody
-    /// is told.
+    /// Decides one request at the instant `now`. The verdicts of its limits are known afterwards where `detail` asks for
+    /// them.
     pub(super) fn judge(
         &mut self,
         request: &LoggedRequest<'_>,
@@ -198,7 +198,7 @@ impl PolicySide {
             },
             cookies: &Cookies::of(&head.fields),
             identity: request,
-            // No log says so.
+            // No log has the body.
             content: Content::Absent,
         };
         let moved = &self.moved;
@@ -213,11 +213,11 @@ impl PolicySide {
         }
         self.asked = true;
         let checks = self.plan.checks(service);
-        let detail = if self.reservations.is_some() {
-            Detail::Verdicts
-        } else {
-            detail
-        };
+        // Reservations are made of the verdicts.
+        let detail = self
+            .reservations
+            .as_ref()
+            .map_or(detail, |_| Detail::Verdicts);
         self.counters
             .decide(&checks, now, detail, &mut self.decided)?;
         let Some(decided) = &self.decided else {
@@ -277,7 +277,7 @@ impl PolicySide {
         least.or_else(greatest).unwrap_or(1)
     }
 
-    /// What the limits said to it one by one; nothing where none was asked.
+    /// The verdicts of the limits; nothing where none was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
         self.decided.as_ref()
     }
@@ -382,7 +382,7 @@ fn reserve(
     }
 }
 
-/// Where a request goes, as its line tells it; read as text when a limit asks.
+/// Where a request goes, by its line; read as text when a limit counts by it.
 #[derive(Debug)]
 struct LoggedLocation<'a, 'r> {
     request: &'a LoggedRequest<'r>,
@@ -425,7 +425,7 @@ impl Location for LoggedLocation<'_, '_> {
     }
 }
 
-/// A request as conditions of routes look at it. Nobody vouches for a scheme but the target in the line.
+/// A request as conditions of routes look at it. The scheme is known by the line's target alone.
 struct LoggedRouteInput<'a, 'r> {
     request: &'a LoggedRequest<'r>,
     head: &'a LoggedHead,
@@ -450,7 +450,7 @@ impl Asked for LoggedRouteInput<'_, '_> {
     }
 }
 
-/// The host that a request is for, as the line tells it; the one that its target names goes first.
+/// The host that a request is for; the one in its target goes first.
 fn host<'a>(
     request: &'a LoggedRequest<'_>,
     head: &'a LoggedHead,

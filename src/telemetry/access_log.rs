@@ -1,9 +1,9 @@
 //! The access log: one line for each request, written without ever keeping one waiting.
 //!
-//! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms
-//! old. The way there is bounded: when whoever reads the log is too slow or gone, lines are dropped and counted, and
-//! requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
-//! summed up (`repeated`, see `refusals`).
+//! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms old.
+//! The channel to that thread is bounded: when the reader of the log is too slow or gone, lines are dropped and counted,
+//! and requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
+//! summed up (`repeated`, see `refusal_summary`).
 
 mod escape;
 mod json;
@@ -116,7 +116,7 @@ struct WorkerLog {
 }
 
 impl AccessWriter {
-    /// Whether anything is written at all; where not, nobody needs to fill in a record.
+    /// Whether anything is written at all; where not, no record need be filled in.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.0.is_some()

@@ -1,4 +1,4 @@
-//! Every metric of the program: cells that each worker writes alone, summed when somebody reads them.
+//! Every metric of the program: cells that each worker writes alone, summed when they are scraped.
 //!
 //! Labels are bounded by the configuration and by small fixed sets of words, never by what clients send: no address,
 //! key, path or host is a label. At most, for R routes, L limits and U upstreams by all names seen since the start, and
@@ -147,7 +147,7 @@ impl Metrics {
         self.reloads.last_failed.set(1);
     }
 
-    /// Lines of the access log were lost because whoever reads it is too slow or gone.
+    /// Lines of the access log were lost because their reader is too slow or gone.
     pub(super) fn access_lines_dropped(&self, lines: u64) {
         self.access_log.dropped.add(lines);
     }

@@ -1,7 +1,10 @@
-//! The one thread that writes the access log, and the bounded way to it.
+//! The one thread that writes the access log, and the bounded channel to it.
 //!
-//! Only this thread meets a slow, full or broken output. Whatever that output does, the way there fills up and lines
-//! are dropped and counted; nobody else waits.
+//! Only this thread meets a slow, full or broken output. Whatever that output does, the channel fills up and lines are
+//! dropped and counted; no worker waits.
+//!
+//! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where `/metrics`
+//! has lines, does not report the lines that a shutdown loses, and does not end a torn line.
 
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
@@ -121,7 +124,7 @@ impl WriterHandle {
             }
             std::thread::sleep(PAUSE);
         }
-        // Nothing is ever sent: this waits for the other end to be dropped.
+        // Nothing is ever sent: this waits for the thread to drop its end.
         let _ = ended.recv_timeout(end.saturating_duration_since(Instant::now()));
         let lost = self.underway.load(Ordering::Relaxed);
         self.metrics.access_lines_dropped(lost);
@@ -191,7 +194,7 @@ impl LineWriter {
                     bytes = rest;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Whoever started us may have made the output non-blocking.
+                // The parent process may have made the output non-blocking.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
                 Err(error) => return Err(error),
             }
@@ -200,7 +203,7 @@ impl LineWriter {
     }
 }
 
-/// Standard output without its lock, so that a blocked log does not block who prints.
+/// Standard output without its lock, so that a blocked log does not block `println!`.
 #[cfg(unix)]
 pub(super) fn unbuffered(stdout: &io::Stdout) -> io::Result<std::fs::File> {
     use std::os::fd::AsFd;

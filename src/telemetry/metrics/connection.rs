@@ -1,4 +1,4 @@
-//! What a full house does: who gave way, and who was turned away. Rare, so any thread may count.
+//! Evicted and rejected connections of a gateway that is full. They are rare, so any thread may count.
 
 use super::instrument::{Counter, SharedCounter};
 use super::label::Label;

@@ -184,7 +184,7 @@ fn overhead(all: &Scrape<'_>) -> Option<Vec<Sample>> {
         .workers
         .iter()
         .map(|worker| ((), worker.overhead.read()));
-    // Without a worker there are no times, but a histogram all the same.
+    // Without a worker there are no times, but an empty histogram.
     let none = ((), HistogramReading::default());
     sums(times.chain([none]), |(), reading| {
         Some(sample([], SampleValue::times::<OverheadBuckets>(&reading)))

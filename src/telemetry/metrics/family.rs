@@ -188,7 +188,7 @@ pub(super) fn sample<const N: usize>(
     }
 }
 
-/// A label whose value is a name of the configuration.
+/// A label with a name of the configuration as its value.
 pub(super) fn named(label: &'static str, name: Box<str>) -> LabelPair {
     (label, Cow::Owned(name.into_string()))
 }
