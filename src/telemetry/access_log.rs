@@ -20,13 +20,14 @@ pub use record::{AccessRecord, Charge, Reason};
 
 use super::AccessFormat;
 use super::metrics::Metrics;
+use crate::clock;
 use line_buffer::LineBuffer;
 use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use writer::WriterHandle;
 
@@ -129,7 +130,7 @@ impl AccessWriter {
         };
         let mut buffer = log.buffer.borrow_mut();
         let was_idle = buffer.is_idle();
-        buffer.record(record, Instant::now);
+        buffer.record(record, || clock::now().into_std());
         if was_idle && !buffer.is_idle() {
             log.begun.notify_one();
         }
@@ -138,7 +139,7 @@ impl AccessWriter {
     /// Hands over what has gathered.
     pub fn flush(&self) {
         if let Some(log) = &self.0 {
-            log.buffer.borrow_mut().tick(Instant::now());
+            log.buffer.borrow_mut().tick(clock::now().into_std());
         }
     }
 
@@ -155,7 +156,7 @@ impl AccessWriter {
                 loop {
                     tokio::time::sleep(GATHER).await;
                     let mut buffer = log.buffer.borrow_mut();
-                    buffer.tick(Instant::now());
+                    buffer.tick(clock::now().into_std());
                     if buffer.is_idle() {
                         break;
                     }

@@ -1,11 +1,13 @@
 //! The diagnostic log: what the gateway has to say about itself, on standard error, one line for each event.
 
 use super::Level;
+use crate::clock;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -176,7 +178,7 @@ impl fmt::Display for More {
 /// Microseconds since this was first asked.
 fn uptime() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    micros(ORIGIN.get_or_init(Instant::now).elapsed())
+    micros(ORIGIN.get_or_init(clock::now).elapsed())
 }
 
 const fn micros(time: Duration) -> u64 {

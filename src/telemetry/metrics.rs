@@ -31,9 +31,9 @@ pub use worker::{
     WorkerMetrics,
 };
 
+use crate::clock;
 use instrument::{Counter, SharedCounter};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 use store::StoreCells;
 use worker_cells::{WorkerCells, lock};
 
@@ -130,7 +130,8 @@ impl Metrics {
 
     /// The first configuration is in force.
     pub fn started(&self, generation: u64) {
-        self.reloads.last_success.set(seconds_now());
+        let seconds = clock::wall().micros() / 1_000_000;
+        self.reloads.last_success.set(seconds);
         self.reloads.generation.set(generation);
     }
 
@@ -168,10 +169,4 @@ impl Metrics {
     pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
         text_format::render(self, format)
     }
-}
-
-fn seconds_now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }

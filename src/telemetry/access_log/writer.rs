@@ -6,6 +6,7 @@
 //! `tracing-appender` was weighed for this: its `non_blocking` copies each buffer, counts dropped writes where `/metrics`
 //! has lines, does not report the lines that a shutdown loses, and does not end a torn line.
 
+use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Metrics;
 use std::fmt;
@@ -13,7 +14,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Chunks on the way: at 32 KiB each, 8 MiB at most.
 const UNDERWAY: usize = 256;
@@ -116,16 +117,16 @@ impl WriterHandle {
 
     /// Asks the thread to finish and waits for it; returns the lines lost to the deadline.
     pub(super) fn shutdown(&self, deadline: Duration) -> u64 {
-        let end = Instant::now() + deadline;
+        let end = clock::now() + deadline;
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         while let Err(TrySendError::Full(_)) = self.sender.try_send(Message::Close) {
-            if Instant::now() >= end {
+            if clock::now() >= end {
                 break;
             }
             std::thread::sleep(PAUSE);
         }
         // Nothing is ever sent: this waits for the thread to drop its end.
-        let _ = ended.recv_timeout(end.saturating_duration_since(Instant::now()));
+        let _ = ended.recv_timeout(end.saturating_duration_since(clock::now()));
         let lost = self.underway.load(Ordering::Relaxed);
         self.metrics.access_lines_dropped(lost);
         lost
