@@ -6,7 +6,7 @@ mod outcome;
 mod shadow;
 
 use identity::write_logged;
-use outcome::{outcome, turned_away};
+use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
 use super::counters::{Counters, Detail};
@@ -14,17 +14,17 @@ use super::line::{Fault, LoggedRequest};
 use super::reservations::OpenReservations;
 use super::route_cache::{RouteCache, RouteMatch};
 use super::waiting_requests::WaitingRequests;
+use crate::admission::destination::Destination;
+use crate::admission::stripped_fields::{FieldTrust, tidy};
+use crate::admission::{Admission, LoggedValues, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
 use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::proxy::admit::Plan;
-use crate::proxy::destination::Destination;
-use crate::proxy::stripped_fields::{FieldTrust, tidy};
 use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Charge, Check, StoreDecision, StoreError};
+use crate::store::{Decider, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -42,7 +42,7 @@ pub(super) struct PolicySide {
     /// The route, the plan and the decision of the last request: kept here, since they are large.
     route: Option<usize>,
     plan: Plan,
-    decided: Option<StoreDecision>,
+    admission: Admission,
     /// Was the last request's plan one that a store was asked?
     asked: bool,
     /// What requests under way hold and may give back; nothing where no limit does.
@@ -135,7 +135,10 @@ impl PolicySide {
             route_cache: RouteCache::new(),
             route: None,
             plan: Plan::default(),
-            decided: None,
+            admission: Admission {
+                decided: None,
+                by: Decider::Memory,
+            },
             asked: false,
             reservations: holds.then(OpenReservations::default),
             waiting: WaitingRequests::default(),
@@ -155,7 +158,7 @@ impl PolicySide {
         if let Some(reservations) = &mut self.reservations {
             reservations.pass(&mut self.counters, now)?;
         }
-        self.decided = None;
+        self.admission.decided = None;
         self.asked = false;
         self.route = match self.find(request, head) {
             RouteMatch::Found(route) => Some(route),
@@ -202,12 +205,15 @@ impl PolicySide {
             content: Content::Absent,
         };
         let moved = &self.moved;
-        let cost = |limit: &Limit| logged_cost(request, limit);
-        self.plan.refill(service, &caller, cost, |limit, out| {
-            !moved.contains(&limit.name) && write_logged(request, limit, out)
-        });
+        let values = LoggedValues {
+            cost: |limit: &Limit| logged_cost(request, limit),
+            key: |limit: &Limit, out: &mut Vec<u8>| {
+                !moved.contains(&limit.name) && write_logged(request, limit, out)
+            },
+        };
+        self.plan.refill(service, &caller, &values);
         // What the gateway answers where the limits that it asks do not refuse.
-        let otherwise = self.plan.lack().map(turned_away);
+        let otherwise = self.plan.lack().map(refusal);
         if self.plan.is_empty() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
@@ -219,21 +225,25 @@ impl PolicySide {
             .as_ref()
             .map_or(detail, |_| Detail::Verdicts);
         self.counters
-            .decide(&checks, now, detail, &mut self.decided)?;
-        let Some(decided) = &self.decided else {
+            .decide(&checks, now, detail, &mut self.admission.decided)?;
+        if self.admission.decided.is_none() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
-        };
-        let outcome = outcome(decided, &self.plan, service);
+        }
+        let outcome = outcome(&self.admission, &self.plan, service);
         let stay = Stay::of(request, now, &outcome);
+        let open = |queues_exist| {
+            self.admission
+                .open_charges(&self.plan, service, queues_exist)
+        };
         if stay.wait > 0 {
             let (client, bounds) = (caller.address, self.snapshot.holds);
             if !self.waiting.enter(client, now, stay.wait_ends(), bounds) {
-                refund_wait(&mut self.counters, decided, &checks, now)?;
+                refund_wait(&mut self.counters, &open(true), now)?;
                 return Ok(ReplayOutcome::TooManyHeld);
             }
         }
         if let Some(reservations) = &mut self.reservations {
-            reserve(reservations, decided, &checks, &stay);
+            reserve(reservations, open(false), &stay);
         }
         Ok(match outcome {
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => otherwise.unwrap_or(outcome),
@@ -265,7 +275,7 @@ impl PolicySide {
     /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
     /// its limits took; 1 where it has none.
     pub(super) fn granted(&self) -> u32 {
-        let (Some(decided), Some(service)) = (&self.decided, self.service()) else {
+        let (Some(decided), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
         };
         let of_those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
@@ -279,7 +289,7 @@ impl PolicySide {
 
     /// The verdicts of the limits; nothing where none was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
-        self.decided.as_ref()
+        self.admission.decided.as_ref()
     }
 
     /// Where it counts.
@@ -338,46 +348,38 @@ impl<'a, 'r> Stay<'a, 'r> {
 /// Refunds what belongs to the wait of a request that was charged and may not wait.
 fn refund_wait(
     counters: &mut Counters,
-    decided: &StoreDecision,
-    checks: &[Check<'_>],
+    open: &OpenCharges,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    for (index, check) in checks.iter().enumerate() {
-        let limit = check.limit;
-        let belongs =
-            limit.gives_back.cancels || limit.holds_back() || limit.rule.holds().is_some();
-        if let Some(charge) = Charge::of(decided, index, check).filter(|_| belongs) {
-            counters.refund(&charge, now)?;
-        }
-    }
-    Ok(())
+    let refundable = open.refundable.iter();
+    let refundable = refundable.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
+    let mut charges = open.slots.iter().chain(&open.places).chain(refundable);
+    charges.try_for_each(|charge| counters.refund(charge, now))
 }
 
 /// Keeps the charges that something is to be done about when the stay ends: slots, refunds, settlements.
-fn reserve(
-    reservations: &mut OpenReservations,
-    decided: &StoreDecision,
-    checks: &[Check<'_>],
-    stay: &Stay<'_, '_>,
-) {
+fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &Stay<'_, '_>) {
     let request = stay.request;
-    for (index, check) in checks.iter().enumerate() {
-        let limit = check.limit;
-        let is_queued = stay.wait > 0 && limit.holds_back();
+    if stay.is_abandoned && stay.wait > request.duration {
         // A place in a queue is refunded when its client leaves before its turn.
-        let was_left = is_queued && stay.wait > request.duration;
-        let is_cancelled = stay.is_abandoned && (limit.gives_back.cancels || was_left);
-        let has_failed = request.failed() && limit.gives_back.errors;
-        if (limit.rule.holds().is_some() || is_cancelled || has_failed)
-            && let Some(charge) = Charge::of(decided, index, check)
-        {
+        open.slots.append(&mut open.places);
+    }
+    open.leave_queues();
+    for charge in open.slots {
+        reservations.hold(charge, stay.begins, stay.ends);
+    }
+    for charge in open.refundable {
+        let limit = &charge.limit;
+        let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
+        let has_failed = request.failed() && RequestEnd::ServerError.refunds(limit);
+        if is_cancelled || has_failed {
             reservations.hold(charge, stay.begins, stay.ends);
         } else if let Some(meter) = &limit.meter
             && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
-            && let Some(charge) = Charge::of(decided, index, check)
         {
             // As in the gateway, a cost above the maximum counts as the maximum.
-            reservations.settle(charge, Cost::new(cost.min(meter.max)), stay.ends);
+            let cost = Cost::new(cost.min(meter.max));
+            reservations.settle(charge, cost, stay.ends);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The wait that says that a counter cannot be read which decides nothing.
 const SPOILT: f64 = -0.5;
 
-/// What one request of a batch was told.
+/// The answer to one request of a batch.
 pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 
 /// Why this one request could not be decided.
@@ -153,8 +153,8 @@ impl ReplyReader<'_> {
     }
 }
 
-/// Units that were granted, and behind the point what an id meant and whether more is said. Where only that is said, all
-/// of the cost was charged.
+/// Units that were granted, and behind the point what an id meant and whether more follows. Where only that stands there,
+/// all of the cost was charged.
 fn granted(number: f64) -> Result<(Option<Cost>, Repeat, bool), StoreError> {
     let (repeat, trailed) = match number.fract() {
         0.125 => (Repeat::No, true),
