@@ -5,6 +5,7 @@
 //! are the requests a second of each gateway that ask Redis, and that meet at few keys; `ONLY` picks kinds by a part of their name.
 #![allow(
     clippy::unwrap_used,
+    clippy::disallowed_methods,
     reason = "a measurement says by stopping where the world was not as it must be"
 )]
 
