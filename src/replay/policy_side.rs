@@ -9,8 +9,9 @@ use identity::write_logged;
 use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
+use super::Fault;
 use super::counters::{Counters, Detail};
-use super::line::{Fault, LoggedRequest};
+use super::request::LoggedRequest;
 use super::reservations::OpenReservations;
 use super::route_cache::{RouteCache, RouteMatch};
 use super::waiting_requests::WaitingRequests;
