@@ -49,7 +49,7 @@ impl Invalidation {
     }
 
     /// The counter is changed at some time before that: whoever asks earlier may learn what is no longer true.
-    pub(super) fn changes(&self, limit: &Limit, key: &[u8], before: Instant) {
+    pub(super) fn invalidate(&self, limit: &Limit, key: &[u8], before: Instant) {
         let until = self.instant(before);
         let hash = self.hash(limit.id, key);
         self.0.cells[cell(hash)].fetch_max(until, Ordering::Relaxed);
@@ -57,14 +57,14 @@ impl Invalidation {
 
     /// The counter has been reset: nothing of what was charged is charged any more.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8], at: Instant) {
-        self.changes(limit, key, at);
+        self.invalidate(limit, key, at);
         let hash = self.hash(limit.id, key);
         let at = self.instant(at);
         self.0.resets[cell(hash)].fetch_max(at, Ordering::Relaxed);
     }
 
     /// The store has gone: when it is back its counters may be others.
-    pub(super) fn lost(&self) {
+    pub(super) fn invalidate_all(&self) {
         let now = self.instant(Instant::now());
         self.0.all.fetch_max(now, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Invalidation {
     }
 
     /// Is what was asked at that instant about the counter with this hash still true, as far as is known here?
-    pub(super) fn holds(&self, hash: u64, asked: u64) -> bool {
+    pub(super) fn is_valid(&self, hash: u64, asked: u64) -> bool {
         asked > self.0.cells[cell(hash)].load(Ordering::Relaxed)
             && asked > self.0.all.load(Ordering::Relaxed)
     }

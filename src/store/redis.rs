@@ -14,7 +14,6 @@ mod library;
 mod login;
 mod node;
 mod pending_refunds;
-mod poisoned_key;
 mod pool;
 mod probe;
 mod question;
@@ -32,10 +31,13 @@ pub use heartbeat::Presence;
 pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use stats::{Counter, Stats};
 
-use super::answers::{Answers, TentativeCharge};
-use super::check::{Check, Refund, StoreDecision};
+use super::answers::Answers;
+use super::check::Check;
+use super::decider::Decider;
+use super::decision::StoreDecision;
 use super::endpoint::RedisEndpoint;
 use super::error::StoreError;
+use super::reservation::{Refund, Reservation};
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
@@ -136,13 +138,13 @@ impl RedisStore {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
     ) -> Result<StoreDecision, StoreError> {
-        let mut half = self.ask(clock, checks, false).await?;
-        match half.gap.take() {
-            None => Ok(StoreDecision::of_half(checks, half)),
-            // Who asks for a decision of all has no use for some of it.
-            Some(gap) => {
-                self.take_back(clock, &gap.charged);
-                Err(gap.why)
+        let mut answers = self.ask(clock, checks, false).await?;
+        match answers.outage.take() {
+            None => Ok(StoreDecision::of(checks, answers)),
+            // A decision of some of the limits is of no use here.
+            Some(outage) => {
+                self.take_back(clock, &outage.charged);
+                Err(outage.why)
             }
         }
     }
@@ -158,23 +160,17 @@ impl RedisStore {
     }
 
     /// Takes back what was charged for a request that does not go on, soon; nobody waits for it.
-    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
+    pub(super) fn undo(&self, charged: &[Reservation]) {
         self.take_back(None, charged);
     }
 
-    fn take_back(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
+    fn take_back(&self, clock: Option<Timestamp>, charged: &[Reservation]) {
         if let Topology::Many(cluster) = &self.way {
             return cluster.undo(clock, charged);
         }
         // One Redis decides all or nothing; but of a request some limits may be answered for elsewhere.
-        let refunds = charged
-            .iter()
-            .map(|TentativeCharge { charge, at, .. }| Refund {
-                limit: &charge.limit,
-                key: &charge.key,
-                ticket: charge.limit.undone(charge.ticket, *at),
-            });
-        self.return_all(clock, refunds);
+        let charges: Vec<_> = charged.iter().map(Reservation::cancelled).collect();
+        self.return_all(clock, charges.iter().map(Refund::from));
     }
 
     /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of
@@ -420,7 +416,7 @@ impl RedisStore {
         }
     }
 
-    fn timeout(&self) -> Duration {
+    pub(super) fn timeout(&self) -> Duration {
         match &self.way {
             Topology::One(node) => node.shared.timeout,
             Topology::Many(cluster) => cluster.timeout(),
@@ -435,7 +431,7 @@ impl RedisStore {
     ) -> Result<Answers, StoreError> {
         if checks.is_empty() {
             let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Answers::whole(at, Default::default()));
+            return Ok(Answers::measured(&[], Decider::Redis, at, []));
         }
         match &self.way {
             Topology::One(node) => node.ask(clock, checks, (refused, Route::default())).await,

@@ -12,8 +12,9 @@ mod single_flight;
 #[cfg(test)]
 mod tests;
 
-use super::answers::{Answers, Measurements};
-use super::check::{Check, StoreDecision};
+use super::answers::{Answers, Evidence, UnknownCause};
+use super::check::Check;
+use super::decider::Decider;
 use super::invalidation::Invalidation;
 use crate::clock::Timestamp;
 use crate::limit::bucket::BucketState;
@@ -21,8 +22,8 @@ use crate::limit::fixed_window::WindowState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
-use crate::limit::{Limit, LimitId, Rule, State};
+use crate::limit::verdict::{Measured, Wait};
+use crate::limit::{Limit, Rule, State};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 pub(super) use single_flight::Flight;
@@ -44,7 +45,7 @@ const MOST_APART: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct RefusalCache {
     refusals: RefCell<HashTable<Refusal>>,
-    news: Invalidation,
+    invalidation: Invalidation,
 }
 
 #[derive(Debug)]
@@ -57,7 +58,7 @@ struct Refusal {
     /// When the store said so, by its clock.
     at: Timestamp,
     measured: Measured,
-    /// When it was asked, as the news count time; and when the answer was here.
+    /// When it was asked, as the invalidation count time; and when the answer was here.
     asked: u64,
     told: Instant,
     until: Instant,
@@ -65,85 +66,49 @@ struct Refusal {
     again: Option<Rc<Notify>>,
 }
 
-/// What is known of a request that will be refused.
-#[derive(Debug)]
-pub(super) struct CachedRefusal {
-    /// As if it had been asked now; what is not known is so measured that nobody reads it.
-    pub(super) half: Answers,
-    /// The limits of which something is known.
-    pub(super) known: SmallVec<[LimitId; INLINE_LIMITS]>,
-    /// Is something known of all that decide?
-    whole: bool,
-}
-
-impl CachedRefusal {
-    /// The decision of the request with these checks.
-    pub(super) fn decided(self, checks: &[Check<'_>]) -> StoreDecision {
-        let (whole, known) = (self.whole, self.known);
-        let decided = StoreDecision::of_half(checks, self.half);
-        decided.of_known(whole, known)
-    }
-
-    /// The same of all of `checks`, of which these are `mine`: nothing is known of the others.
-    pub(super) fn among(self, checks: &[Check<'_>], mine: impl Fn(usize) -> bool) -> Self {
-        Self {
-            half: self.half.among(checks, mine),
-            known: self.known,
-            whole: false,
-        }
-    }
-
-    /// The same beside what this gateway counts by itself.
-    pub(super) fn decided_beside(self, checks: &[Check<'_>], own: &Answers) -> StoreDecision {
-        let (whole, known) = (self.whole, self.known);
-        let decided = StoreDecision::of_halves(checks, (own.at, &own.measured), Some(self.half));
-        decided.of_known(whole, known)
-    }
+/// When a call to Redis was sent, and when its answer was here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallTimes {
+    pub(super) sent: Instant,
+    pub(super) answered: Instant,
 }
 
 impl RefusalCache {
     /// Remembers nothing yet.
-    pub(super) fn new(news: Invalidation) -> Self {
+    pub(super) fn new(invalidation: Invalidation) -> Self {
         Self {
             refusals: RefCell::default(),
-            news,
+            invalidation,
         }
     }
 
-    /// What is known of a request with these limits at `now`: nothing, unless one that decides refuses it. Nor of counters
-    /// of which nobody `is_there` who serves them.
+    /// The answers of a request with these limits, where one that decides is known to refuse it. Of a counter that the
+    /// store does not serve at present, which `is_served` says, nothing is known.
     pub(super) fn recall(
         &self,
         checks: &[Check<'_>],
-        (now, is_there): (impl Fn() -> Instant, impl Fn(&Check<'_>) -> bool),
-    ) -> Option<CachedRefusal> {
+        now: impl Fn() -> Instant,
+        is_served: impl Fn(&Check<'_>) -> bool,
+    ) -> Option<Answers> {
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() {
             return None;
         }
         let now = now();
-        let mut known = SmallVec::new();
-        let (mut measured, mut at) = (Measurements::new(), None);
-        let mut whole = true;
-        for check in checks {
-            let decides = check.limit.mode.decides();
+        let mut answers = Answers::unknown(checks, Decider::Remembered, UnknownCause::Unasked);
+        let mut refused_at = None;
+        for (check, answer) in checks.iter().zip(&mut answers.each) {
             let refusal = self.find(&mut refusals, check, now);
-            let refusal = refusal.filter(|_| is_there(check));
-            whole &= refusal.is_some() || !decides;
-            measured.push(match refusal {
-                Some((when, refusal)) => {
-                    if decides {
-                        at.get_or_insert(when);
-                    }
-                    known.push(check.limit.id);
-                    refusal
-                }
-                None if decides => Measured::UNKNOWN,
-                None => Measured::SPOILT,
-            });
+            let Some((at, measured)) = refusal.filter(|_| is_served(check)) else {
+                continue;
+            };
+            if check.limit.mode.decides() {
+                refused_at.get_or_insert(at);
+            }
+            (answer.at, answer.evidence) = (at, Evidence::Measured(measured));
         }
-        let half = Answers::whole(at?, measured);
-        Some(CachedRefusal { half, known, whole })
+        answers.at = refused_at?;
+        Some(answers)
     }
 
     /// The refusal of `check`, with what the store's clock shows by now. One that says nothing any more goes.
@@ -153,61 +118,64 @@ impl RefusalCache {
         check: &Check<'_>,
         now: Instant,
     ) -> Option<(Timestamp, Measured)> {
-        let hash = self.news.hash(check.limit.id, check.key);
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         let found = refusals
             .find_entry(hash, |refusal| refusal.is_of(hash, check))
             .ok()?;
         let refusal = found.get();
         let elapsed = now.saturating_duration_since(refusal.told);
         let at = refusal.at.plus(micros(elapsed));
-        let holds = refusal.is_about(check) && self.news.holds(hash, refusal.asked);
+        let holds = refusal.is_about(check) && self.invalidation.is_valid(hash, refusal.asked);
         if holds && now >= refusal.until {
             // Whoever asks next tells those who come meanwhile.
             return None;
         }
         if holds {
             // What repeats an earlier request may go free.
-            return match check.repeats() {
-                None => refusal
-                    .measured_at(at, check.cost)
-                    .map(|measured| (at, measured)),
-                Some(_) => None,
-            };
+            if check.repeats().is_some() {
+                return None;
+            }
+            let measured = refusal.measured_at(at, check.cost)?;
+            return Some((at, measured));
         }
         found.remove();
         None
     }
 
-    /// Keeps what `half` says of those that refuse, which was asked and told at these instants.
+    /// Keeps the refusals among `answers`, which Redis gave during `call`.
     pub(super) fn remember(
         &self,
         checks: &[Check<'_>],
-        half: &Answers,
-        (asked, told): (Instant, Instant),
+        answers: &Answers,
+        call: CallTimes,
         may_pass: impl Fn(&Limit) -> bool,
     ) {
-        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
+        for (check, answer) in checks.iter().zip(&answers.each) {
+            let Some(measured) = answer.measured() else {
+                continue;
+            };
             let Some(wait) = lasting(check, measured) else {
                 continue;
             };
             let most = most(may_pass(check.limit));
             // A request that may be granted less is refused what one unit is.
-            let cost = match check.limit.partial {
-                true => check.cost.min(Cost::ONE),
-                false => check.cost,
+            let cost = if check.limit.partial {
+                check.cost.min(Cost::ONE)
+            } else {
+                check.cost
             };
             self.keep(Refusal {
-                hash: self.news.hash(check.limit.id, check.key),
+                hash: self.invalidation.hash(check.limit.id, check.key),
                 limit: Arc::clone(check.limit),
                 key: SmallVec::from_slice(check.key),
                 cost,
-                at: half.instant(index),
+                at: answer.at,
                 measured: *measured,
-                asked: self.news.instant(asked),
-                told,
+                asked: self.invalidation.instant(call.sent),
+                told: call.answered,
                 // From before it was asked: nobody is refused for longer than asking would, and told from when it was
                 // answered, so that nobody is told a shorter wait.
-                until: asked + wait.min(most),
+                until: call.sent + wait.min(most),
                 again: None,
             });
         }
@@ -342,10 +310,7 @@ fn lasting(check: &Check<'_>, measured: &Measured) -> Option<Duration> {
 
 /// For how long a refusal is taken at its word.
 fn most(may_pass: bool) -> Duration {
-    match may_pass {
-        true => MOST_APART,
-        false => MOST,
-    }
+    if may_pass { MOST_APART } else { MOST }
 }
 
 /// What has ended goes, and a quarter of the others if that is not enough.

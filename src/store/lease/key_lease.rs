@@ -3,16 +3,17 @@
 #[cfg(test)]
 mod tests;
 
-use super::{TAIL, demand, since};
+use super::{LeaseOrder, TAIL, demand, since};
 use crate::clock::Timestamp;
 use crate::limit::bucket::BucketState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
-use crate::limit::{Limit, Rule, State, Terms};
-use crate::store::answers::Answers;
+use crate::limit::{Limit, Rule, State, Terms, Ticket};
+use crate::store::answers::{Answers, Evidence, LimitAnswer};
 use crate::store::check::Check;
+use crate::store::decider::Decider;
 use crate::store::invalidation::Invalidation;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -56,15 +57,15 @@ pub(super) struct KeyLease {
     /// Nobody asks before that: too little would have come back.
     pub(super) paused: Instant,
     pub(super) last: Option<LeaseCall>,
-    /// Of an earlier call, as the news count its time: not used, and not to be used any more.
+    /// Of an earlier call, as the invalidation count its time: not used, and not to be used any more.
     pub(super) left: SmallVec<[(u64, u32); 2]>,
     pub(super) answered: Rc<Notify>,
 }
 
 /// The last answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LeaseCall {
-    /// When it was asked, by the worker's clock and as the news count time.
+pub(in crate::store) struct LeaseCall {
+    /// When it was asked, by the worker's clock and as the invalidation count time.
     pub(super) sent: Instant,
     pub(super) asked: u64,
     /// When the answer was here: who is told a wait is told it from then on, so that it is never too short.
@@ -72,7 +73,7 @@ pub(super) struct LeaseCall {
     pub(super) at: Timestamp,
     pub(super) measured: Measured,
     /// Units that it charged, and what was left then.
-    pub(super) charged: u32,
+    pub(in crate::store) charged: u32,
     pub(super) verdict: Verdict,
 }
 
@@ -105,8 +106,8 @@ impl KeyLease {
     }
 
     /// Nothing of a counter that was reset is in hand, nor under numbers that are others now.
-    pub(super) fn renew(&mut self, check: &Check<'_>, news: &Invalidation, now: Instant) {
-        let is_reset = |last: &LeaseCall| news.is_reset(self.hash, last.asked);
+    pub(super) fn renew(&mut self, check: &Check<'_>, invalidation: &Invalidation, now: Instant) {
+        let is_reset = |last: &LeaseCall| invalidation.is_reset(self.hash, last.asked);
         if self.last.as_ref().is_some_and(is_reset) {
             (self.permits, self.last, self.paused) = (0, None, now);
         }
@@ -180,9 +181,10 @@ impl KeyLease {
     /// Takes one back that was in hand after that call.
     pub(super) fn put_back(&mut self, asked: u64, now: Instant) {
         let is_last = self.last.is_some_and(|last| last.asked == asked);
-        match is_last && now < self.until {
-            true => self.permits += 1,
-            false => self.owe(asked, 1),
+        if is_last && now < self.until {
+            self.permits += 1;
+        } else {
+            self.owe(asked, 1);
         }
     }
 
@@ -202,9 +204,29 @@ impl KeyLease {
         units
     }
 
-    /// What an admitted request is told. Never more than there is: of the permits in hand nobody else takes any, of what
-    /// else was left others may have.
-    pub(super) fn verdict(&self, now: Instant, by_call: bool) -> Verdict {
+    /// The answer to a request that takes a permit, charged by a call for it (`Redis`) or earlier (`Lease`).
+    pub(super) fn admission(&self, now: Instant, by: Decider) -> LimitAnswer {
+        self.answer(by, now, self.verdict(now, by == Decider::Redis))
+    }
+
+    /// The answer to a request in the pause before the next call.
+    pub(super) fn refusal(&self, now: Instant) -> LimitAnswer {
+        self.answer(Decider::Remembered, now, self.pause(now))
+    }
+
+    fn answer(&self, by: Decider, now: Instant, verdict: Verdict) -> LimitAnswer {
+        let at = self.last.map(|last| last.at.plus(since(last.sent, now)));
+        LimitAnswer {
+            limit: self.limit.id,
+            by,
+            at: at.unwrap_or_default(),
+            evidence: Evidence::Verdict(verdict),
+        }
+    }
+
+    /// The verdict of a permit. It names no more than there is: no other request takes of the permits here, of what else
+    /// was left others may have.
+    fn verdict(&self, now: Instant, by_call: bool) -> Verdict {
         let Some(last) = &self.last else {
             return Verdict {
                 outcome: Outcome::Admit { delay: 0 },
@@ -220,8 +242,8 @@ impl KeyLease {
         }
     }
 
-    /// What a request is told while nobody asks.
-    pub(super) fn refusal(&self, now: Instant) -> Verdict {
+    /// The verdict while no call asks for permits.
+    fn pause(&self, now: Instant) -> Verdict {
         let pause = self.pause_left(now);
         let wait = self
             .last
@@ -286,8 +308,35 @@ impl KeyLease {
         self.waiting.saturating_add(later).saturating_add(padding)
     }
 
+    /// Takes over what a call has brought, or that it failed.
+    pub(super) fn called(
+        &mut self,
+        check: &Check<'_>,
+        terms: &Terms,
+        order: LeaseOrder,
+        brought: Option<LeaseCall>,
+        now: Instant,
+    ) {
+        self.asking = false;
+        self.took = now.saturating_duration_since(order.sent);
+        self.turn += 1;
+        let is_same = Arc::ptr_eq(&self.limit, check.limit);
+        if let Some(gone) = brought.filter(|_| !is_same) {
+            self.owe(gone.asked, gone.charged);
+        }
+        if let (Some(before), due) = (self.last, std::mem::take(&mut self.due)) {
+            self.owe(before.asked, due);
+        }
+        let brought = brought.filter(|_| is_same);
+        self.failed = brought.is_none();
+        self.permits = 0;
+        if let Some(brought) = brought {
+            self.fill(terms, brought, order.units, now);
+        }
+    }
+
     /// Takes over what a call for `asked` units has brought.
-    pub(super) fn fill(&mut self, terms: &Terms, (last, asked): (LeaseCall, u32), now: Instant) {
+    fn fill(&mut self, terms: &Terms, last: LeaseCall, asked: u32, now: Instant) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
@@ -309,26 +358,34 @@ impl KeyLease {
 }
 
 impl LeaseCall {
-    pub(super) fn of(
+    /// What the answers to `order`, asked by `check`, have brought at `told`.
+    pub(in crate::store) fn of(
         check: &Check<'_>,
         terms: &Terms,
-        half: &Answers,
-        (sent, asked, told): (Instant, u64, Instant),
+        order: LeaseOrder,
+        answers: &Answers,
+        told: Instant,
     ) -> Option<Self> {
-        let measured = *half.measured.first()?;
+        let measured = *answers.first()?.measured()?;
         let charged = match measured.wait {
             Wait::Micros(0) => measured.granted.unwrap_or(check.cost),
             _ => Cost::ZERO,
         };
-        let verdict = terms.asks.rule.verdict(measured, half.at, charged, true);
+        let verdict = terms.asks.rule.verdict(measured, answers.at, charged, true);
         Some(Self {
-            sent,
-            asked,
+            sent: order.sent,
+            asked: order.asked,
             told,
-            at: half.at,
+            at: answers.at,
             measured,
             charged: charged.units(),
             verdict,
         })
+    }
+
+    /// The ticket of so many of its units that go back.
+    pub(in crate::store) fn ticket(&self, limit: &Limit, units: u32) -> Ticket {
+        let ticket = limit.rule.ticket(self.at, self.measured, Cost::new(units));
+        limit.undone(ticket, self.at)
     }
 }

@@ -9,9 +9,13 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::store::check::{Charge, Check, Refund};
+use crate::limit::verdict::Wait;
+use crate::store::check::Check;
+use crate::store::decider::Decider;
+use crate::store::reservation::{Charge, Refund};
 use crate::store::shadow::{Charges, Groups, groups};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -145,13 +149,22 @@ impl NodeCore {
         let Ok((at, measured)) = told else {
             return;
         };
-        let charged = Charges::by(&left.groups, &measured, false);
+        let charged = Charges::by(
+            &left.groups,
+            |index, _| {
+                let measured = measured.get(index);
+                measured.is_none_or(|measured| measured.wait == Wait::Micros(0))
+            },
+            false,
+        );
         for owned in &left.charges {
             let check = owned.check();
             let measured = measured
                 .get(owned.index)
                 .filter(|_| charged.has(owned.index));
-            if let Some(ticket) = measured.and_then(|measured| check.ticket(at, *measured)) {
+            if let Some(ticket) =
+                measured.and_then(|measured| check.ticket(at, *measured, NonZeroU32::MIN))
+            {
                 let Check { limit, key, .. } = check;
                 let heir = self.leavers.heir.get();
                 if let Some(heir) = heir.filter(|_| limit.rule.queues() && left.clock.is_none()) {
@@ -159,7 +172,7 @@ impl NodeCore {
                         limit: Arc::clone(limit),
                         key: Box::from(key),
                         ticket,
-                        by: None,
+                        by: Some(Decider::Redis),
                     };
                     let turn =
                         measured.map_or(Duration::ZERO, |measured| check.turn(at, *measured));

@@ -20,10 +20,11 @@ use super::node::{Node, NodeCore, Tasks};
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
-use crate::store::answers::{Answers, TentativeCharge};
-use crate::store::check::{Check, Refund, apart};
+use crate::store::answers::Answers;
+use crate::store::check::{Check, apart};
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
+use crate::store::reservation::{Refund, Reservation};
 use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use multi_slot::AbandonedMultiSlot;
@@ -267,7 +268,7 @@ impl Cluster {
     }
 
     /// Takes back what was charged for a request that does not go on.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Reservation]) {
         self.nodes.undo(clock, charged);
     }
 

@@ -14,8 +14,10 @@ use super::{LONGEST, batcher, health, layout, pending_refunds};
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId, wire};
 use crate::store::answers::Answers;
-use crate::store::check::{Check, Refund};
+use crate::store::check::Check;
+use crate::store::decider::Decider;
 use crate::store::error::StoreError;
+use crate::store::reservation::Refund;
 use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::store::shadow;
 use std::cell::{Cell, RefCell};
@@ -156,10 +158,7 @@ pub(super) fn answered(
     checks: &[Check<'_>],
 ) -> Result<Answers, StoreError> {
     match told {
-        Ok(Ok((at, mut measured))) => {
-            measured.truncate(checks.len());
-            Ok(Answers::whole(at, measured))
-        }
+        Ok(Ok((at, measured))) => Ok(Answers::measured(checks, Decider::Redis, at, measured)),
         Ok(Err(ReplyError::Store(error))) => Err(error),
         Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
             Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {

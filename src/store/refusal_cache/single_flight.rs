@@ -36,7 +36,7 @@ impl FlightFollower {
 
 /// A request asks anew about a counter that refused until now. Dropped when that is answered, or nobody waits for it.
 pub(in crate::store) struct FlightLeader {
-    known: Rc<RefusalCache>,
+    cache: Rc<RefusalCache>,
     hash: u64,
     since: Instant,
     answered: Rc<Notify>,
@@ -45,18 +45,18 @@ pub(in crate::store) struct FlightLeader {
 impl RefusalCache {
     /// Whether a request asks now or waits for another, for so long at most. For one limit: what more would say is not
     /// known before all are asked.
-    pub(in crate::store) fn turn(
+    pub(in crate::store) fn flight(
         self: &Rc<Self>,
-        checks: &[Check<'_>],
-        (now, patience): (impl FnOnce() -> Instant, Duration),
+        check: &Check<'_>,
+        now: impl FnOnce() -> Instant,
+        patience: Duration,
     ) -> Flight {
-        let [check] = checks else { return Flight::Solo };
         let mut refusals = self.refusals.borrow_mut();
         if refusals.is_empty() || check.repeats().is_some() || !check.limit.mode.decides() {
             return Flight::Solo;
         }
         let now = now();
-        let hash = self.news.hash(check.limit.id, check.key);
+        let hash = self.invalidation.hash(check.limit.id, check.key);
         let found = refusals.find_mut(hash, |refusal| refusal.is_of(hash, check));
         let Some(refusal) = found.filter(|refusal| refusal.has_just_ended(check, now)) else {
             return Flight::Solo;
@@ -68,7 +68,7 @@ impl RefusalCache {
         let answered = Rc::<Notify>::default();
         refusal.again = Some(Rc::clone(&answered));
         Flight::Leader(FlightLeader {
-            known: Rc::clone(self),
+            cache: Rc::clone(self),
             hash,
             since: now,
             answered,
@@ -77,20 +77,25 @@ impl RefusalCache {
 }
 
 impl FlightLeader {
-    /// Takes over that `check` was admitted and charged, as `half` says: what has taken the last there was tells for how
+    /// Takes over that `check` was admitted and charged, as its answer says: what has taken the last there was tells for how
     /// long nothing more of that cost will fit, as a refusal would. Not where charges come back, nor where permits may be
     /// in hand.
     pub(in crate::store) fn admitted(
         &self,
         check: &Check<'_>,
-        half: &Answers,
-        (told, may_pass): (Instant, bool),
+        answers: &Answers,
+        told: Instant,
+        may_pass: bool,
     ) {
         let Check { limit, cost, .. } = *check;
         let is_simple = !limit.may_correct() && !limit.rule.queues() && limit.leases().is_none();
-        let Some(measured) = half.measured.first().filter(|one| {
-            is_simple && !limit.partial && !one.spoilt && one.wait == Wait::Micros(0)
-        }) else {
+        let Some(answer) = answers.first().filter(|_| is_simple && !limit.partial) else {
+            return;
+        };
+        let Some(measured) = answer
+            .measured()
+            .filter(|one| !one.spoilt && one.wait == Wait::Micros(0))
+        else {
             return;
         };
         let mut refusal = Refusal {
@@ -98,9 +103,9 @@ impl FlightLeader {
             limit: Arc::clone(limit),
             key: SmallVec::from_slice(check.key),
             cost,
-            at: half.instant(0),
+            at: answer.at,
             measured: *measured,
-            asked: self.known.news.instant(self.since),
+            asked: self.cache.invalidation.instant(self.since),
             told,
             until: self.since,
             again: None,
@@ -111,7 +116,7 @@ impl FlightLeader {
         if let Some(wait) = lasting(check, &measured) {
             refusal.measured = measured;
             refusal.until += wait.min(most(may_pass));
-            self.known.keep(refusal);
+            self.cache.keep(refusal);
         }
     }
 }
@@ -126,7 +131,7 @@ impl Refusal {
 
 impl Drop for FlightLeader {
     fn drop(&mut self) {
-        let mut refusals = self.known.refusals.borrow_mut();
+        let mut refusals = self.cache.refusals.borrow_mut();
         let is_mine = |refusal: &Refusal| {
             let again = refusal.again.as_ref();
             again.is_some_and(|again| Rc::ptr_eq(again, &self.answered))

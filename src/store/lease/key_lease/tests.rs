@@ -47,12 +47,18 @@ fn told(full: u64, later: u64) -> Wait {
     };
     let refused = Measured::refused(Wait::Micros(full), used);
     let noon = Timestamp::from_micros(1_790_000_000_000_000);
-    let half = Answers::whole(noon, std::iter::once(refused).collect());
-    let last = LeaseCall::of(&order, terms, &half, (sent, 1, sent + ANSWERED)).unwrap();
-    held.fill(terms, (last, units), sent + ANSWERED);
+    let answers = Answers::measured(&[order], Decider::Redis, noon, [refused]);
+    let sent_order = LeaseOrder {
+        units,
+        sent,
+        asked: 1,
+    };
+    let answered = sent + ANSWERED;
+    let brought = LeaseCall::of(&order, terms, sent_order, &answers, answered);
+    held.called(&check, terms, sent_order, brought, answered);
     let now = sent + ANSWERED + Duration::from_micros(later);
     assert!(now < held.paused, "somebody asks");
-    match held.refusal(now).outcome {
+    match held.pause(now).outcome {
         Outcome::Refuse(wait) => wait,
         admitted @ Outcome::Admit { .. } => panic!("{admitted:?}"),
     }

@@ -10,10 +10,11 @@ use super::{ClusterState, slot_of};
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::answers::{Answers, PartialOutage, TentativeCharge};
-use crate::store::check::{Charge, Check, Refund, apart};
+use crate::store::answers::{Answers, PartialOutage, UnknownCause};
+use crate::store::check::{Check, apart};
+use crate::store::decider::Decider;
 use crate::store::error::StoreError;
-use crate::store::shadow::Charges;
+use crate::store::reservation::{Refund, Reservation};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use tokio::sync::oneshot::Receiver;
@@ -107,12 +108,12 @@ pub(super) async fn ask(
             charged: Vec::new(),
             ..whole
         }
-        .half(checks));
+        .answers(checks));
     }
     if whole.refused {
         nodes.undo(clock, &whole.charged);
     }
-    Ok(whole.half(checks))
+    Ok(whole.answers(checks))
 }
 
 /// Waits for the answers. Dropping it before all are there leaves them to the straggler's task.
@@ -188,21 +189,17 @@ impl AbandonedMultiSlot {
 impl ClusterState {
     /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
     /// in their order.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Reservation]) {
         for tentative in charged {
             if self.leave_behind(clock, tentative) {
                 continue;
             }
-            let Charge {
-                limit, key, ticket, ..
-            } = &tentative.charge;
-            let ticket = limit.undone(*ticket, tentative.at);
-            self.give_back(clock, Refund { limit, key, ticket });
+            self.give_back(clock, Refund::from(&tentative.cancelled()));
         }
     }
 
     /// Hands a place in a queue over, if somebody takes it.
-    fn leave_behind(&self, clock: Option<Timestamp>, tentative: &TentativeCharge) -> bool {
+    fn leave_behind(&self, clock: Option<Timestamp>, tentative: &Reservation) -> bool {
         let queues = tentative.charge.limit.rule.queues() && clock.is_none();
         let Some(heir) = self.leavers.heir.get().filter(|_| queues) else {
             return false;
@@ -216,7 +213,7 @@ impl ClusterState {
 struct CombinedAnswer<'a> {
     parts: &'a [SlotPart],
     /// What the parts were charged, each for itself.
-    charged: Vec<TentativeCharge>,
+    charged: Vec<Reservation>,
     /// Does any limit refuse that decides?
     refused: bool,
     /// Why a part did not answer, if one did not.
@@ -232,9 +229,7 @@ fn whole<'a>(
     let (mut refused, mut why, mut silent) = (false, None, 0);
     for part in parts {
         match &part.state {
-            SlotAnswer::Answered(Ok(half)) => {
-                refused |= !Charges::of(&part.checks(checks), &half.measured, false).admitted;
-            }
+            SlotAnswer::Answered(Ok(answers)) => refused |= !answers.admit(&part.checks(checks)),
             SlotAnswer::Answered(Err(error)) => {
                 silent += 1;
                 why.get_or_insert_with(|| error.clone());
@@ -248,9 +243,11 @@ fn whole<'a>(
     let mut charged = Vec::new();
     // Mostly all agree, and everything stays where it is.
     if refused || left || why.is_some() {
-        parts
-            .iter()
-            .for_each(|part| part.charges(checks, &mut charged));
+        for part in parts {
+            if let SlotAnswer::Answered(Ok(answers)) = &part.state {
+                charged.extend(answers.reservations(&part.checks(checks)));
+            }
+        }
     }
     Ok(CombinedAnswer {
         parts,
@@ -260,64 +257,23 @@ fn whole<'a>(
     })
 }
 
-impl SlotPart {
-    /// Adds what was charged here.
-    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<TentativeCharge>) {
-        let SlotAnswer::Answered(Ok(half)) = &self.state else {
-            return;
-        };
-        let checks = self.checks(checks);
-        let charges = Charges::of(&checks, &half.measured, false);
-        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
-            let ticket = check.ticket(half.at, *measured);
-            if let Some(ticket) = ticket.filter(|_| charges.has(index)) {
-                charged.push(TentativeCharge {
-                    charge: Charge {
-                        limit: check.limit.clone(),
-                        key: check.key.into(),
-                        ticket,
-                        by: None,
-                    },
-                    at: half.at,
-                    turn: check.turn(half.at, *measured),
-                });
-            }
-        }
-    }
-}
-
 impl CombinedAnswer<'_> {
-    /// The measurements in the order of the limits, each with its own node's instant.
-    fn half(self, checks: &[Check<'_>]) -> Answers {
-        let mut half = Answers::whole(
-            Timestamp::default(),
-            checks.iter().map(Check::nobody).collect(),
-        );
-        let mut known = vec![None; checks.len()];
+    /// The answers in the order of the limits, each with its own node's instant.
+    fn answers(self, checks: &[Check<'_>]) -> Answers {
+        let mut all = Answers::unknown(checks, Decider::Open, UnknownCause::Away);
+        all.by = Decider::Redis;
         for part in self.parts {
-            let SlotAnswer::Answered(Ok(answer)) = &part.state else {
-                continue;
-            };
-            half.at = half.at.max(answer.at);
-            for (index, measured) in part.indexes.iter().zip(&answer.measured) {
-                half.measured[*index] = *measured;
-                known[*index] = Some(answer.at);
+            if let SlotAnswer::Answered(Ok(answers)) = &part.state {
+                all.at = all.at.max(answers.at);
+                all.replace(answers);
             }
         }
-        half.instants = known.iter().map(|at| at.unwrap_or(half.at)).collect();
-        half.gap = self.why.map(|why| {
-            let unknown = known.iter().enumerate().filter(|(_, at)| at.is_none());
-            Box::new(PartialOutage {
-                unknown: unknown.map(|(index, _)| index).collect(),
-                charged: if self.refused {
-                    Vec::new()
-                } else {
-                    self.charged
-                },
-                refused: self.refused,
-                why,
-            })
-        });
-        half
+        let charged = if self.refused {
+            Vec::new()
+        } else {
+            self.charged
+        };
+        all.outage = self.why.map(|why| Box::new(PartialOutage { charged, why }));
+        all
     }
 }
