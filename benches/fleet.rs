@@ -189,7 +189,7 @@ impl Gateway {
         };
         let shared = RedisStore::new(&cluster.target(), &settings);
         let (fleet, metrics) = (Arc::<Fleet>::default(), Metrics::default().store());
-        let near = WorkerCache::new(Invalidation::default(), settings.timeout);
+        let near = WorkerCache::new(Invalidation::default(), settings.timeout, Clock::system());
         near.follow(&shared, &metrics);
         tokio::task::spawn_local(Arc::clone(&fleet).keep(shared.clone()));
         let store = Store::Shared(SharedStore {

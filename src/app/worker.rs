@@ -164,7 +164,7 @@ fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
             on_down: settings.on_down,
             fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
-            cache: WorkerCache::new(shared.news.clone(), settings.timeout),
+            cache: WorkerCache::new(shared.news.clone(), settings.timeout, shared.clock.clone()),
         }),
     }
 }

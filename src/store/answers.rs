@@ -1,4 +1,4 @@
-//! What a store says of each limit of a request: who decided, on which clock, and what the answer rests on.
+//! What a store says of each limit of a request: its decider, the decider's clock, and what the answer rests on.
 
 use super::check::Check;
 use super::decider::Decider;
@@ -23,7 +23,7 @@ pub type LimitAnswers = SmallVec<[LimitAnswer; INLINE_LIMITS]>;
 pub struct LimitAnswer {
     /// The limit.
     pub limit: LimitId,
-    /// Who decided.
+    /// The decider.
     pub by: Decider,
     /// When, on the decider's clock.
     pub at: Timestamp,
@@ -56,7 +56,7 @@ pub enum UnknownCause {
 pub struct Answers {
     /// The instant of the decision.
     pub at: Timestamp,
-    /// Who decided about most of the limits: what the log names.
+    /// The decider of most of the limits, which the log names.
     pub by: Decider,
     /// One answer for each limit.
     pub each: LimitAnswers,
@@ -141,7 +141,7 @@ impl LimitAnswer {
         })
     }
 
-    /// The same charge while it is not known whether the request goes on.
+    /// That charge, while it is not known whether the request goes on.
     pub(super) fn reservation(&self, check: &Check<'_>) -> Option<Reservation> {
         Some(Reservation {
             charge: self.charge(check)?,
@@ -194,7 +194,7 @@ impl Answers {
         }
     }
 
-    /// Takes over each of `answers`, in the place of the answer of the same limit.
+    /// Takes over each of `answers`, in the place of its limit's answer.
     pub(super) fn replace(&mut self, answers: &[LimitAnswer]) {
         for answer in answers {
             if let Some(place) = self.iter_mut().find(|one| one.limit == answer.limit) {

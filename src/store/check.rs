@@ -20,7 +20,7 @@ pub(super) type Checks<'a> = SmallVec<[Check<'a>; INLINE_LIMITS]>;
 pub struct Check<'a> {
     /// The limit.
     pub limit: &'a Arc<Limit>,
-    /// Whom it counts.
+    /// The key that is counted.
     pub key: &'a [u8],
     /// How much the request takes.
     pub cost: Cost,
@@ -86,7 +86,7 @@ impl Check<'_> {
     }
 }
 
-/// The same `checks`, with what `other` is in the place of their limits.
+/// `checks` with what `other` gives in the place of their limits.
 pub(super) fn apart<'a>(
     checks: &[Check<'a>],
     other: impl Fn(&Limit) -> Option<&Arc<Limit>>,

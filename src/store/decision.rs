@@ -66,7 +66,7 @@ impl StoreDecision {
         self.answer(limit).is_some_and(LimitAnswer::is_known)
     }
 
-    /// Who has answered for `limit`.
+    /// The decider of `limit`.
     #[must_use]
     pub fn decider(&self, limit: &Limit) -> Option<Decider> {
         self.answer(limit).map(|answer| answer.by)

@@ -13,7 +13,7 @@ pub enum StoreError {
     /// Known to be away: nothing was asked, and no request waited.
     #[error("the store is away")]
     Down,
-    /// It was asked, and may have charged all the same: the same question is never put again.
+    /// It was asked, and may have charged nevertheless: the question is never repeated.
     #[error("no answer from the store within {after:?}")]
     Timeout {
         /// The longest a decision may take.
@@ -37,7 +37,7 @@ pub enum StoreError {
     /// This request alone cannot be decided: something else lives at one of its keys.
     #[error("limit `{limit}` cannot be counted: {reason}")]
     Answer {
-        /// The limit whose key it is.
+        /// The limit of that key.
         limit: Arc<str>,
         /// In the store's words.
         reason: Arc<str>,

@@ -9,11 +9,14 @@
 mod demand;
 mod grant;
 mod key_lease;
+#[cfg(test)]
+mod tests;
 
 use super::answers::{Answers, LimitAnswer};
 use super::check::Check;
 use super::decider::Decider;
 use super::invalidation::Invalidation;
+use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
 use crate::limit::{Limit, Terms};
@@ -27,15 +30,14 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Keys that one worker may have permits of.
 const ROOM: usize = 1024;
-/// For how long a key is known that nobody asks for any more.
-const IDLE: Duration = Duration::from_mins(1);
-/// Who comes while a call is under way waits for what it brings, where the last one did not take longer.
-const BRISK: Duration = Duration::from_millis(10);
+/// For how long a key is known without requests.
+const IDLE: u64 = 60_000_000;
+/// A request that comes while a call is under way waits for it where the last call took no longer.
+const BRISK: u64 = 10_000;
 /// Part of what is left of a window that one call may take for later: its end is used up, too.
 const TAIL: u64 = 8;
 
@@ -45,6 +47,7 @@ pub(super) struct Leases {
     held: RefCell<HashTable<KeyLease>>,
     demand: RefCell<Demand>,
     invalidation: Invalidation,
+    clock: Clock,
 }
 
 /// What a request with one limit is to do.
@@ -64,25 +67,25 @@ pub(super) enum LeaseStep {
 pub(super) struct LeaseOrder {
     /// Units to ask for.
     pub(super) units: u32,
-    /// When the call is sent, and the same as invalidations count time.
-    pub(super) sent: Instant,
-    pub(super) asked: u64,
+    /// When the call is sent.
+    pub(super) sent: Timestamp,
 }
 
 impl Leases {
     /// Nothing in hand.
-    pub(super) fn new(invalidation: Invalidation) -> Self {
+    pub(super) fn new(invalidation: Invalidation, clock: Clock) -> Self {
         Self {
             held: RefCell::default(),
             demand: RefCell::default(),
             invalidation,
+            clock,
         }
     }
 
     /// What a request for `check` is to do now. `waited` is the number of the call that it has waited for, if that was
     /// sent after it came.
     pub(super) fn step(&self, check: &Check<'_>, waited: Option<u64>) -> LeaseStep {
-        let now = Instant::now();
+        let now = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
         let is_new = waited.is_none();
         let busy = is_new && self.demand.borrow().is_busy(hash, now);
@@ -138,7 +141,7 @@ fn entry<'a>(
     hash: u64,
     check: &Check<'_>,
     busy: bool,
-    now: Instant,
+    now: Timestamp,
 ) -> Option<&'a mut KeyLease> {
     // Looked for twice, since a borrow that is returned in one case is held in all.
     if all.find(hash, |held| held.is_of(hash, check)).is_some() {
@@ -161,7 +164,7 @@ impl Leases {
     /// A request is one more for the key.
     pub(super) fn rises(&self, check: &Check<'_>) {
         let hash = self.invalidation.hash(check.limit.id, check.key);
-        self.demand.borrow_mut().rises(hash, Instant::now());
+        self.demand.borrow_mut().rises(hash, self.clock.now());
     }
 
     /// Makes the waits of refused limits as long as the pause in which no call asks for permits: a client that came back
@@ -170,7 +173,7 @@ impl Leases {
         if self.held.borrow().is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = self.clock.now();
         for (check, answer) in checks.iter().zip(&mut answers.each) {
             if let Some(measured) = answer.measured_mut()
                 && let Wait::Micros(wait @ 1..) = measured.wait
@@ -190,15 +193,11 @@ impl Leases {
 
     /// What the call for `check` asks for; nothing where the key is not known any more.
     pub(super) fn order(&self, check: &Check<'_>, terms: &Terms) -> Option<LeaseOrder> {
-        let sent = Instant::now();
+        let sent = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
         let demand = self.demand.borrow().of(hash, sent);
         let units = self.with(check, |held| held.order(terms, demand, sent))?;
-        Some(LeaseOrder {
-            units,
-            sent,
-            asked: self.invalidation.instant(sent),
-        })
+        Some(LeaseOrder { units, sent })
     }
 
     /// Takes over what a call has brought, or that it failed. Tells the requests that wait for it, and returns until when
@@ -209,8 +208,8 @@ impl Leases {
         terms: &Terms,
         order: LeaseOrder,
         brought: Option<LeaseCall>,
-        now: Instant,
-    ) -> Instant {
+        now: Timestamp,
+    ) -> Timestamp {
         let lasting = self.with(check, |held| {
             held.called(check, terms, order, brought, now);
             (Rc::clone(&held.answered), held.until)
@@ -224,12 +223,12 @@ impl Leases {
 
     /// What goes back of a call: the units that were not used, where that many can go back.
     pub(super) fn unused(&self, check: &Check<'_>, call: LeaseCall) -> Option<u32> {
-        let units = self.with(check, |held| held.take(call.asked))?;
+        let units = self.with(check, |held| held.take(call.sent))?;
         let terms = check.limit.leases().filter(|_| units > 0)?;
         let hash = self.invalidation.hash(check.limit.id, check.key);
         // A counter that was reset since knows nothing of that charge.
-        let comes_back = terms.comes_back(units, since(call.sent, Instant::now()))
-            && !self.invalidation.is_reset(hash, call.asked);
+        let comes_back = terms.comes_back(units, self.clock.now().since(call.sent))
+            && !self.invalidation.is_reset(hash, call.sent);
         if !comes_back {
             return None;
         }
@@ -245,13 +244,8 @@ impl Leases {
 
     /// Forgets keys that were not used for a while. Not sooner: what was lost of a bucket counts until it has come back.
     pub(super) fn sweep(&self) {
-        let now = Instant::now();
-        let idle = |held: &KeyLease| !held.asking && held.until + IDLE < now;
+        let now = self.clock.now();
+        let idle = |held: &KeyLease| !held.asking && held.until.plus(IDLE) < now;
         self.held.borrow_mut().retain(|held| !idle(held));
     }
-}
-
-fn since(then: Instant, now: Instant) -> u64 {
-    let since = now.saturating_duration_since(then);
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

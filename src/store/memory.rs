@@ -36,7 +36,7 @@ pub struct MemoryStore {
     hasher: foldhash::quality::RandomState,
     clock: Clock,
     max_keys: usize,
-    /// The same as every shelf has it.
+    /// The capacity that every shard shares.
     room: ArcSwap<Capacity>,
     overflowed: AtomicU64,
 }
@@ -103,7 +103,7 @@ impl MemoryStore {
         Self::sharded(SHARDS, clock, max_keys)
     }
 
-    /// An empty store without a bound, for one thread that sweeps it in time: nobody to keep apart from by shards.
+    /// An empty store without a bound, for one thread that sweeps it in time: it needs one shard only.
     #[must_use]
     pub fn for_one_thread(clock: Clock) -> Self {
         Self::sharded(1, clock, usize::MAX)
@@ -148,7 +148,7 @@ impl MemoryStore {
         self.decide_at(checks, None)
     }
 
-    /// The same, with the instant given: for tests and replays.
+    /// Decides at an instant that is given: for tests and replays.
     pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> StoreDecision {
         let question = MemoryQuestion {
             now,
@@ -217,7 +217,7 @@ impl MemoryStore {
                 .map(|step| &step.place)
                 .chain(records.iter().flatten()),
         );
-        // Read under the locks: a later holder of the same shard never sees an earlier instant.
+        // Read under the locks: a later holder of a shard never sees an earlier instant.
         let now = now.unwrap_or_else(|| self.clock.now());
         // All are looked up before one is computed with, so that the processor waits for their memory once.
         for step in steps.iter_mut() {
@@ -414,7 +414,7 @@ fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
     [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
-/// Capacity that was taken for what is not stored after all.
+/// Gives back the capacity that was taken for what is not stored after all.
 fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
     for step in steps.iter_mut().filter(|step| step.has_room) {
         step.has_room = false;

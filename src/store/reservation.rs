@@ -15,7 +15,7 @@ pub struct Charge {
     pub key: Box<[u8]>,
     /// What [`StoreDecision::ticket`](super::StoreDecision::ticket) gave.
     pub ticket: Ticket,
-    /// Who was paid, if not the decider of the rest of the request.
+    /// The decider that was paid, if not that of the rest of the request.
     pub by: Option<Decider>,
 }
 

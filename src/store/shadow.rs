@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 pub struct ShadowVerdict {
     /// Which of the request's checks it is.
     pub index: usize,
-    /// What it would have said; nothing where nobody has counted.
+    /// What it would have said; nothing where no store has counted.
     pub verdict: Option<Verdict>,
     /// Was it charged?
     pub charged: bool,
@@ -68,7 +68,7 @@ impl Charges {
         Self::by(&groups(checks), admits, refused)
     }
 
-    /// The same for known groups: `admits` is given a check's position and its group.
+    /// Of checks in these groups: `admits` is given a check's position and its group.
     pub(super) fn by(groups: &[u8], admits: impl Fn(usize, u8) -> bool, refused: bool) -> Self {
         let admit = |group: u8| {
             let mut all = groups.iter().enumerate();

@@ -21,7 +21,7 @@ use super::worker_cache::WorkerCache;
 use crate::limit::{Limit, OnDown};
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 /// Counters that gateways share, and what one of them does without Redis. Cheap to clone; stays on the worker's thread.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ impl SharedStore {
         if answers.by == Decider::Redis {
             if let (Flight::Leader(leader), [check]) = (&flight, checks) {
                 let may_pass = self.redis.may_pass(check.limit);
-                leader.admitted(check, &answers, Instant::now(), may_pass);
+                leader.admitted(check, &answers, self.cache.clock.now(), may_pass);
             }
             self.cache.leases.lengthen(checks, &mut answers);
         }
@@ -104,19 +104,20 @@ impl SharedStore {
     /// Asks Redis; what it cannot answer, the fallback does.
     async fn call(&self, checks: &[Check<'_>], refused: bool) -> Result<Answers, StoreError> {
         let fallback = self.fallback();
-        let sent = Instant::now();
+        let sent = self.cache.clock.now();
         let mut answer = self.redis.measure(checks, refused).await;
         if let Err(why) = &answer
             && why.is_of_one_limit()
             && checks.len() > 1
         {
+            let took = Duration::from_micros(self.cache.clock.now().since(sent));
             // On the heap: hardly any request has to have room for it.
-            let asked = fallback.ask_without(&self.redis, checks, refused, sent, why.clone());
+            let asked = fallback.ask_without(&self.redis, checks, refused, took, why.clone());
             answer = Box::pin(asked).await;
         }
         let call = CallTimes {
             sent,
-            answered: Instant::now(),
+            answered: self.cache.clock.now(),
         };
         self.count_call(&answer, call);
         match answer {
@@ -136,10 +137,10 @@ impl SharedStore {
     /// it is back it may be another.
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Answers> {
         let is_served = |check: &Check<'_>| self.redis.serves(check.limit, check.key);
-        let mut answers = self
-            .cache
-            .refusals
-            .recall(checks, Instant::now, is_served)?;
+        let mut answers =
+            self.cache
+                .refusals
+                .recall(checks, || self.cache.clock.now(), is_served)?;
         self.cache.leases.lengthen(checks, &mut answers);
         Some(answers)
     }
@@ -155,8 +156,8 @@ impl SharedStore {
     fn flight(&self, checks: &[Check<'_>]) -> Flight {
         match checks {
             [check] if self.redis.serves(check.limit, check.key) => {
-                let patience = self.cache.patience();
-                self.cache.refusals.flight(check, Instant::now, patience)
+                let (now, patience) = (|| self.cache.clock.now(), self.cache.patience());
+                self.cache.refusals.flight(check, now, patience)
             }
             _ => Flight::Solo,
         }
@@ -182,7 +183,7 @@ impl SharedStore {
             Some(StoreError::Timeout { .. }) => CallOutcome::Timeout,
             Some(_) => CallOutcome::Error,
         };
-        let took = call.answered - call.sent;
+        let took = Duration::from_micros(call.answered.since(call.sent));
         self.metrics.called(Operation::Decide, outcome, took);
     }
 
@@ -209,7 +210,7 @@ impl SharedStore {
     pub(super) fn report(&self) {
         self.metrics.set_reach(self.redis.reached());
         self.metrics.set_gateways(self.fleet.gateways().get());
-        self.cache.refusals.sweep();
+        self.cache.refusals.sweep(self.cache.clock.now());
         self.cache.leases.sweep();
     }
 }

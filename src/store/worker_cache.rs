@@ -4,10 +4,11 @@ use super::invalidation::Invalidation;
 use super::lease::Leases;
 use super::redis::RedisStore;
 use super::refusal_cache::RefusalCache;
+use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::telemetry::metrics::{StoreMetrics, StoreReach};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a refund may have to wait for the store before it is done or given up: for a lane, and for its answer.
 const TURNS: u32 = 2;
@@ -19,32 +20,36 @@ pub struct WorkerCache {
     pub(super) leases: Rc<Leases>,
     invalidation: Invalidation,
     timeout: Duration,
+    /// The clock that all of it is measured by.
+    pub(super) clock: Clock,
 }
 
 impl WorkerCache {
     /// Knows nothing yet. `invalidation` are those of all workers; `timeout` is the store's.
     #[must_use]
-    pub fn new(invalidation: Invalidation, timeout: Duration) -> Self {
+    pub fn new(invalidation: Invalidation, timeout: Duration, clock: Clock) -> Self {
         Self {
             refusals: Rc::new(RefusalCache::new(invalidation.clone())),
-            leases: Rc::new(Leases::new(invalidation.clone())),
+            leases: Rc::new(Leases::new(invalidation.clone(), clock.clone())),
             invalidation,
             timeout,
+            clock,
         }
     }
 
-    /// Has `metrics` told of each change of `shared` at once, and forgets refusals when it goes, or
+    /// Shows `metrics` each change of `shared` at once, and forgets refusals when it goes, or
     /// another takes its place.
     pub fn follow(&self, shared: &RedisStore, metrics: &StoreMetrics) {
         metrics.set_reach(shared.reached());
         shared.stats().show(metrics);
-        let (invalidation, metrics) = (self.invalidation.clone(), metrics.clone());
+        let (invalidation, clock) = (self.invalidation.clone(), self.clock.clone());
+        let metrics = metrics.clone();
         shared.stats().when_changed(move |reach| {
             if let Some(reach) = reach {
                 metrics.set_reach(reach);
             }
             if reach != Some(StoreReach::All) {
-                invalidation.invalidate_all();
+                invalidation.invalidate_all(clock.now());
             }
         });
     }
@@ -61,12 +66,13 @@ impl WorkerCache {
 
     /// The counter has been reset.
     pub(super) fn reset(&self, limit: &Limit, key: &[u8]) {
-        self.invalidation.reset(limit, key, Instant::now());
+        self.invalidation.reset(limit, key, self.clock.now());
     }
 
     /// Something is on its way back to the counter.
     pub(super) fn refund_pending(&self, limit: &Limit, key: &[u8]) {
-        self.invalidation
-            .invalidate(limit, key, Instant::now() + self.timeout * TURNS);
+        let longest = u64::try_from((self.timeout * TURNS).as_micros()).unwrap_or(u64::MAX);
+        let before = self.clock.now().plus(longest);
+        self.invalidation.invalidate(limit, key, before);
     }
 }

@@ -264,5 +264,9 @@ pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
 
 /// What a worker knows that has asked nothing yet.
 pub(super) fn nothing_near() -> WorkerCache {
-    WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout)
+    WorkerCache::new(
+        Invalidation::default(),
+        StoreSettings::default().timeout,
+        Clock::system(),
+    )
 }

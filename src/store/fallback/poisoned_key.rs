@@ -10,11 +10,11 @@ use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::time::timeout_at;
+use std::time::Duration;
+use tokio::time::timeout;
 
 impl Fallback<'_> {
-    /// Decides of `checks`, asked in vain at `asked` for `why`, those that can be decided: each limit that cannot falls out
+    /// Decides of `checks`, asked in vain for `why`, which `took` so long, those that can be decided: each limit that cannot falls out
     /// of the question once. All of it takes no longer than the settings' `timeout`.
     ///
     /// # Errors
@@ -24,10 +24,22 @@ impl Fallback<'_> {
         redis: &RedisStore,
         checks: &[Check<'_>],
         refused: bool,
-        asked: Instant,
+        took: Duration,
         why: StoreError,
     ) -> Result<Answers, StoreError> {
         let after = redis.timeout();
+        let asked = self.ask_rest(redis, checks, refused, why);
+        let answers = timeout(after.saturating_sub(took), asked).await;
+        answers.unwrap_or(Err(StoreError::Timeout { after }))
+    }
+
+    async fn ask_rest(
+        &self,
+        redis: &RedisStore,
+        checks: &[Check<'_>],
+        refused: bool,
+        why: StoreError,
+    ) -> Result<Answers, StoreError> {
         let mut out: SmallVec<[Arc<str>; INLINE_LIMITS]> = SmallVec::new();
         let mut last = why.clone();
         loop {
@@ -49,8 +61,7 @@ impl Fallback<'_> {
             if rest.is_empty() {
                 return Err(why);
             }
-            let asked = timeout_at((asked + after).into(), redis.measure(&rest, refused)).await;
-            match asked.unwrap_or(Err(StoreError::Timeout { after })) {
+            match redis.measure(&rest, refused).await {
                 Ok(mut answers) => {
                     let charged = match answers.outage.take() {
                         // Some of the rest are away as well.

@@ -2,15 +2,15 @@
 //! another of its limits refuses takes none, orders none, and keeps none from the requests that are served.
 
 use super::{BRISK, Leases, entry, may_take};
+use crate::clock::Timestamp;
 use crate::limit::verdict::{Outcome, Wait};
 use crate::store::answers::{Answers, Evidence, LimitAnswer, UnknownCause};
 use crate::store::check::Check;
 use crate::store::decider::Decider;
 use smallvec::SmallVec;
-use std::time::{Duration, Instant};
 
 /// When it is tried again whether calls take long still.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: u64 = 1_000_000;
 
 /// A permit that a request sees, or has taken.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +19,8 @@ pub(in crate::store) struct Grant {
     pub(in crate::store) index: usize,
     /// What the permit says.
     pub(in crate::store) answer: LimitAnswer,
-    /// The call that brought it, as invalidations count time.
-    asked: u64,
+    /// When the call was sent that brought it.
+    sent: Timestamp,
 }
 
 /// The permits of one request.
@@ -32,7 +32,7 @@ impl Leases {
     /// # Errors
     /// With the answers of the request where one of its limits has no permit for a while: nothing is known of the others.
     pub(in crate::store) fn look(&self, checks: &[Check<'_>]) -> Result<Grants, Box<Answers>> {
-        let now = Instant::now();
+        let now = self.clock.now();
         let (mut found, mut refused) = (Grants::new(), None::<LimitAnswer>);
         let leased = checks.iter().enumerate();
         for (index, check) in leased.filter(|(_, check)| may_take(check)) {
@@ -42,7 +42,7 @@ impl Leases {
                     found.push(Grant {
                         index,
                         answer: held.admission(now, Decider::Lease),
-                        asked: held.last.map_or(0, |last| last.asked),
+                        sent: held.last.map_or(now, |last| last.sent),
                     });
                 } else if now < held.paused {
                     let refusal = held.refusal(now);
@@ -63,7 +63,7 @@ impl Leases {
 
     /// Takes the permits that were `seen`, but for those that are gone.
     pub(in crate::store) fn draw(&self, checks: &[Check<'_>], seen: &Grants) -> Grants {
-        let now = Instant::now();
+        let now = self.clock.now();
         let drawn = seen.iter().filter_map(|grant| {
             let check = checks.get(grant.index)?;
             let drawn = self.with(check, |held| {
@@ -72,7 +72,7 @@ impl Leases {
                     held.permits -= 1;
                     Grant {
                         answer: held.admission(now, Decider::Lease),
-                        asked: held.last.map_or(0, |last| last.asked),
+                        sent: held.last.map_or(now, |last| last.sent),
                         ..*grant
                     }
                 })
@@ -84,17 +84,17 @@ impl Leases {
 
     /// Puts permits back that were not used.
     pub(in crate::store) fn put_back(&self, checks: &[Check<'_>], grants: &Grants) {
-        let now = Instant::now();
+        let now = self.clock.now();
         for grant in grants {
             if let Some(check) = checks.get(grant.index) {
-                self.with(check, |held| held.put_back(grant.asked, now));
+                self.with(check, |held| held.put_back(grant.sent, now));
             }
         }
     }
 
     /// A request was admitted that needed a permit of this limit. Should a call bring some for the requests that come next?
     pub(in crate::store) fn runs_short(&self, check: &Check<'_>) -> bool {
-        let now = Instant::now();
+        let now = self.clock.now();
         let hash = self.invalidation.hash(check.limit.id, check.key);
         self.rises(check);
         let Some(terms) = check.limit.leases() else {
@@ -112,7 +112,8 @@ impl Leases {
             return false;
         }
         // Permits that came so late would have ended before a request that sees them is admitted by its other limits.
-        let is_slow = held.took > BRISK && held.last.is_some_and(|last| now < last.sent + AGAIN);
+        let is_slow =
+            held.took > BRISK && held.last.is_some_and(|last| now < last.sent.plus(AGAIN));
         held.leave();
         if is_slow || held.spare(terms, now) == 0 {
             return false;

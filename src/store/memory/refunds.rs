@@ -13,12 +13,12 @@ use crate::store::settlement::{Correction, surcharge};
 use std::num::NonZeroU32;
 
 impl MemoryStore {
-    /// Gives back what `ticket` was charged, as far as nobody counts on it. Was that anything?
+    /// Refunds what `ticket` was charged, as far as no other charge counts on it. Was that anything?
     pub fn refund(&self, limit: &Limit, key: &[u8], ticket: Ticket) -> bool {
         self.refund_at(limit, key, ticket, self.clock.now())
     }
 
-    /// The same, with the instant given.
+    /// Refunds at an instant that is given.
     pub fn refund_at(&self, limit: &Limit, key: &[u8], ticket: Ticket, now: Timestamp) -> bool {
         self.give_back((limit, key), ticket, |state| {
             limit.rule.refund(state, now, ticket)
@@ -69,7 +69,7 @@ impl MemoryStore {
         });
     }
 
-    /// The same, now.
+    /// Gives back now what a charge was too much.
     pub fn correct(&self, limit: &Limit, key: &[u8], ticket: Ticket) {
         self.correct_at(limit, key, ticket, self.clock.now());
     }

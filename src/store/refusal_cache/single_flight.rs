@@ -1,27 +1,28 @@
-//! Whose wait has just ended is likely over the limit still: one request asks, and those that come meanwhile wait for
-//! what it is told. If it is refused, or has taken the last there was, so are they; else they ask for themselves.
+//! A key whose refusal has just ended is likely over its limit still: one request asks, and those that come meanwhile
+//! wait for its answer. If it is refused, or takes the last unit, they are refused; else they ask for themselves.
 
 use super::super::answers::Answers;
 use super::super::check::Check;
 use super::{Refusal, RefusalCache, lasting, most};
+use crate::clock::Timestamp;
 use crate::limit::verdict::Wait;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What a request is to do of which no refusal is known.
 pub(in crate::store) enum Flight {
     /// It asks.
     Solo,
-    /// The same, and others wait for its answer until this is dropped.
+    /// It asks, and other requests wait for its answer until this is dropped.
     Leader(FlightLeader),
     /// It waits for the answer of the one that asks.
     Follower(FlightFollower),
 }
 
-/// Somebody else asks about the same.
+/// Another request asks about that counter.
 pub(in crate::store) struct FlightFollower {
     answered: Rc<Notify>,
     patience: Duration,
@@ -34,11 +35,11 @@ impl FlightFollower {
     }
 }
 
-/// A request asks anew about a counter that refused until now. Dropped when that is answered, or nobody waits for it.
+/// A request asks anew about a counter that refused until now. Dropped when that is answered, or its request leaves.
 pub(in crate::store) struct FlightLeader {
     cache: Rc<RefusalCache>,
     hash: u64,
-    since: Instant,
+    since: Timestamp,
     answered: Rc<Notify>,
 }
 
@@ -48,7 +49,7 @@ impl RefusalCache {
     pub(in crate::store) fn flight(
         self: &Rc<Self>,
         check: &Check<'_>,
-        now: impl FnOnce() -> Instant,
+        now: impl FnOnce() -> Timestamp,
         patience: Duration,
     ) -> Flight {
         let mut refusals = self.refusals.borrow_mut();
@@ -84,7 +85,7 @@ impl FlightLeader {
         &self,
         check: &Check<'_>,
         answers: &Answers,
-        told: Instant,
+        told: Timestamp,
         may_pass: bool,
     ) {
         let Check { limit, cost, .. } = *check;
@@ -105,7 +106,7 @@ impl FlightLeader {
             cost,
             at: answer.at,
             measured: *measured,
-            asked: self.cache.invalidation.instant(self.since),
+            asked: self.since,
             told,
             until: self.since,
             again: None,
@@ -115,17 +116,17 @@ impl FlightLeader {
         };
         if let Some(wait) = lasting(check, &measured) {
             refusal.measured = measured;
-            refusal.until += wait.min(most(may_pass));
+            refusal.until = self.since.plus(wait.min(most(may_pass)));
             self.cache.keep(refusal);
         }
     }
 }
 
 impl Refusal {
-    /// Has it ended no longer ago than it lasted? Who comes again so soon is likely refused again.
-    fn has_just_ended(&self, check: &Check<'_>, now: Instant) -> bool {
-        let lasted = self.until.saturating_duration_since(self.told);
-        self.until <= now && now < self.until + lasted && self.is_about(check)
+    /// Has it ended no longer ago than it lasted? A client that comes again so soon is likely refused again.
+    fn has_just_ended(&self, check: &Check<'_>, now: Timestamp) -> bool {
+        let lasted = self.until.since(self.told);
+        self.until <= now && now < self.until.plus(lasted) && self.is_about(check)
     }
 }
 
@@ -136,7 +137,7 @@ impl Drop for FlightLeader {
             let again = refusal.again.as_ref();
             again.is_some_and(|again| Rc::ptr_eq(again, &self.answered))
         };
-        // It was admitted, or nobody knows: the next ask at once.
+        // The request was admitted, or there was no answer: the next ones ask at once.
         if let Ok(place) = refusals.find_entry(self.hash, is_mine) {
             place.remove();
         }

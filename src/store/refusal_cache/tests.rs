@@ -15,6 +15,7 @@ use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::store::{MemoryQuestion, MemoryStore, StoreDecision};
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
 
 const SECOND: u64 = 1_000_000;
 const NOON: u64 = 1_790_000_000_000_000;
@@ -68,7 +69,6 @@ fn limits() -> Vec<Arc<Limit>> {
 
 /// A worker before a store, and time that is moved by hand.
 struct World {
-    begun: Instant,
     passed: u64,
     known: Rc<RefusalCache>,
     store: MemoryStore,
@@ -81,7 +81,6 @@ impl World {
     fn new() -> Self {
         Self {
             known: Rc::new(RefusalCache::new(Invalidation::default())),
-            begun: Instant::now() + Duration::from_millis(1),
             passed: 0,
             store: MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX),
             asked: 0,
@@ -89,15 +88,11 @@ impl World {
         }
     }
 
-    fn now(&self) -> Instant {
-        self.begun + Duration::from_micros(self.passed)
-    }
-
     /// A call that takes no time.
     fn call(&self) -> CallTimes {
         CallTimes {
-            sent: self.now(),
-            answered: self.now(),
+            sent: self.at(),
+            answered: self.at(),
         }
     }
 
@@ -106,7 +101,7 @@ impl World {
     }
 
     fn recall(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
-        let recalled = self.known.recall(checks, || self.now(), |_| true)?;
+        let recalled = self.known.recall(checks, || self.at(), |_| true)?;
         Some(StoreDecision::of(checks, recalled))
     }
 
@@ -117,14 +112,14 @@ impl World {
         }
         self.asked += 1;
         let flight = match checks {
-            [check] => self.known.flight(check, || self.now(), Duration::ZERO),
+            [check] => self.known.flight(check, || self.at(), Duration::ZERO),
             _ => Flight::Solo,
         };
         let answers = self.store.measure(checks, MemoryQuestion::at(self.at()));
         self.known
             .remember(checks, &answers, self.call(), |_| false);
         if let (Flight::Leader(leader), [check]) = (flight, checks) {
-            leader.admitted(check, &answers, self.now(), false);
+            leader.admitted(check, &answers, self.at(), false);
             drop(leader);
             self.last += u64::from(answers.admits_all() && self.recall(checks).is_some());
         }
@@ -312,7 +307,7 @@ fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[
         let ticket = limit.undone(limit.rule.ticket(at, measured, Cost::ONE), at);
         store.refund_at(limit, key, ticket, at);
     }
-    world.known.invalidation.invalidate(limit, key, world.now());
+    world.known.invalidation.invalidate(limit, key, world.at());
 }
 
 #[test]
@@ -400,7 +395,7 @@ fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
     let full = [check(&limit, b"one", 5)];
     world.decide(&full);
     world.decide(&full);
-    let later = world.now() + Duration::from_micros(50);
+    let later = world.at().plus(50);
     world.known.invalidation.invalidate(&limit, b"one", later);
     assert!(world.recall(&full).is_none());
     // Not there yet.
@@ -433,8 +428,8 @@ fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_i
         .known
         .refusals
         .borrow_mut()
-        .retain(|refusal| refusal.told > world.now());
-    world.known.sweep();
+        .retain(|refusal| refusal.told > world.at());
+    world.known.sweep(world.at());
     assert!(world.known.refusals.borrow().capacity() < 100);
 }
 
@@ -447,18 +442,18 @@ async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
     // Its wait is over, and a little more.
     world.passed += SECOND / 2;
     let patience = Duration::from_mins(1);
-    let Flight::Leader(asking) = world.known.flight(&one[0], || world.now(), patience) else {
+    let Flight::Leader(asking) = world.known.flight(&one[0], || world.at(), patience) else {
         panic!("nobody else asks");
     };
-    let Flight::Follower(others) = world.known.flight(&one[0], || world.now(), patience) else {
+    let Flight::Follower(others) = world.known.flight(&one[0], || world.at(), patience) else {
         panic!("somebody else asks");
     };
     let two = [check(&limits[0], b"two", 1)];
-    let another = world.known.flight(&two[0], || world.now(), patience);
+    let another = world.known.flight(&two[0], || world.at(), patience);
     assert!(matches!(another, Flight::Solo));
-    let begun = Instant::now();
+    let begun = std::time::Instant::now();
     tokio::join!(others.wait(), async { drop(asking) });
     assert!(begun.elapsed() < patience / 2);
-    let after = world.known.flight(&one[0], || world.now(), patience);
+    let after = world.known.flight(&one[0], || world.at(), patience);
     assert!(matches!(after, Flight::Solo));
 }

@@ -76,7 +76,7 @@ impl SharedStore {
         }
     }
 
-    /// Who was paid. Limits of this gateway alone are counted in its memory, whoever decided about the rest.
+    /// The decider that was paid. Limits of this gateway alone are counted in its memory, whatever decided about the rest.
     fn payee(&self, charge: &Charge, by: Decider) -> Decider {
         match charge.limit.scope {
             Scope::Gateway => Decider::Memory,

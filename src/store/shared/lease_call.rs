@@ -12,7 +12,7 @@ use crate::store::reservation::Refund;
 use crate::telemetry::metrics::Permits;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 /// How often one request waits for permits that others then take, before it asks for itself.
 const PATIENCE: usize = 4;
@@ -77,7 +77,7 @@ impl SharedStore {
         let answer = self.redis.measure(&[asks], false).await;
         let call = CallTimes {
             sent: order.sent,
-            answered: Instant::now(),
+            answered: self.cache.clock.now(),
         };
         self.count_call(&answer, call);
         let brought = answer.ok().and_then(|answers| {
@@ -89,7 +89,8 @@ impl SharedStore {
         let charged = u64::from(brought.charged);
         self.metrics.permits(Permits::Taken, charged);
         if terms.give_back() {
-            tokio::time::sleep_until(until.into()).await;
+            let lasting = until.since(self.cache.clock.now());
+            tokio::time::sleep(Duration::from_micros(lasting)).await;
             self.return_unused(&check, brought);
             // A request that had a permit at that moment has been decided after this.
             tokio::time::sleep(self.cache.longest()).await;

@@ -126,7 +126,7 @@ impl<'a> LeasedAnswers<'a> {
         Ok(None)
     }
 
-    /// The same with what permits say.
+    /// These answers with what permits say.
     fn with(mut self, grants: &Grants) -> Answers {
         if let (true, Some(grant)) = (self.is_first, grants.first()) {
             self.all.at = grant.answer.at;

@@ -279,7 +279,11 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     let sentinel = Sentinel::start(old.port, "");
     let shared = connected(&by(&[sentinel.address()], "cache", None)).await;
     let metrics = Metrics::new().store();
-    let near = WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout);
+    let near = WorkerCache::new(
+        Invalidation::default(),
+        StoreSettings::default().timeout,
+        Clock::system(),
+    );
     near.follow(&shared, &metrics);
     let store = Store::Shared(SharedStore {
         redis: shared.clone(),

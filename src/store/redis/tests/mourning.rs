@@ -51,7 +51,11 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
             on_down,
             fleet: Arc::default(),
             metrics: Metrics::new().store(),
-            cache: WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout),
+            cache: WorkerCache::new(
+                Invalidation::default(),
+                StoreSettings::default().timeout,
+                Clock::system(),
+            ),
         })
     };
     let here = limit("here", fixed_window(10, 3_600_000_000));
