@@ -1,4 +1,4 @@
-//! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts with the same clock.
+//! Where a replay counts: in memory on a clock moved by hand, or in Redis through the scripts on that clock.
 
 use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::LocalRuntime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Nobody waits behind a replay.
+/// No client waits for a replay.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// So few counters are never swept.
@@ -43,7 +43,7 @@ pub(super) enum Counters {
 pub(super) struct MemoryCounters {
     store: MemoryStore,
     clock: Clock,
-    /// When there are so many, those that have ended go.
+    /// When there are so many counters, the ended ones go.
     room: usize,
 }
 
@@ -86,7 +86,8 @@ impl Counters {
         match self {
             Self::Memory(memory) => memory.decide(checks, now, detail, decided),
             Self::Redis(remote) => {
-                let deciding = remote.store.decide_at(now, checks);
+                let store = remote.store.at(now);
+                let deciding = store.decide(checks);
                 *decided = Some(remote.server.runtime.block_on(deciding)?);
             }
         }
@@ -94,7 +95,7 @@ impl Counters {
     }
 
     /// Gives back what a request held until `now`.
-    pub(super) fn give_back(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn refund(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         let Charge {
             limit, key, ticket, ..
         } = charge;
@@ -104,7 +105,7 @@ impl Counters {
                 Ok(())
             }
             Self::Redis(remote) => {
-                remote.send(|store| store.refund_at(now, [Refund::from(charge)]))
+                remote.send(|store| store.at(now).refund([Refund::from(charge)]))
             }
         }
     }
@@ -130,10 +131,10 @@ impl Counters {
             }
             (Self::Redis(remote), Some(Correction::Less(ticket))) => {
                 let less = Refund { limit, key, ticket };
-                remote.send(|store| store.correct_at(now, [less]))
+                remote.send(|store| store.at(now).correct([less]))
             }
             (Self::Redis(remote), Some(Correction::More(overdraft, cost))) => {
-                remote.send(|store| store.charge_at(now, &surcharge(overdraft, key, cost)))
+                remote.send(|store| store.at(now).charge(&surcharge(overdraft, key, cost)))
             }
         }
     }
@@ -142,7 +143,7 @@ impl Counters {
     pub(super) fn renew(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         match self {
             Self::Memory(_) => Ok(()),
-            Self::Redis(remote) => remote.send(|store| store.renew_at(now, [Refund::from(charge)])),
+            Self::Redis(remote) => remote.send(|store| store.at(now).renew([Refund::from(charge)])),
         }
     }
 
@@ -156,7 +157,7 @@ impl Counters {
 }
 
 impl RedisCounters {
-    /// Sends what nobody waits for, and waits for it: the next decision counts on it.
+    /// Sends a request that a gateway would not wait for, and waits for it: the next decision depends on it.
     fn send(&self, what: impl FnOnce(&RedisStore)) -> Result<(), StoreError> {
         let lost = || self.store.stats().refunds_lost.get();
         let before = lost();
@@ -190,7 +191,7 @@ impl MemoryCounters {
         }
     }
 
-    /// All of it at once, and not again before as many have come as there are: what it costs is spread over those.
+    /// Sweeps all counters at once, and again when their number has doubled: the cost is spread over the new ones.
     #[cold]
     fn sweep(&mut self, now: Timestamp) {
         self.clock.set(now);
@@ -252,7 +253,7 @@ impl ReplayRedis {
         }))
     }
 
-    /// Has somebody asked the program to end? What it has put into Redis is to go first.
+    /// Was the program asked to end? Its counters in Redis are to be removed first.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.get()
     }

@@ -74,6 +74,17 @@ pub(super) struct PartialOutage {
 }
 
 impl LimitAnswer {
+    /// The counter of `check` was measured.
+    #[must_use]
+    pub fn measurement(check: &Check<'_>, by: Decider, at: Timestamp, measured: Measured) -> Self {
+        Self {
+            limit: check.limit.id,
+            by,
+            at,
+            evidence: Evidence::Measured(measured),
+        }
+    }
+
     /// Nothing is known of the limit of `check`.
     #[must_use]
     pub fn unknown(check: &Check<'_>, by: Decider, cause: UnknownCause) -> Self {
@@ -161,12 +172,7 @@ impl Answers {
         measured: impl IntoIterator<Item = Measured>,
     ) -> Self {
         let each = checks.iter().zip(measured);
-        let each = each.map(|(check, measured)| LimitAnswer {
-            limit: check.limit.id,
-            by,
-            at,
-            evidence: Evidence::Measured(measured),
-        });
+        let each = each.map(|(check, measured)| LimitAnswer::measurement(check, by, at, measured));
         Self {
             at,
             by,

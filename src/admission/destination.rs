@@ -1,0 +1,40 @@
+//! Where a request goes, as limits may count it: host, parameters of the path, query.
+
+use crate::key::Location;
+use crate::route::{PathPattern, host_key, path};
+use std::borrow::Cow;
+
+/// Where one request goes. Nothing is worked out before a limit asks for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Destination<'a> {
+    /// The host with its port, as the client spells it; empty when it names none.
+    pub authority: &'a str,
+    /// The path, in any spelling.
+    pub path: &'a str,
+    /// The query.
+    pub query: Option<&'a str>,
+    /// The path of the route that recognised it.
+    pub pattern: &'a PathPattern,
+}
+
+impl Location for Destination<'_> {
+    fn host(&self) -> Cow<'_, str> {
+        host_key(self.authority)
+    }
+
+    fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
+        // The path has been found to have a normal form, or no route would have recognised it.
+        let path = path::normalize(self.path).ok()?;
+        let taken = self.pattern.taken(path.to_match(), name)?;
+        Some(Cow::Owned(taken.to_owned()))
+    }
+
+    fn path(&self) -> Option<Cow<'_, str>> {
+        let path = path::normalize(self.path).ok()?;
+        Some(Cow::Owned(path.to_match().to_owned()))
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.query
+    }
+}
