@@ -15,9 +15,9 @@ pub use open_charges::{OpenCharges, RequestEnd};
 pub use plan::{LoggedValues, Plan};
 pub use refusal_cause::RefusalCause;
 
+use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Outcome, Ruling, Wait};
-use crate::limit::Limit;
 use crate::snapshot::Service;
 use crate::store::{Charge, Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
