@@ -1,6 +1,6 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body::{UploadFailure, is_malformed};
+use super::body_failure::{UploadFailure, is_malformed};
 use super::request::BadRequest;
 use crate::admission::RefusalCause;
 use crate::limit::Limit;

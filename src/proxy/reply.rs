@@ -5,7 +5,6 @@ mod problem;
 
 pub use format::ReplyFormat;
 
-use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
 use crate::admission::RefusalCause;
@@ -55,13 +54,13 @@ pub fn to(
     looks: &Looks,
     preferred: ReplyFormat,
     spare: HeaderMap,
-) -> Response<Body> {
+) -> Response<Bytes> {
     let body = match told.error {
         ProxyError::Refused(RefusalCause::Limited { limit, .. }) => looks.of_refusal(&limit.name),
         _ => &looks.everywhere,
     };
     let (kind, text) = format::written(told, body, preferred);
-    let mut response = Response::new(Body::own(Bytes::from(text)));
+    let mut response = Response::new(Bytes::from(text));
     *response.status_mut() = told.error.status();
     let fields = response.headers_mut();
     *fields = spare;
@@ -97,8 +96,8 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
 
 /// The same in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
-pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::new()));
+pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
@@ -135,8 +134,8 @@ fn grpc_status(error: &ProxyError) -> u16 {
 
 /// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).
 #[must_use]
-pub fn empty() -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::new()));
+pub fn empty() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
