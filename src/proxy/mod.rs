@@ -51,7 +51,7 @@ use arc_swap::ArcSwap;
 use body_prefix::{PrefixBudget, ReadAhead};
 use error::ProxyError;
 use exchange::Exchange;
-use forwarded::Hops;
+use forwarded::{ConnectionPeer, Hops};
 use hop::Switch;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, Uri, Version};
@@ -252,7 +252,13 @@ impl Worker {
         if let Some(&found) = parts.extensions.get::<FramingFault>() {
             return Err(BadRequest::from(found).into());
         }
-        let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
+        let target = Target::read(
+            &parts.method,
+            &parts.uri,
+            parts.version,
+            exchange.scheme,
+            &parts.headers,
+        )?;
         let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer);
         stripped_fields::tidy(&mut parts.headers, &believed);
         hop::drop_named(&mut parts.headers)?;
@@ -277,7 +283,10 @@ impl Worker {
         let coming = RouteRequest {
             parts,
             target,
-            peer: exchange.peer,
+            peer: ConnectionPeer {
+                address: exchange.peer,
+                scheme: exchange.scheme,
+            },
             trust: &exchange.local.snapshot.trust,
         };
         let route = table
