@@ -8,7 +8,7 @@ pub enum BodyError {
     /// Nothing came for too long, or too little.
     #[error("nothing came for {0:?}, or too little")]
     Idle(Duration),
-    /// Nobody is left to read it.
+    /// No client is left to read it.
     #[error("the client is gone")]
     ClientGone,
     /// The connection it came on failed.

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// Longest that a body's beginning is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same where only limits wait for it that decide nothing: these are to delay nobody.
+/// How long limits in shadow wait for it: these delay no request.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Beginnings that one worker keeps at most: 16 MiB of them.
 const MOST: u32 = 1024;

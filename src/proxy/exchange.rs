@@ -39,7 +39,7 @@ pub enum ExchangeEnd {
     UpstreamFailed,
     /// The upstream sent something in the middle that is no HTTP.
     UpstreamMalformed,
-    /// The upstream said nothing for too long.
+    /// The upstream sent nothing for too long.
     UpstreamStalled,
     /// The client left before the end.
     ClientGone,
@@ -59,11 +59,11 @@ pub struct Exchange {
     uri: Uri,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// Speaks gRPC: refusals are told in its way, and either side may be silent by its nature.
+    /// Speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
     pub grpc: bool,
     /// As every call of gRPC is asked for: over HTTP/2, with POST.
     calls: bool,
-    /// How else they are told.
+    /// The form of refusals where it does not.
     form: ReplyFormat,
     /// What is known of its body before it is forwarded.
     pub content: Content,
@@ -81,7 +81,7 @@ pub struct Exchange {
     plan: Plan,
     admission: Option<Admission>,
     delayed: u64,
-    /// More of its body is to come than is read where nobody wants it.
+    /// More of its body is to come than a refusal reads.
     outlasts: bool,
     /// What has been read of its body before it is forwarded.
     pub(super) prefix: Option<Box<BodyPrefix>>,
@@ -120,7 +120,7 @@ impl Exchange {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
         let began = clock::wall();
-        // Nobody asks for them where there is no log.
+        // Without a log they are not read.
         let logged = worker.access.is_on();
         Box::new(Self {
             worker: Rc::clone(worker),
@@ -220,7 +220,7 @@ impl Exchange {
         self.limit = self.delaying().map(|(_, name)| Arc::clone(name));
     }
 
-    /// It was held so long: less than it was told when others left, or when the hold was cut.
+    /// It was held so long: less than its delay where requests in front left, or the hold was cut.
     pub fn held_for(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.delayed = self.delayed.min(micros);
@@ -374,7 +374,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        // Nobody counted: no number is better than a guessed one.
+        // No store counted: no number is better than a guessed one.
         let Some(decided) = &admission.decided else {
             return;
         };
@@ -397,7 +397,7 @@ impl Exchange {
     }
 }
 
-/// `wait`, or longer by up to `percent` of it: those who were refused together do not come back together.
+/// `wait`, or longer by up to `percent` of it: requests that were refused together do not come back together.
 fn spread(wait: u64, percent: u8) -> u64 {
     match percent {
         0 => wait,

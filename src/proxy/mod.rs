@@ -247,7 +247,7 @@ impl Worker {
             .await
     }
 
-    /// Is it a request that may be forwarded, and to whom is it addressed?
+    /// Is it a request that may be forwarded, and which host does it address?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
         if let Some(&found) = parts.extensions.get::<FramingFault>() {
             return Err(BadRequest::from(found).into());

@@ -40,14 +40,14 @@ pub struct ProblemDetails<'a, 'l> {
     pub error: &'a ProxyError,
     /// What the limits have to do with it.
     pub violated: &'a Violations<'l>,
-    /// When to come back, in microseconds, where that can be said.
+    /// When to come back, in microseconds, where that is known.
     pub wait: Option<u64>,
     /// The request's.
     pub request_id: &'a HeaderValue,
 }
 
 /// The answer, its fields in the room of `spare`, which has none; `preferred` is what the client would rather have,
-/// where somebody has asked.
+/// where the file asks for it.
 #[must_use]
 pub fn to(
     told: &ProblemDetails<'_, '_>,
@@ -94,7 +94,7 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
         .is_some_and(|(_, kind)| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// The same in gRPC: status 200, and the error in fields of a response that has only trailers.
+/// The answer in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
 pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
@@ -140,7 +140,7 @@ pub fn empty() -> Response<Bytes> {
     response
 }
 
-/// Where the request should have said who it comes from. Names are checked to need no escapes.
+/// Where the request should have named its client. Names are checked to need no escapes.
 fn challenge(error: &ProxyError) -> Option<String> {
     let part = match error {
         ProxyError::Refused(

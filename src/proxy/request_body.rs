@@ -178,7 +178,7 @@ pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
             return pending().await;
         }
         if was_gone && upload.bytes.get() == relayed {
-            // Whoever still reads the answer finds its connection ended, by the client's doing.
+            // A reader of the answer finds its connection ended, by the client's doing.
             let broken = upload.broken.get().unwrap_or(UploadFailure::ClientGone);
             upload.broken.set(Some(broken));
             return;
@@ -199,7 +199,7 @@ pub(super) fn outlasts<B: http_body::Body>(request: &Request<B>) -> bool {
         && (body.size_hint().lower() > DISCARDED || request.headers().contains_key(header::EXPECT))
 }
 
-/// Reads a little of a body that nobody wants. A client that waits for a 100 sends none and is sent none.
+/// Reads a little of a refused request's body. A client that waits for a 100 sends no body and gets no 100.
 pub(super) fn discard(mut incoming: Incoming, parts: &Parts) {
     use http_body_util::BodyExt as _;
     if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {

@@ -1,4 +1,4 @@
-//! A response's body on its way down: streamed from the upstream, with an idle deadline, and told apart from one that breaks.
+//! A response's body on its way down: streamed from the upstream, with an idle deadline; one that breaks is noticed.
 
 use super::body_failure::BodyError;
 use super::request_body::RequestBody;

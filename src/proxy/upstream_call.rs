@@ -76,7 +76,7 @@ impl UpstreamAnswer {
     /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
     ///
     /// # Errors
-    /// 502 where it has a transfer coding that nobody asked for, or its body has broken before anything of it came.
+    /// 502 where it has a transfer coding that the gateway did not ask for, or its body has broken before anything of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         if hop::is_coded(self.response.headers()) {
             return Err(ProxyError::UnaskedCoding);

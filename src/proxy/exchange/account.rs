@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange {
-    /// Is there nothing for want of which it is turned away, whatever its limits have said?
+    /// Is it turned away for what it lacks, though its limits admit it?
     ///
     /// # Errors
     /// With the reason, once.
@@ -40,7 +40,7 @@ impl Exchange {
         }
     }
 
-    /// May its client be silent by its nature? A field alone, which anybody can write, says nothing of that.
+    /// May its client be silent by its nature? A field alone, which any client can write, is no proof of that.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
         self.grpc && self.calls
     }
@@ -184,7 +184,7 @@ impl Exchange {
         Some(route.limits[position].hold(since.into_std()))
     }
 
-    /// Counts what each limit said.
+    /// Counts each limit's decision.
     pub(super) fn count_decisions(&self) {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
@@ -236,7 +236,7 @@ impl Exchange {
         }
     }
 
-    /// What each limit said that does not decide, by its position among the service's limits.
+    /// The decisions of limits in shadow, by their positions among the service's limits.
     fn asides(&self) -> Vec<(usize, Decision)> {
         let Some(service) = self.service() else {
             return Vec::new();
@@ -344,7 +344,7 @@ impl Exchange {
         }
     }
 
-    /// Settles what the response's body has told, and counts what its limits were told.
+    /// Settles the costs that the response's body named, and counts them.
     pub(super) fn settled(&self) -> Vec<ResponseCost> {
         let (Some(reservation), Some(route)) = (&self.reservation, self.route) else {
             return Vec::new();
@@ -446,7 +446,7 @@ impl Exchange {
     }
 }
 
-/// What the response has said that the request has cost `limit`, if it has.
+/// The cost that the response named to `limit`, if it named one.
 fn true_cost(told: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
     let mut told = told.iter();
     told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
