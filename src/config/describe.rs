@@ -229,17 +229,6 @@ pub fn key(by: &KeyTemplate) -> String {
     parts.join(" + ")
 }
 
-/// `missing` as the file writes it.
-#[must_use]
-pub fn missing(missing: Missing) -> &'static str {
-    match missing {
-        Missing::Refuse => "refuse",
-        Missing::Ip => "ip",
-        Missing::Skip => "skip",
-        Missing::Shared => "shared",
-    }
-}
-
 /// A limit's rate as the file writes it, be it over months.
 #[must_use]
 pub fn rate(limit: &Limit) -> String {

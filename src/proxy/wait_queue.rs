@@ -145,7 +145,7 @@ impl WorkerQueues {
         // Memory says at once what has become of a place.
         let task = match store {
             Store::Memory(_) => None,
-            Store::Redis { .. } => {
+            Store::Shared(_) => {
                 let served = Rc::clone(&desk).serve();
                 Some(tokio::task::spawn_local(served).abort_handle())
             }

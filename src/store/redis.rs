@@ -20,7 +20,6 @@ mod login;
 mod node;
 mod outage;
 mod pending_refunds;
-mod poisoned_key;
 mod pool;
 mod probe;
 mod question;
@@ -41,14 +40,16 @@ mod trial;
 mod watch;
 
 pub use heartbeat::Presence;
-pub(in crate::store) use poisoned_key::FailedAttempt;
 pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use router::slot_of;
 pub use stats::{Counter, Stats};
 
-use super::answers::{Answers, TentativeCharge};
-use super::check::{Check, Refund, StoreDecision};
+use super::answers::Answers;
+use super::check::Check;
+use super::decider::Decider;
+use super::decision::StoreDecision;
 use super::error::StoreError;
+use super::reservation::{Refund, Reservation};
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
@@ -122,12 +123,12 @@ impl RedisStore {
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         let answers = self.measure(checks, false).await;
-        let decided = answers.and_then(|mut answers| match answers.gap.take() {
-            None => Ok(StoreDecision::of_half(checks, answers)),
+        let decided = answers.and_then(|mut answers| match answers.outage.take() {
+            None => Ok(StoreDecision::of(checks, answers)),
             // A decision of all limits has no use for some of them.
-            Some(gap) => {
-                self.undo(&gap.charged);
-                Err(gap.why)
+            Some(outage) => {
+                self.cancel(&outage.charged);
+                Err(outage.why)
             }
         });
         if self.clock.is_some() && self.cluster.lone.is_none() {
@@ -146,7 +147,7 @@ impl RedisStore {
         let clock = self.clock;
         if checks.is_empty() {
             let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Answers::whole(at, Default::default()));
+            return Ok(Answers::measured(&[], Decider::Redis, at, []));
         }
         let request = DecisionRequest {
             checks,
@@ -170,7 +171,7 @@ impl RedisStore {
     }
 
     /// Gives one charge back, soon. Returns what receives the script's byte; nothing where no node serves the counter.
-    pub(super) fn give_back(
+    pub(super) fn refund_one(
         &self,
         refund: Refund<'_>,
     ) -> Option<oneshot::Receiver<Result<u8, StoreError>>> {
@@ -180,8 +181,13 @@ impl RedisStore {
         Some(receiver)
     }
 
+    /// How long a question may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.context.timeout
+    }
+
     /// Takes back what was charged for a request that does not go on, soon. No request waits for it.
-    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
+    pub(super) fn cancel(&self, charged: &[Reservation]) {
         self.context.abandonments.cancel(self.clock, charged);
     }
 
@@ -270,14 +276,14 @@ impl RedisStore {
         home
     }
 
-    /// Has `heir` take over the places in queues of requests that leave before they are decided, with how long it is until
+    /// Has `handler` take over the places in queues of requests that leave before they are decided, with how long it is until
     /// their turn. The first handler stays.
-    pub(super) fn bequeath(&self, heir: AbandonedTicketHandler) {
-        let _ = self.context.abandonments.tickets.set(heir);
+    pub(super) fn on_abandoned_ticket(&self, handler: AbandonedTicketHandler) {
+        let _ = self.context.abandonments.tickets.set(handler);
     }
 
     /// The handler that takes these places over.
-    pub(super) fn heir(&self) -> Option<&AbandonedTicketHandler> {
+    pub(super) fn abandoned_ticket_handler(&self) -> Option<&AbandonedTicketHandler> {
         self.context.abandonments.tickets.get()
     }
 
