@@ -45,13 +45,13 @@ pub async fn ask(store: &Store, plan: &Plan, service: &Service) -> Result<Admiss
 }
 
 impl Admission {
-    /// Who decided, in the words of the metrics.
+    /// The decider, in the words of the metrics.
     #[must_use]
     pub fn decider(&self) -> metrics::DecidedBy {
         shown(self.by)
     }
 
-    /// The same of one limit: what this gateway counts by itself is never away, and of a store only a part may be.
+    /// The decider of one limit, in these words: what this gateway counts by itself is never away, and of a store only a part may be.
     #[must_use]
     pub fn decider_of(&self, limit: &Limit) -> metrics::DecidedBy {
         let decided = self.decided.as_ref();
@@ -59,7 +59,7 @@ impl Admission {
         by.map_or_else(|| self.decider(), shown)
     }
 
-    /// What was said by `index` of the plan, a limit that does not decide. Nothing where nobody has counted.
+    /// The outcome of number `index` of the plan, a limit in shadow. Nothing where no store has counted.
     #[must_use]
     pub fn aside(&self, index: usize) -> Option<Outcome> {
         let mut aside = self.decided.as_ref()?.shadows.iter();
@@ -67,8 +67,8 @@ impl Admission {
         Some(aside.verdict?.outcome)
     }
 
-    /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it; nothing where nobody
-    /// was asked, since the remembered refusal of another was enough.
+    /// The outcome of `limit`, number `index` of the plan. Where no store could decide, what stands in for it; nothing where
+    /// no store was asked, since the remembered refusal of another was enough.
     #[must_use]
     pub fn outcome(&self, index: usize, limit: &Limit) -> Option<Outcome> {
         let known = self.decided.as_ref().filter(|_| self.is_known(limit));
@@ -81,7 +81,7 @@ impl Admission {
         }
     }
 
-    /// Has anybody decided `limit`?
+    /// Has a store decided `limit`?
     #[must_use]
     pub fn is_known(&self, limit: &Limit) -> bool {
         let decided = self.decided.as_ref();

@@ -25,14 +25,14 @@ pub struct Plan {
     lack: Option<Box<Lack>>,
 }
 
-/// What a request lacks that a limit demands. Its other limits are asked all the same, and charged: else whoever guesses
-/// a key could do so as fast as they like.
+/// What a request lacks that a limit demands. Its other limits are asked and charged nevertheless: else a client that
+/// guesses keys could do so as fast as it likes.
 #[derive(Debug)]
 struct Lack {
-    /// Position of that limit among the service's: the first of several is told of.
+    /// Position of that limit among the service's: of several it is the first.
     limit: usize,
     cause: RefusalCause,
-    /// What it says that nobody knows. No counter is made of that.
+    /// The parts with values that no group knows. No counter is made of them.
     unknown: Vec<Part>,
 }
 
@@ -158,7 +158,7 @@ impl Plan {
                 limit.by.write(caller, &mut self.keys)
             };
             match found {
-                // The same would be a fresh counter for every guess.
+                // It would be a fresh counter for every guess.
                 Found::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
                 Found::Key => {
                     self.push(at, caller, start, &mut standing, &values.cost);
@@ -231,7 +231,7 @@ impl Plan {
             }
             Err(doubt) => {
                 self.doubts(at, doubt, caller);
-                // It counts as who is in no group.
+                // It counts as a request of no group.
                 !limit.mode.decides()
             }
         }
@@ -313,7 +313,7 @@ impl Plan {
         }));
     }
 
-    /// Nobody knows what the request says in `part`, and a limit refuses it for that: none counts by it.
+    /// No group knows the request's value of `part`, and a limit refuses it for that: none counts by it.
     #[cold]
     fn leave_out(&mut self, service: &Service, part: &Part) {
         let Some(lack) = &mut self.lack else { return };
@@ -324,7 +324,7 @@ impl Plan {
         });
     }
 
-    /// Does it count by something that nobody knows, and that is no counter for that?
+    /// Does the limit count by a part with a value that no group knows, and makes no counter of it?
     fn is_of_unknown(&self, limit: &Limit) -> bool {
         self.lack.as_ref().is_some_and(|lack| {
             let mut unknown = lack.unknown.iter();

@@ -37,7 +37,7 @@ impl Admission {
         })
     }
 
-    /// Left of the limit that has least, among those that somebody has counted.
+    /// Left of the limit that has least, among those that a store has counted.
     #[must_use]
     pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
         let verdicts = &self.decided.as_ref()?.decision.verdicts;
@@ -50,7 +50,7 @@ impl Admission {
             .min()
     }
 
-    /// What a limit of the plan has granted, where the store has said so.
+    /// What a limit of the plan has granted, where the store has named it.
     #[must_use]
     pub fn granted_by(&self, index: usize) -> Option<Cost> {
         self.decided.as_ref()?.measured(index)?.granted

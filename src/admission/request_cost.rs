@@ -1,4 +1,4 @@
-//! What a request says of itself to limits: what it costs, and what it repeats.
+//! What a request costs each of its limits, and which request it repeats, by its own fields.
 
 use crate::key::{Caller, Misquoted, NoId, RepeatId, Sameness};
 use crate::limit::Limit;
@@ -7,10 +7,10 @@ use crate::limit::rate::Cost;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
 
-/// Tells of costs that cannot be taken at their word: clients may send them as fast as they like.
+/// Warns of costs that cannot be read: clients may send them as fast as they like.
 static MISQUOTED: Throttle = Throttle::every(Duration::from_secs(10));
 
-/// Likewise of ids.
+/// Warns of ids that cannot be read.
 static NO_ID: Throttle = Throttle::every(Duration::from_secs(10));
 
 /// What the request takes from `limit`.

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct FieldTrust<P> {
     /// Asked where a field says which address the client has: is the peer trusted to say so?
     pub peer: P,
-    /// Does nobody here look at the method, so that a field may ask for another one?
+    /// Does no route and no limit look at the method, so that a field may ask for another one?
     pub other_methods: bool,
 }
 
@@ -45,7 +45,7 @@ impl FieldTrust<()> {
 ///   section 17.10), so `X_Forwarded_For` would speak as `X-Forwarded-For`. So do names with `"`, which HTTP/2 lets in
 ///   and HTTP/1.1 does not know (RFC 9110 section 5.6.2).
 /// - Fields in which content delivery networks and proxies tell the client's address go, unless a trusted peer sent them:
-///   many a framework believes them, whoever wrote them. `Proxy` goes with them, which CGI takes for a setting
+///   many a framework believes them, without regard to their writer. `Proxy` goes with them, which CGI takes for a setting
 ///   (CVE-2016-5385).
 /// - Fields that ask an upstream for another method go where a route or a limit looks at the method.
 /// - Several `Content-Length` lines, equal as the check of the head has seen, become one.
@@ -96,11 +96,11 @@ fn mend(fields: &mut HeaderMap, (lengths, cookies): (u32, u32), odd: &[HeaderNam
 /// Why a field is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripCause {
-    /// It tells an address, and whoever sent it is not trusted to.
+    /// It names an address, and its sender is not trusted.
     Address,
-    /// It asks for another method, where somebody looks at the method.
+    /// It asks for another method, where a route or a limit looks at the method.
     Method,
-    /// Its name is one that not everybody reads alike.
+    /// Upstreams read its name differently.
     Name,
     /// `Connection` names it.
     Named,
@@ -168,8 +168,8 @@ fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// A proxy in front that `trust` does not name is told of: limits by ip count everybody behind it as one. Only peers of
-/// private networks are taken for proxies, since anybody can write the field.
+/// Warns of a proxy in front that `trust` does not name: limits by ip count all its clients as one. Only peers of
+/// private networks are taken for proxies, since any client can write the field.
 pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
     static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
     let is_private = match peer {

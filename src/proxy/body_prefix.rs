@@ -3,13 +3,11 @@
 //!
 //! Bounded by bytes, by time and by how many a worker keeps. Whose body is not read for one of these has no id, and pays.
 
-use super::Worker;
-use super::body::{UploadFailure, broken_by};
-use super::error::ProxyError;
-use super::exchange::Exchange;
+use super::body_failure::{UploadFailure, broken_by};
 use crate::client::Client;
 use crate::key::{Content, ContentDigest, Sameness};
 use crate::limit::Limit;
+use crate::snapshot::Service;
 use crate::telemetry::log::Throttle;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -18,13 +16,14 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// Longest that a body's beginning is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same where only limits wait for it that decide nothing: these are to delay nobody.
+/// How long limits in shadow wait for it: these delay no request.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Beginnings that one worker keeps at most: 16 MiB of them.
 const MOST: u32 = 1024;
@@ -42,7 +41,7 @@ pub struct BodyPrefix {
     pub is_all: bool,
     /// The body's length, as far as it was announced.
     announced: SizeHint,
-    _place: PrefixPermit,
+    _permit: PrefixPermit,
 }
 
 /// The beginnings that a worker keeps: how many, and how many of each client.
@@ -89,66 +88,57 @@ impl Drop for PrefixPermit {
     }
 }
 
-impl Worker {
-    /// Reads what the body begins with, where a limit tells repeats by it and the request has an id.
+/// What reading a body ahead comes to.
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    /// What is known of the body for that.
+    pub(super) content: Content,
+    /// What has been read.
+    pub(super) prefix: Box<BodyPrefix>,
+}
+
+impl PrefixBudget {
+    /// Reads what the body begins with, where a limit of `service` tells repeats by it and the request has an id.
     ///
     /// # Errors
     /// When the body breaks.
     pub(super) async fn read_ahead(
-        &self,
+        self: &Rc<Self>,
         incoming: &mut Incoming,
         fields: &HeaderMap,
-        exchange: &mut Exchange,
-    ) -> Result<(), ProxyError> {
-        let Some(service) = exchange.service() else {
-            return Ok(());
-        };
+        service: &Service,
+        client: IpAddr,
+    ) -> Result<Option<ReadAhead>, UploadFailure> {
         // Those that decide come first.
         let Some(limit) = service.limits.iter().find(|limit| asks(limit, fields)) else {
-            return Ok(());
+            return Ok(None);
         };
         let patience = if limit.mode.decides() {
             PATIENCE
         } else {
             GLANCE
         };
-        let client = Client::of(exchange.client);
-        let Some(place) = PrefixPermit::among(&self.beginnings, client) else {
-            unread(limit, exchange, "was not read, since many others are");
-            return Ok(());
+        let Some(permit) = PrefixPermit::among(self, Client::of(client)) else {
+            unread(limit, client, "was not read, since many others are");
+            return Ok(None);
         };
-        let (announced, mut frames) = (incoming.size_hint(), PrefixReader::default());
-        let read = timeout(patience, frames.read(incoming)).await;
-        match read {
-            Ok(Ok(())) => exchange.content = Content::Known(frames.digest()),
-            Ok(Err(broken)) => return Err(exchange.breaks(broken)),
-            Err(_late) if limit.mode.decides() => {
-                unread(limit, exchange, "did not come within 5s");
+        let (announced, mut reader) = (incoming.size_hint(), PrefixReader::default());
+        let mut content = Content::Unread;
+        match timeout(patience, reader.read(incoming)).await {
+            Ok(read) => {
+                read?;
+                content = Content::Known(reader.digest());
             }
+            Err(_late) if limit.mode.decides() => unread(limit, client, "did not come within 5s"),
             Err(_late) => {}
         }
-        exchange.beginning = Some(Box::new(BodyPrefix {
-            is_all: frames.ended,
-            frames: frames.into_frames(),
+        let prefix = Box::new(BodyPrefix {
+            is_all: reader.ended,
+            frames: reader.into_frames(),
             announced,
-            _place: place,
-        }));
-        Ok(())
-    }
-}
-
-impl Exchange {
-    /// Is what its body begins with to be known before its limits are asked?
-    pub(super) fn wants_beginning(&self) -> bool {
-        let service = self.service();
-        !self.content.is_absent() && service.is_some_and(|service| service.compares_bodies)
-    }
-
-    /// Its body breaks before it is forwarded.
-    fn breaks(&mut self, broken: UploadFailure) -> ProxyError {
-        let upload = self.upload.get_or_insert_default();
-        upload.broken.set(Some(broken));
-        ProxyError::from(broken)
+            _permit: permit,
+        });
+        Ok(Some(ReadAhead { content, prefix }))
     }
 }
 
@@ -160,9 +150,9 @@ fn asks(limit: &Limit, fields: &HeaderMap) -> bool {
     })
 }
 
-fn unread(limit: &Limit, exchange: &Exchange, what: &str) {
+fn unread(limit: &Limit, client: IpAddr, what: &str) {
     if let Some(more) = UNREAD.pass() {
-        let (name, client) = (&limit.name, exchange.client);
+        let name = &limit.name;
         tracing::warn!("the body of {client} {what}; limit {name} charges the request{more}");
     }
 }

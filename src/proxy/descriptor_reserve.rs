@@ -8,7 +8,7 @@ use crate::descriptors::DescriptorReserve;
 use crate::telemetry::log::Throttle;
 use std::time::Duration;
 
-/// How often it is told.
+/// At most once in this time the log has a line of it.
 const TOLD: Duration = Duration::from_secs(10);
 
 impl Worker {

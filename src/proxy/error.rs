@@ -1,6 +1,6 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body::{UploadFailure, is_malformed};
+use super::body_failure::{UploadFailure, is_malformed};
 use super::request::BadRequest;
 use crate::admission::RefusalCause;
 use crate::limit::Limit;
@@ -39,7 +39,7 @@ pub enum ProxyError {
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Draining,
-    /// The client has left: nobody reads this answer.
+    /// The client has left: this answer has no reader.
     #[error("the client is gone")]
     ClientGone,
     /// The client's body stopped coming.
@@ -57,7 +57,7 @@ pub enum ProxyError {
     /// No answer in time.
     #[error("no answer from the upstream within {0:?}")]
     UpstreamTimeout(Duration),
-    /// The upstream's answer has a transfer coding that nobody asked for, and whose end only its reader could tell.
+    /// The upstream's answer has a transfer coding that the gateway did not ask for, and an end that only its decoder finds.
     #[error("the upstream's answer has a transfer coding that nobody asked for")]
     UnaskedCoding,
     /// The upstream switched protocols without having been asked to.
@@ -75,7 +75,7 @@ impl ProxyError {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Refused(cause) => refusal_status(cause),
             Self::TooManyHeld | Self::Busy | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
-            // Nobody receives it; the number is nginx's, which logs are searched for.
+            // No client receives it; the number is nginx's, which logs are searched for.
             Self::ClientGone => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::BodyStopped => StatusCode::REQUEST_TIMEOUT,
             Self::BodyMalformed => StatusCode::BAD_REQUEST,
@@ -132,7 +132,7 @@ impl ProxyError {
         }
     }
 
-    /// When to come back, in microseconds, where that can be said.
+    /// When to come back, in microseconds, where that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {

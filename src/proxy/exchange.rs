@@ -3,14 +3,13 @@
 mod account;
 
 use super::Worker;
-use super::body::{self, Body, RequestBody, Upload};
+use super::body_failure::UploadFailure;
 use super::body_prefix::BodyPrefix;
-pub use super::ending::ExchangeEnd;
 use super::error::ProxyError;
 use super::reply::{self, ProblemDetails, ReplyFormat};
+use super::request_body::{self, RequestBody, Upload};
 use super::request_id::X_REQUEST_ID;
 use super::reservation::Reservation;
-use super::upstream_call::UpstreamAnswer;
 use super::worker_snapshot::WorkerSnapshot;
 use super::{fields, request_id};
 use crate::admission::{Admission, Plan, stripped_fields};
@@ -20,15 +19,33 @@ use crate::key::Content;
 use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
-use crate::telemetry::access_log::{AccessRecord, Reason};
+use crate::telemetry::access_log::Reason;
 use crate::telemetry::metrics::{AnswerSource, InFlight};
 use crate::upstream::pool::Pool;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// How an exchange ended, as its body has seen it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExchangeEnd {
+    /// The last byte was handed on.
+    Complete,
+    /// The upstream broke off in the middle.
+    UpstreamFailed,
+    /// The upstream sent something in the middle that is no HTTP.
+    UpstreamMalformed,
+    /// The upstream sent nothing for too long.
+    UpstreamStalled,
+    /// The client left before the end.
+    ClientGone,
+    /// The client took nothing of it for too long.
+    ClientStalled,
+}
 
 /// One request and its response.
 #[derive(Debug)]
@@ -42,11 +59,11 @@ pub struct Exchange {
     uri: Uri,
     version: Version,
     user_agent: Option<HeaderValue>,
-    /// Speaks gRPC: refusals are told in its way, and either side may be silent by its nature.
+    /// Speaks gRPC: refusals have the form of gRPC, and either side may be silent by its nature.
     pub grpc: bool,
     /// As every call of gRPC is asked for: over HTTP/2, with POST.
     calls: bool,
-    /// How else they are told.
+    /// The form of refusals where it does not.
     form: ReplyFormat,
     /// What is known of its body before it is forwarded.
     pub content: Content,
@@ -64,10 +81,10 @@ pub struct Exchange {
     plan: Plan,
     admission: Option<Admission>,
     delayed: u64,
-    /// More of its body is to come than is read where nobody wants it.
+    /// More of its body is to come than a refusal reads.
     outlasts: bool,
     /// What has been read of its body before it is forwarded.
-    pub(super) beginning: Option<Box<BodyPrefix>>,
+    pub(super) prefix: Option<Box<BodyPrefix>>,
     /// What is known of its body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     /// The server that was asked last, and how long it took to answer.
@@ -103,7 +120,7 @@ impl Exchange {
             stripped_fields::untrusted_proxy(address, request.headers());
         }
         let began = clock::wall();
-        // Nobody asks for them where there is no log.
+        // Without a log they are not read.
         let logged = worker.access.is_on();
         Box::new(Self {
             worker: Rc::clone(worker),
@@ -141,8 +158,8 @@ impl Exchange {
             plan: Plan::default(),
             admission: None,
             delayed: 0,
-            outlasts: body::outlasts(request),
-            beginning: None,
+            outlasts: request_body::outlasts(request),
+            prefix: None,
             upload: None,
             upstream: None,
             status: 0,
@@ -203,20 +220,25 @@ impl Exchange {
         self.limit = self.delaying().map(|(_, name)| Arc::clone(name));
     }
 
-    /// It was held so long: less than it was told when others left, or when the hold was cut.
+    /// It was held so long: less than its delay where requests in front left, or the hold was cut.
     pub fn held_for(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.delayed = self.delayed.min(micros);
     }
 
     /// The upstream has answered.
-    pub fn answered(&mut self, answer: &UpstreamAnswer, after: Duration) {
-        let status = answer.response.status().as_u16();
-        self.upstream = Some((Rc::clone(&answer.pool), Some(after)));
+    pub fn answered(
+        &mut self,
+        status: StatusCode,
+        fields: &HeaderMap,
+        pool: &Rc<Pool<RequestBody>>,
+        after: Duration,
+    ) {
+        self.upstream = Some((Rc::clone(pool), Some(after)));
         self.source = AnswerSource::Upstream;
-        self.status = status;
+        self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
-            reservation.answered(status, answer.response.headers());
+            reservation.answered(self.status, fields);
         }
         let others = after + Duration::from_micros(self.delayed);
         let ours = self.started.elapsed().saturating_sub(others);
@@ -259,7 +281,7 @@ impl Exchange {
     }
 
     /// Writes the answer to an error.
-    pub fn fail(&mut self, error: &ProxyError) -> Response<Body> {
+    pub fn fail(&mut self, error: &ProxyError) -> Response<Bytes> {
         self.source = AnswerSource::Gateway;
         self.status = error.status().as_u16();
         self.reason = error.reason();
@@ -296,9 +318,8 @@ impl Exchange {
         self.spare = Some(fields);
     }
 
-    /// Puts the gateway's own fields on a response, whoever wrote it.
-    pub fn stamp(&self, response: &mut Response<Body>) {
-        let fields = response.headers_mut();
+    /// Puts the gateway's own fields on a response, the upstream's too.
+    pub fn stamp(&self, fields: &mut HeaderMap) {
         let service = self.service();
         if let Some(changes) = service.and_then(|service| service.response_fields.as_ref()) {
             match self.reason {
@@ -322,14 +343,25 @@ impl Exchange {
         self.stamp_limits(fields);
     }
 
-    /// Ends it well when the response's body does.
-    #[must_use]
-    pub fn ride(mut self: Box<Self>, response: Response<Body>) -> Response<Body> {
-        self.status = response.status().as_u16();
+    /// A response is on its way, of which the body is to come.
+    pub fn replied(&mut self, status: StatusCode) {
+        self.status = status.as_u16();
         if let Some(reservation) = &self.reservation {
             reservation.commit();
         }
-        response.map(|body| body.carrying(self))
+    }
+
+    /// Is what its body begins with to be known before its limits are asked?
+    pub(super) fn wants_prefix(&self) -> bool {
+        let service = self.service();
+        !self.content.is_absent() && service.is_some_and(|service| service.compares_bodies)
+    }
+
+    /// Its body breaks before it is forwarded.
+    pub(super) fn broken(&mut self, failure: UploadFailure) -> ProxyError {
+        let upload = self.upload.get_or_insert_default();
+        upload.broken.set(Some(failure));
+        ProxyError::from(failure)
     }
 
     /// It is over.
@@ -342,7 +374,7 @@ impl Exchange {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
         };
-        // Nobody counted: no number is better than a guessed one.
+        // No store counted: no number is better than a guessed one.
         let Some(decided) = &admission.decided else {
             return;
         };
@@ -365,7 +397,7 @@ impl Exchange {
     }
 }
 
-/// `wait`, or longer by up to `percent` of it: those who were refused together do not come back together.
+/// `wait`, or longer by up to `percent` of it: requests that were refused together do not come back together.
 fn spread(wait: u64, percent: u8) -> u64 {
     match percent {
         0 => wait,
@@ -377,7 +409,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.tell_old_client();
         if self.status == 0 {
-            // Nothing was answered because nobody was there to read it, or to write it.
+            // Nothing was answered because no client was there to read it, or no gateway to write it.
             let end = if self.worker.drain.is_over() {
                 ProxyError::Draining
             } else {
@@ -385,61 +417,12 @@ impl Drop for Exchange {
             };
             self.status = end.status().as_u16();
         }
-        let told = self.settled();
+        let costs = self.settled();
         self.count_break();
-        let worker = Rc::clone(&self.worker);
         let took = self.started.elapsed();
-        let metrics = match self.route {
-            Some(route) => &self.local.route(route, &worker.metrics).metrics,
-            None => &self.local.unrouted,
-        };
-        metrics.request(&self.method, self.status, self.source, took);
-        let received = self.upload.as_ref().map_or(0, |upload| upload.bytes.get());
-        worker.metrics.bodies(received, self.sent);
-        if !worker.access.is_on() {
-            return;
+        self.count(took);
+        if self.worker.access.is_on() {
+            self.log(took, &costs);
         }
-        let service = self.service();
-        let would_refuse = service
-            .map(|service| self.would_refuse(service))
-            .unwrap_or_default();
-        let charges = service
-            .map(|service| self.charges(service, &told))
-            .unwrap_or_default();
-        let groups = service
-            .map(|service| self.groups(service))
-            .unwrap_or_default();
-        let server = self
-            .upstream
-            .as_ref()
-            .map(|(pool, _)| pool.server().to_string());
-        worker.access.record(&AccessRecord {
-            ts: self.began.micros(),
-            request_id: self.id.as_bytes(),
-            client: Some(self.client),
-            peer: Some(self.peer),
-            method: Some(self.method.as_str()),
-            host: self.host.as_ref().map(HeaderValue::as_bytes),
-            path: Some(self.uri.path().as_bytes()),
-            proto: Some(self.version),
-            status: self.status,
-            reason: self.final_reason(),
-            route: service.and_then(Service::route),
-            limit: self.limit.as_deref(),
-            window: self.window(),
-            would_refuse: &would_refuse,
-            charges: &charges,
-            groups: &groups,
-            delay: Duration::from_micros(self.delayed),
-            duration: took,
-            upstream: server.as_deref(),
-            upstream_time: self.upstream.as_ref().and_then(|(_, time)| *time),
-            bytes_in: received,
-            bytes_out: self.sent,
-            user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
-            decided_by: self.admission.as_ref().map(Admission::decider),
-            retry_after: self.retry_after.map(Duration::from_micros),
-            remaining: self.remaining(),
-        });
     }
 }

@@ -57,7 +57,7 @@ pub fn stamp(
     decision: &Decision,
     policy: Option<&HeaderValue>,
 ) {
-    // Asked before ours are there, and of the names, most of which are told by their length: cheaper than looking up what
+    // Asked before ours are there, and of the names, most of which differ in their length: cheaper than looking up what
     // most responses lack.
     let (mut is_exposed, mut theirs) = (false, UpstreamFields::default());
     for name in fields.keys() {
@@ -97,7 +97,7 @@ pub fn stamp(
     }
 }
 
-/// The same where some of the limits were counted by nobody: of those no number is better than a guessed one.
+/// Writes what is known where no store counted some of the limits: of those no number is better than a guessed one.
 #[cold]
 pub fn stamp_known(
     fields: &mut HeaderMap,
@@ -123,7 +123,7 @@ pub fn stamp_known(
 }
 
 /// When to come back: whole seconds, rounded up, never 0, since that is what every client obeys; milliseconds for
-/// those who read them.
+/// clients that read them.
 pub fn retry_after(fields: &mut HeaderMap, micros: u64) {
     fields.insert(header::RETRY_AFTER, number(seconds(micros)));
     fields.insert(RETRY_AFTER_MS, number(micros.div_ceil(1000).max(1)));

@@ -1,4 +1,4 @@
-//! What we tell the origin about where a request came from, and what becomes of what others told us.
+//! The fields that tell the origin where a request came from, and what becomes of those that came with it.
 //!
 //! One rule for the whole family of fields: a stranger's word is deleted and ours put in its place; a trusted peer's is
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
@@ -35,7 +35,7 @@ pub struct Origin<'a> {
     pub trusted: bool,
     /// The field of a trusted peer that is believed alone ([`Trust::leading`]): the other one is a stranger's.
     pub leading: Option<Field>,
-    /// By which of its fields the scheme and the host are told ([`Trust::speaks`]).
+    /// The fields that give the scheme and the host ([`Trust::speaks`]).
     pub speaks: Speaks,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
@@ -127,7 +127,7 @@ fn forget(fields: &mut HeaderMap) {
     }
 }
 
-/// Is it a field that proxies alone have a say in: who asks, by which scheme, for which host and path?
+/// Is it a field of proxies alone: the client, the scheme, the host, the path?
 #[must_use]
 pub fn is_of_proxies(name: &HeaderName) -> bool {
     let name = name.as_str();

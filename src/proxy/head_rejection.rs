@@ -27,7 +27,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
     let now = clock::wall();
     worker.access.record(&AccessRecord {
         ts: now.micros(),
-        // Nobody else knows it: hyper's answer has no fields of ours.
+        // The log alone has it: hyper's answer has no fields of ours.
         request_id: request_id::of(&HeaderMap::new(), false, now).as_bytes(),
         client: Some(peer.address.ip()),
         peer: Some(peer.address.ip()),

@@ -23,7 +23,7 @@ pub fn written(write: impl FnOnce(&mut BytesMut)) -> Option<HeaderValue> {
     HeaderValue::from_maybe_shared(bytes).ok()
 }
 
-/// The same of a text.
+/// A text as a field's value.
 #[must_use]
 pub fn cut(text: &[u8]) -> Option<HeaderValue> {
     written(|rest| rest.extend_from_slice(text))

@@ -43,7 +43,7 @@ pub struct HoldPermit {
 /// Why a hold ended before its time.
 #[derive(Debug)]
 pub enum HoldCut {
-    /// The gateway stood still, and its turn would come later than its limit makes anybody wait.
+    /// The gateway stood still, and its turn would come later than its limit allows.
     WaitTooLong(WaitTooLong),
     /// The gateway is stopping and cannot finish it.
     Draining,
@@ -64,9 +64,9 @@ impl Worker {
         let held = hold(&places, peer, &self.drain).await;
         let time = began.elapsed();
         if places.are_put_off() {
-            // Longer than it was told, since the gateway stood still.
+            // Longer than the store's delay, since the gateway stood still.
             exchange.delayed(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-            // Or it was not to wait at all, and came behind those who were late.
+            // Or it was not to wait at all, and came behind late requests.
             counted = counted.or_else(|| exchange.counted_as_held(began));
         }
         drop(counted);
@@ -137,7 +137,7 @@ impl Drop for HoldPermit {
     }
 }
 
-/// Places in queues, given back when dropped: whoever leaves before being forwarded frees them.
+/// The tickets of one request, given back when dropped: a request that leaves before it is forwarded frees them.
 #[derive(Debug)]
 pub struct Tickets {
     queues: Rc<WorkerQueues>,
@@ -184,7 +184,7 @@ impl Tickets {
         self
     }
 
-    /// Its turn has come: the request goes on, if nobody late is to go before it. Returns the places that it has used up.
+    /// Its turn has come: the request goes on, if no late one is to go before it. Returns the places that it has used up.
     ///
     /// # Errors
     /// When its turn would come too late.

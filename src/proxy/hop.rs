@@ -7,8 +7,8 @@ use super::request::BadRequest;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use smallvec::SmallVec;
 
-/// Fields of one hop. `Trailer` is not among them, since trailers are relayed; `Proxy-Authorization` is, and nobody
-/// reads it: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
+/// Fields of one hop. `Trailer` is not among them, since trailers are relayed; `Proxy-Authorization` is, and is
+/// not read: we ask for no proxy credentials, and the origin has no business with them (RFC 9110 section 11.7.2).
 /// The last two end here in requests only.
 static HOP_BY_HOP: [HeaderName; 12] = [
     header::CONNECTION,
@@ -46,7 +46,7 @@ const IN_RESPONSES: u16 = IN_REQUESTS >> 2;
 /// Removes what a request must not carry on, `Expect` and our own [`GRANTED`] with it.
 ///
 /// `TE: trailers` stays when it was there, with the `Connection` that announces it (RFC 9110 section 10.1.4). After this
-/// call the framing must be said anew: [`frame_request`].
+/// call the framing must be written anew: [`frame_request`].
 pub fn strip_request(fields: &mut HeaderMap) {
     let found = strip(fields, IN_REQUESTS);
     if found.trailers {
@@ -55,7 +55,7 @@ pub fn strip_request(fields: &mut HeaderMap) {
     }
 }
 
-/// Removes the fields that a request's `Connection` names: they end here, so that nobody is counted, let through or sent
+/// Removes the fields that a request's `Connection` names: they end here, so that no request is counted, let through or sent
 /// another way by what the upstream never sees.
 ///
 /// # Errors
@@ -139,11 +139,11 @@ pub enum Switch {
     None,
     /// The WebSocket that was asked for begins.
     WebSocket,
-    /// 101 that nobody asked for, or for something else: 502, for what follows is no HTTP (RFC 9110 section 15.2.2).
+    /// 101 without a request for it, or for something else: 502, for what follows is no HTTP (RFC 9110 section 15.2.2).
     Unasked,
 }
 
-/// Reads the head of a response, before [`strip_response`]; `asked` is what [`wants_websocket`] said of the request.
+/// Reads the head of a response, before [`strip_response`]; `asked` is what [`wants_websocket`] found in the request.
 #[must_use]
 pub fn switch(asked: bool, status: StatusCode, fields: &HeaderMap) -> Switch {
     match status {
@@ -176,7 +176,7 @@ struct StripReport {
     coded: bool,
     /// There was `TE: trailers`.
     trailers: bool,
-    /// `Content-Length` said more than one number.
+    /// `Content-Length` had more than one number.
     lengths: bool,
 }
 
@@ -235,7 +235,7 @@ pub fn ends_here(name: &HeaderName) -> bool {
     place(name).is_some()
 }
 
-/// The place of a field in [`HOP_BY_HOP`]. Most names are told from all of them by their length.
+/// The place of a field in [`HOP_BY_HOP`]. Most names differ from all of them in their length.
 fn place(name: &HeaderName) -> Option<usize> {
     let name = name.as_str();
     Some(match name.len() {
@@ -281,7 +281,7 @@ fn is_usual(token: &[u8]) -> bool {
     USUAL.iter().any(|usual| token.eq_ignore_ascii_case(usual))
 }
 
-/// Fields for every recipient, which `Connection` has no say over (RFC 9110 section 7.6.1). Whoever could have them
+/// Fields for every recipient, which `Connection` has no power over (RFC 9110 section 7.6.1). A client that could have them
 /// removed here would take away what a proxy in front of us vouches for, or what frames and routes the message.
 fn is_end_to_end(name: &HeaderName) -> bool {
     let name = name.as_str();

@@ -82,7 +82,7 @@ impl JsonProbe {
         }
     }
 
-    /// The same in lines, each a text of its own.
+    /// Reads lines, each a text of its own.
     #[must_use]
     pub(super) fn in_lines(self) -> Self {
         Self {

@@ -1,9 +1,9 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
 pub mod body;
+mod body_failure;
 mod body_prefix;
 mod descriptor_reserve;
-mod ending;
 pub mod error;
 pub mod exchange;
 pub mod fields;
@@ -16,6 +16,7 @@ mod json_probe;
 mod limit_check;
 pub mod reply;
 pub mod request;
+mod request_body;
 pub mod request_id;
 mod reservation;
 mod response_body;
@@ -47,17 +48,17 @@ use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
-use body::{RequestBody, Upload};
-use body_prefix::PrefixBudget;
+use body_prefix::{PrefixBudget, ReadAhead};
 use error::ProxyError;
 use exchange::Exchange;
 use forwarded::{ConnectionPeer, Hops};
 use hop::Switch;
 use http::request::Parts;
-use http::{Request, Response, Uri, Version};
+use http::{HeaderMap, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use request::{BadRequest, Target};
+use request_body::{RequestBody, Upload};
 use response_body::{BodyStart, UpstreamBody};
 use route_request::RouteRequest;
 use std::borrow::Cow;
@@ -65,6 +66,7 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use upstream_call::{Purpose, UpstreamAnswer, UpstreamCall};
 use wait_queue::WorkerQueues;
 use worker_snapshot::WorkerSnapshot;
@@ -82,7 +84,7 @@ pub struct Worker {
     pace: RateBound,
     descriptors: DescriptorShare,
     /// What bodies begin with, as far as it is kept.
-    beginnings: Rc<PrefixBudget>,
+    prefixes: Rc<PrefixBudget>,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -115,12 +117,13 @@ impl Handler for Worker {
         let mut exchange = Exchange::begin(&self, self.current(), &request, &peer);
         let outcome = self.carry(request, &peer, &mut exchange).await;
         let mut response = match outcome {
-            Ok(Reply::UpstreamAnswer(response)) => response,
-            Ok(Reply::Joined(join)) => return join.begin(exchange, peer, self.pace.idle),
-            Err(error) => exchange.fail(&error),
+            Ok(Reply::Response(response)) => response,
+            Ok(Reply::Tunnel(tunnel)) => return tunnel.begin(exchange, peer, self.pace.idle),
+            Err(error) => exchange.fail(&error).map(Body::own),
         };
-        exchange.stamp(&mut response);
-        exchange.ride(response)
+        exchange.stamp(response.headers_mut());
+        exchange.replied(response.status());
+        response.map(|body| body.carrying(exchange))
     }
 
     fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) {
@@ -131,9 +134,9 @@ impl Handler for Worker {
 /// What carrying a request comes to.
 enum Reply {
     /// A response, with its body to come.
-    UpstreamAnswer(Response<Body>),
+    Response(Response<Body>),
     /// A tunnel.
-    Joined(upgrade::Tunnel),
+    Tunnel(upgrade::Tunnel),
 }
 
 impl Worker {
@@ -165,7 +168,7 @@ impl Worker {
             drain,
             pace,
             descriptors,
-            beginnings: Rc::default(),
+            prefixes: Rc::default(),
             metrics,
             access,
         }
@@ -211,13 +214,13 @@ impl Worker {
         if target.is_asterisk()
             || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
         {
-            return Ok(Reply::UpstreamAnswer(reply::empty()));
+            return Ok(Reply::Response(reply::empty().map(Body::own)));
         }
         parts.uri = self.find(&target, &parts, exchange)?;
         let admitted = async {
             // First, so that nothing is charged that could not be forwarded.
             let promise = self.promise(exchange)?;
-            if exchange.wants_beginning() {
+            if exchange.wants_prefix() {
                 Box::pin(self.read_ahead(&mut incoming, &parts.headers, exchange)).await?;
             }
             if let Some(places) = self.admit(&target, &parts, exchange).await? {
@@ -230,22 +233,21 @@ impl Worker {
         let promise = match admitted.await {
             Ok(promise) => promise,
             Err(refused) => {
-                body::discard(incoming, &parts);
+                request_body::discard(incoming, &parts);
                 exchange.leave(parts.headers);
                 return Err(refused);
             }
         };
         if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
             let answer = static_reply::answer(own, &parts.method, &parts.uri);
-            body::discard(incoming, &parts);
-            return Ok(Reply::UpstreamAnswer(answer));
+            request_body::discard(incoming, &parts);
+            return Ok(Reply::Response(answer.map(Body::own)));
         }
-        let ends = (peer, promise);
-        self.forward(&target, &mut parts, incoming, ends, exchange)
+        self.forward(&target, &mut parts, incoming, peer, promise, exchange)
             .await
     }
 
-    /// Is it a request that may be forwarded, and to whom is it addressed?
+    /// Is it a request that may be forwarded, and which host does it address?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
         if let Some(&found) = parts.extensions.get::<FramingFault>() {
             return Err(BadRequest::from(found).into());
@@ -296,13 +298,38 @@ impl Worker {
         Ok(Uri::from(onward))
     }
 
-    /// Sends the request upstream and turns the answer round.
+    /// Reads what the body begins with, where a limit tells repeats by it.
+    async fn read_ahead(
+        &self,
+        incoming: &mut Incoming,
+        fields: &HeaderMap,
+        exchange: &mut Exchange,
+    ) -> Result<(), ProxyError> {
+        let Some(service) = exchange.service() else {
+            return Ok(());
+        };
+        let reading = self
+            .prefixes
+            .read_ahead(incoming, fields, service, exchange.client);
+        match reading.await {
+            Ok(Some(ReadAhead { content, prefix })) => {
+                exchange.content = content;
+                exchange.prefix = Some(prefix);
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(failure) => Err(exchange.broken(failure)),
+        }
+    }
+
+    /// Sends the request upstream and relays the answer.
     async fn forward(
         &self,
         target: &Target,
         parts: &mut Parts,
         incoming: Incoming,
-        (peer, promise): (&Peer, Option<DescriptorReserve<'_>>),
+        peer: &Peer,
+        descriptor: Option<DescriptorReserve<'_>>,
         exchange: &mut Exchange,
     ) -> Result<Reply, ProxyError> {
         let local = Rc::clone(&exchange.local);
@@ -313,23 +340,23 @@ impl Worker {
             // It has been held to the limits that hold everywhere.
             return Err(ProxyError::NoRoute);
         };
-        let servers = local.servers(upstream, &self.pools, &self.metrics);
+        let balancer = local.balancer(upstream, &self.pools, &self.metrics);
         let allowed = service.timeout;
         let asked = hop::wants_websocket(&parts.method, parts.version, &parts.headers);
         let down = asked
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
         let head = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
-        let beginning = exchange.beginning.take();
-        let (body, upload) = RequestBody::new(beginning, incoming, exchange.pace(self.pace, peer));
+        let prefix = exchange.prefix.take();
+        let (body, upload) = RequestBody::new(prefix, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
 
         let (started, tried) = (clock::now(), Cell::new(0));
-        let outgoing = UpstreamCall {
+        let call = UpstreamCall {
             head,
             body,
             upload: upload.as_deref(),
-            promise,
+            descriptor,
             purpose: match down {
                 Some(_) => Purpose::Tunnel,
                 None => Purpose::Exchange,
@@ -338,34 +365,43 @@ impl Worker {
             reservation: exchange.reservation.clone(),
             tried: &tried,
         };
-        let sending = pin!(upstream_call::send(servers, outgoing));
+        let sending = pin!(upstream_call::send(balancer, call));
         let sent = upstream_call::within(sending, started, allowed, peer).await;
         let mut answer = sent.inspect_err(|error| {
-            servers.count(error);
-            exchange.unanswered(&servers.at(tried.get()).pool);
+            upstream_call::count_failure(&balancer.metrics, error);
+            exchange.unanswered(&balancer.at(tried.get()).pool);
         })?;
-        let status = answer.response.status();
         let now = clock::now();
         answer.came(now);
         let took = now.saturating_duration_since(started);
-        servers.metrics.answered(status.as_u16(), took);
-        match (
-            hop::switch(down.is_some(), status, answer.response.headers()),
-            down,
-        ) {
-            (Switch::Unasked, _) | (Switch::WebSocket, None) => {
-                Err(ProxyError::UnaskedUpgrade).inspect_err(|error| servers.count(error))
-            }
+        let status = answer.response.status().as_u16();
+        balancer.metrics.answered(status, took);
+        self.relay(answer, took, down, peer, exchange)
+            .inspect_err(|error| upstream_call::count_failure(&balancer.metrics, error))
+    }
+
+    /// Turns the upstream's answer round, or prepares the tunnel that it has agreed to.
+    fn relay(
+        &self,
+        mut answer: UpstreamAnswer,
+        took: Duration,
+        down: Option<OnUpgrade>,
+        peer: &Peer,
+        exchange: &mut Exchange,
+    ) -> Result<Reply, ProxyError> {
+        let (status, fields) = (answer.response.status(), answer.response.headers());
+        match (hop::switch(down.is_some(), status, fields), down) {
+            (Switch::Unasked, _) | (Switch::WebSocket, None) => Err(ProxyError::UnaskedUpgrade),
             (Switch::WebSocket, Some(down)) => {
-                exchange.answered(&answer, took);
-                Ok(Reply::Joined(upgrade::prepare(answer, down)))
+                exchange.answered(status, fields, &answer.pool, took);
+                Ok(Reply::Tunnel(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
-                let start = answer.start().inspect_err(|error| servers.count(error))?;
-                exchange.answered(&answer, took);
+                let start = answer.start()?;
+                exchange.answered(status, answer.response.headers(), &answer.pool, took);
                 let upload = exchange.upload.clone();
                 let response = self.turn_round(answer, start, upload, peer);
-                Ok(Reply::UpstreamAnswer(response))
+                Ok(Reply::Response(response))
             }
         }
     }
@@ -384,7 +420,7 @@ impl Worker {
         } = answer;
         let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
             Some(upload) => {
-                let abandoned = body::abandoned(peer.watch.clone(), upload);
+                let abandoned = request_body::abandoned(peer.watch.clone(), upload);
                 pool.finish_upload(connection, self.pace.idle, abandoned);
                 None
             }

@@ -5,7 +5,6 @@ mod problem;
 
 pub use format::ReplyFormat;
 
-use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
 use crate::admission::RefusalCause;
@@ -41,27 +40,27 @@ pub struct ProblemDetails<'a, 'l> {
     pub error: &'a ProxyError,
     /// What the limits have to do with it.
     pub violated: &'a Violations<'l>,
-    /// When to come back, in microseconds, where that can be said.
+    /// When to come back, in microseconds, where that is known.
     pub wait: Option<u64>,
     /// The request's.
     pub request_id: &'a HeaderValue,
 }
 
 /// The answer, its fields in the room of `spare`, which has none; `preferred` is what the client would rather have,
-/// where somebody has asked.
+/// where the file asks for it.
 #[must_use]
 pub fn to(
     told: &ProblemDetails<'_, '_>,
     looks: &Looks,
     preferred: ReplyFormat,
     spare: HeaderMap,
-) -> Response<Body> {
+) -> Response<Bytes> {
     let body = match told.error {
         ProxyError::Refused(RefusalCause::Limited { limit, .. }) => looks.of_refusal(&limit.name),
         _ => &looks.everywhere,
     };
     let (kind, text) = format::written(told, body, preferred);
-    let mut response = Response::new(Body::own(Bytes::from(text)));
+    let mut response = Response::new(Bytes::from(text));
     *response.status_mut() = told.error.status();
     let fields = response.headers_mut();
     *fields = spare;
@@ -95,10 +94,10 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
         .is_some_and(|(_, kind)| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// The same in gRPC: status 200, and the error in fields of a response that has only trailers.
+/// The answer in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
-pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::new()));
+pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
     let fields = response.headers_mut();
     *fields = spare;
     fields.reserve(FIELDS);
@@ -135,13 +134,13 @@ fn grpc_status(error: &ProxyError) -> u16 {
 
 /// The answer to `OPTIONS *` and to a request that may not travel further (RFC 9110, section 7.6.2).
 #[must_use]
-pub fn empty() -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::new()));
+pub fn empty() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// Where the request should have said who it comes from. Names are checked to need no escapes.
+/// Where the request should have named its client. Names are checked to need no escapes.
 fn challenge(error: &ProxyError) -> Option<String> {
     let part = match error {
         ProxyError::Refused(

@@ -1,4 +1,4 @@
-//! What a request's head must be before anything is decided or forwarded, and whom it addresses.
+//! What a request's head must be before anything is decided or forwarded, and which host it addresses.
 //!
 //! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last line,
 //! `Transfer-Encoding`. Differing and malformed lengths it refuses. What it settles before we look, a `Content-Length`
@@ -18,7 +18,7 @@ pub const LONGEST_URI: usize = 16 * 1024;
 /// Longest host with port; a DNS name has at most 253 characters (RFC 1035 section 2.3.4).
 const LONGEST_HOST: usize = 260;
 
-/// Whom a request addresses.
+/// The host that a request addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     authority: Option<HeaderValue>,
@@ -48,7 +48,7 @@ pub enum BadRequest {
     AuthorityForm,
     /// `*` for something else than OPTIONS (RFC 9112 section 3.2.4).
     Asterisk,
-    /// We tunnel nothing for nobody, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
+    /// The gateway tunnels nothing, whatever the target, hence 501 and not 405 (RFC 9110 section 9.1).
     Connect,
     /// Longer than [`LONGEST_URI`].
     UriTooLong,
@@ -126,7 +126,7 @@ impl From<BadPath> for BadRequest {
 }
 
 impl Target {
-    /// Checks a head, and finds whom it addresses.
+    /// Checks a head, and finds the host that it addresses.
     ///
     /// # Errors
     /// The first thing found wrong with it.
@@ -188,7 +188,7 @@ impl Target {
         self.authority.as_ref()
     }
 
-    /// The same where it is the target's own, and `Host` absent or another.
+    /// That field where it is the target's own, and `Host` absent or another.
     #[must_use]
     pub fn own_authority(&self) -> Option<&HeaderValue> {
         self.authority.as_ref().filter(|_| self.own)

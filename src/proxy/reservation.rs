@@ -193,7 +193,7 @@ impl Reservation {
         self.costs.take()
     }
 
-    /// Makes a charge the true one, now or when the body has told it.
+    /// Makes a charge the true one, now or when the body has named it.
     fn settle(&self, charge: Charge, fields: &HeaderMap) {
         let Some(meter) = &charge.limit.meter else {
             return;
@@ -229,7 +229,7 @@ impl Drop for Reservation {
     }
 }
 
-/// What is charged where the client leaves before the body has said anything; nothing where the estimate stays. A limit that
+/// What is charged where the client leaves before the body has named a cost; nothing where the estimate stays. A limit that
 /// names no most takes all that it holds.
 fn most(charge: &Charge) -> Option<u32> {
     let meter = charge.limit.meter.as_ref()?;

@@ -1,6 +1,7 @@
-//! A response's body on its way down: streamed from the upstream, with an idle deadline, and told apart from one that breaks.
+//! A response's body on its way down: streamed from the upstream, with an idle deadline; one that breaks is noticed.
 
-use super::body::{BodyError, RequestBody};
+use super::body_failure::BodyError;
+use super::request_body::RequestBody;
 use super::soft_timeout::{Expiry, SoftTimeout};
 use super::trailers;
 use crate::listen::socket::SocketWatch;
@@ -76,7 +77,7 @@ impl UpstreamBody {
         let first = match start {
             BodyStart::Empty => return None,
             BodyStart::Unknown => None,
-            BodyStart::With(frame) => Some(filter_trailers(frame)),
+            BodyStart::With(frame) => Some(trailers::filtered(frame)),
         };
         Some(Self {
             incoming,
@@ -117,7 +118,7 @@ impl UpstreamBody {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(frame.map(|frame| frame.map(filter_trailers).map_err(BodyError::from)))
+        Poll::Ready(frame.map(|frame| frame.map(trailers::filtered).map_err(BodyError::from)))
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
@@ -140,11 +141,4 @@ fn release_free(lent: &mut LentConnection) {
     if let Some((connection, pool)) = lent.take_if(|(connection, _)| connection.is_free()) {
         pool.put(connection);
     }
-}
-
-pub(super) fn filter_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
-    if let Some(fields) = frame.trailers_mut() {
-        trailers::filter(fields);
-    }
-    frame
 }

@@ -27,12 +27,12 @@ enum BodyFormat {
     EventProbe(EventProbe),
 }
 
-/// What a limit was told.
+/// What a response named as its cost to one limit.
 #[derive(Debug)]
 pub(super) struct ResponseCost {
     /// The limit.
     pub(super) limit: Arc<Limit>,
-    /// Was it told anything?
+    /// Did the response name a number?
     pub(super) told: CostReport,
     /// The true number, where it was.
     pub(super) units: Option<u32>,
@@ -61,7 +61,7 @@ pub(super) fn in_head(
 }
 
 impl BodyMeter {
-    /// Reads the body of a response with `fields` for `charge`, whose limit is told there.
+    /// Reads the body of a response with `fields` for `charge`, whose limit reads its cost there.
     ///
     /// # Errors
     /// The charge, when the body cannot be read: it is encoded, or neither JSON nor a stream of events.
@@ -104,7 +104,7 @@ impl BodyMeter {
         }
     }
 
-    /// The body is over: its charge, whether it has said anything, and the number.
+    /// The body is over: its charge, whether the body named a cost, and the number.
     #[must_use]
     pub(super) fn end(self) -> (Charge, CostReport, Option<u32>) {
         let member = match &self.text {

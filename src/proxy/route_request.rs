@@ -13,7 +13,7 @@ use http::request::Parts;
 pub(super) struct RouteRequest<'a> {
     /// Its head.
     pub(super) parts: &'a Parts,
-    /// Whom it addresses.
+    /// The host that it addresses.
     pub(super) target: &'a Target,
     /// The far end of its connection.
     pub(super) peer: ConnectionPeer,

@@ -58,7 +58,7 @@ impl SoftTimeout {
         self.since = None;
     }
 
-    /// There is a pause; ready when it has been too long, or nobody waits for its end.
+    /// There is a pause; ready when it has been too long, or the client has left.
     pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
         let since = *self.since.get_or_insert_with(clock::now);
         loop {

@@ -1,16 +1,15 @@
 //! What a route answers itself: a redirect, or a text.
 
-use super::body::Body;
 use crate::snapshot::Own;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, Uri, header};
 
 /// The answer of `own` to a request for `uri`, whose path is in forwarded form.
 #[must_use]
-pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Body> {
+pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Bytes> {
     match own {
         Own::Redirect { to, status } => {
-            let mut response = Response::new(Body::own(Bytes::new()));
+            let mut response = Response::new(Bytes::new());
             *response.status_mut() = *status;
             let mut there = String::with_capacity(uri.path().len() + to.written().len());
             to.fill(uri.path(), &mut there);
@@ -34,7 +33,7 @@ pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Body> {
                 Method::HEAD => Bytes::new(),
                 _ => body.clone(),
             };
-            let mut response = Response::new(Body::own(sent));
+            let mut response = Response::new(sent);
             *response.status_mut() = *status;
             let fields = response.headers_mut();
             if let Some(kind) = content_type {

@@ -6,7 +6,9 @@
 
 use super::{forwarded, hop};
 use crate::admission::stripped_fields;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
+use http_body::Frame;
 use smallvec::SmallVec;
 
 /// Removes what may not be relayed.
@@ -19,6 +21,14 @@ pub fn filter(trailers: &mut HeaderMap) {
     for name in refused {
         trailers.remove(name);
     }
+}
+
+/// The frame without trailers that may not be relayed.
+pub(super) fn filtered(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(fields) = frame.trailers_mut() {
+        filter(fields);
+    }
+    frame
 }
 
 /// May a trailer of this name be relayed, in either direction?

@@ -51,7 +51,7 @@ impl Tunnel {
         idle: Duration,
     ) -> Response<Body> {
         exchange.upgraded();
-        exchange.stamp(&mut self.response);
+        exchange.stamp(self.response.headers_mut());
         join(self.down, self.up, exchange, peer, idle);
         self.response
     }

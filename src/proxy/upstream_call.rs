@@ -1,17 +1,17 @@
 //! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
 
-use super::body::{RequestBody, Upload, is_malformed};
+use super::body_failure::is_malformed;
 use super::error::ProxyError;
 use super::hop;
+use super::request_body::{RequestBody, Upload};
 use super::reservation::Reservation;
 use super::response_body::BodyStart;
 use super::soft_timeout::QUICK;
 use super::upstream_request::UpstreamHead;
-use super::worker_snapshot::{Server, Servers};
 use crate::descriptors::DescriptorReserve;
 use crate::listen::Peer;
-use crate::telemetry::metrics::Failure;
-use crate::upstream::ConnectError;
+use crate::telemetry::metrics::{Failure, UpstreamMetrics};
+use crate::upstream::balance::{Balancer, PooledConnection};
 use crate::upstream::connection::{Connection, is_repeatable};
 use crate::upstream::pool::Pool;
 use http::{Request, Response};
@@ -23,8 +23,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Servers of one upstream that are tried for one request while none takes a connection.
-const MOST_SERVERS: usize = 3;
 /// A head with more fields is not sent again.
 const MOST_FIELDS: usize = 256;
 
@@ -38,7 +36,7 @@ pub struct UpstreamCall<'a> {
     /// What becomes of the body.
     pub upload: Option<&'a Upload>,
     /// A descriptor for a connection, if it needs a new one.
-    pub promise: Option<DescriptorReserve<'a>>,
+    pub descriptor: Option<DescriptorReserve<'a>>,
     /// What it is to become.
     pub purpose: Purpose,
     /// When it sets out.
@@ -78,7 +76,7 @@ impl UpstreamAnswer {
     /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
     ///
     /// # Errors
-    /// 502 where it has a transfer coding that nobody asked for, or its body has broken before anything of it came.
+    /// 502 where it has a transfer coding that the gateway did not ask for, or its body has broken before anything of it came.
     pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
         if hop::is_coded(self.response.headers()) {
             return Err(ProxyError::UnaskedCoding);
@@ -124,31 +122,31 @@ pub async fn within<T>(
 /// # Errors
 /// When no server can be reached, or the answer fails.
 pub async fn send(
-    servers: &Servers,
+    balancer: &Balancer<RequestBody>,
     outgoing: UpstreamCall<'_>,
 ) -> Result<UpstreamAnswer, ProxyError> {
     let UpstreamCall {
         head,
         body,
         upload,
-        promise,
+        descriptor,
         purpose,
         at,
         reservation,
         tried,
     } = outgoing;
-    tried.set(servers.turn());
-    let turn = &servers.at(tried.get()).pool;
+    tried.set(balancer.next());
+    let pool = &balancer.at(tried.get()).pool;
     // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
     let idle = match purpose {
-        Purpose::Exchange => turn.take(at),
+        Purpose::Exchange => pool.take(at),
         Purpose::Tunnel => None,
     };
     // Kept, or taken at once by the new one.
-    drop(promise);
+    drop(descriptor);
     let (mut connection, pool) = match idle {
-        Some(idle) => (idle, Rc::clone(turn)),
-        None => Box::pin(connect(servers, tried)).await?,
+        Some(idle) => (idle, Rc::clone(pool)),
+        None => Box::pin(connect(balancer, tried)).await?,
     };
     if purpose == Purpose::Tunnel {
         connection.spawn_tunnel();
@@ -178,7 +176,7 @@ pub async fn send(
     let Some(again) = again else {
         return Err(blame(unanswered.error, upload));
     };
-    Box::pin(send_again(servers, again, upload, tried)).await
+    Box::pin(send_again(balancer, again, upload, tried)).await
 }
 
 /// The bodiless request that these bytes are.
@@ -197,12 +195,12 @@ fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
 }
 
 async fn send_again(
-    servers: &Servers,
+    balancer: &Balancer<RequestBody>,
     request: Request<RequestBody>,
     upload: Option<&Upload>,
     tried: &Cell<usize>,
 ) -> Result<UpstreamAnswer, ProxyError> {
-    let (mut connection, pool) = connect(servers, tried).await?;
+    let (mut connection, pool) = connect(balancer, tried).await?;
     match connection.send(request).await {
         Ok(response) => Ok(UpstreamAnswer {
             response,
@@ -218,40 +216,23 @@ fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
     broken.map_or(ProxyError::Upstream(error), ProxyError::from)
 }
 
-type Obtained = (Connection<RequestBody>, Rc<Pool<RequestBody>>);
-
-/// A new connection to the server whose turn it was, or to the next that takes one: nothing has been sent yet.
-async fn connect(servers: &Servers, tried: &Cell<usize>) -> Result<Obtained, ProxyError> {
-    let mut failure: Option<ConnectError> = None;
-    for position in servers.from_last_turn().take(MOST_SERVERS) {
-        tried.set(position);
-        let Server { pool, metrics } = servers.at(position);
-        match pool.connect(servers.connect_timeout).await {
-            Ok(connection) => {
-                servers.metrics.opened();
-                return Ok((connection, Rc::clone(pool)));
-            }
-            Err(error) => {
-                metrics.unreached();
-                failure = Some(error);
-            }
-        }
-        // A server that takes no more may still have answered on one that it has.
-        if let Some(connection) = pool.take_open() {
-            return Ok((connection, Rc::clone(pool)));
-        }
-    }
-    Err(failure.map_or(ProxyError::NoRoute, ProxyError::Connect))
+/// A new connection, or one that a server which takes no more still has.
+async fn connect(
+    balancer: &Balancer<RequestBody>,
+    tried: &Cell<usize>,
+) -> Result<PooledConnection<RequestBody>, ProxyError> {
+    let connected = balancer.connect(tried).await;
+    connected.map_err(|error| error.map_or(ProxyError::NoRoute, ProxyError::Connect))
 }
 
-/// What an upstream's failure counts as; nothing when it is the client's doing.
-pub fn failure(error: &ProxyError) -> Option<Failure> {
-    match error {
-        ProxyError::Connect(_) => Some(Failure::Connect),
-        ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
-        ProxyError::Upstream(error) if is_malformed(error) => Some(Failure::Protocol),
-        ProxyError::Upstream(_) => Some(Failure::Reset),
-        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
-        _ => None,
-    }
+/// Counts `error` against the upstream, if it is the upstream's failure and not the client's doing.
+pub(super) fn count_failure(metrics: &UpstreamMetrics, error: &ProxyError) {
+    metrics.failed(match error {
+        ProxyError::Connect(_) => Failure::Connect,
+        ProxyError::UpstreamTimeout(_) => Failure::Timeout,
+        ProxyError::Upstream(error) if is_malformed(error) => Failure::Protocol,
+        ProxyError::Upstream(_) => Failure::Reset,
+        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Failure::Protocol,
+        _ => return,
+    });
 }

@@ -1,10 +1,10 @@
 //! The head of a request on its way upstream: hop-by-hop fields removed first, ours added afterwards.
 
-use super::body::RequestBody;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::forwarded::{self, Origin};
 use super::request::{BadRequest, Target};
+use super::request_body::RequestBody;
 use super::{hop, request_id};
 use crate::key::client_ip::Speaks;
 use crate::listen::Peer;

@@ -1,15 +1,16 @@
-//! The held of a gateway stand in lines, all workers together: when one leaves, those behind move up, and only the last
-//! place is given back.
+//! The held requests of a gateway wait in queues, all workers together: when one leaves, those behind move up, and only
+//! the last position is refunded.
 //!
-//! A place in the middle cannot go back to the store: whoever came later was told a wait that counts on it. Inside one
-//! gateway the waits can be told anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
+//! A place in the middle cannot go back to the store: the wait of every later request counts on it. Inside one
+//! gateway the waits can be set anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
 //! the last place of one may lie in front of another's: it is kept, and tried again every second until its turn.
 //!
-//! Whoever is late, since the gateway stood still, goes on in turn as well: behind those in front of it, at the queue's
-//! rate, or is refused where that is longer than anybody waits. So is whoever comes while the line is behind.
+//! A request that is late, since the gateway stood still, goes on in turn as well: behind those in front of it, at the
+//! queue's rate, or is refused where that is longer than the longest wait. So is a request that comes while the queue is
+//! behind.
 //!
-//! Workers share the lines under locks, which those who are held touch: they wait anyway. While there are lines, whoever
-//! a queue lets pass at once looks whether there is one for it.
+//! Workers share the queues under locks, which held requests touch: these wait anyway. While there are queues, a request
+//! that its limit lets pass at once looks whether there is one for it.
 
 mod leak;
 mod queue;
@@ -67,7 +68,7 @@ pub struct WorkerQueues {
 struct RefundDesk {
     all: Arc<WaitQueues>,
     store: Store,
-    /// Waiting to be told what has become of them.
+    /// Refunds whose answers are awaited, in order.
     groups: RefCell<VecDeque<RefundBatch>>,
     /// How many groups are not done with.
     open: Cell<usize>,
@@ -75,7 +76,7 @@ struct RefundDesk {
     quiet: Notify,
 }
 
-/// Places of one line on their way back. Dropped without having been told, they are lost, and the line goes on.
+/// Positions of one queue on their way back. Dropped without an answer, they are lost, and the queue goes on.
 #[derive(Debug)]
 struct RefundBatch {
     all: Arc<WaitQueues>,
@@ -168,7 +169,7 @@ impl WorkerQueues {
         self.desk.all.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Is there a line for any of these, decided `by` that? Whoever need not wait passes it only in turn.
+    /// Is there a queue for any of these, decided `by` that? A request that need not wait passes it only in turn.
     #[must_use]
     pub fn is_any(&self, charges: &[Charge], by: Decider) -> bool {
         let mut names = charges.iter().map(|charge| name(charge, by));
@@ -365,7 +366,7 @@ impl Drop for RefundBatch {
     }
 }
 
-/// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
+/// What this gateway counts alone it counts in one place, whichever store decided the rest of the request.
 fn name(charge: &Charge, by: Decider) -> QueueKey {
     let by = match charge.limit.scope {
         Scope::Gateway => Decider::Memory,

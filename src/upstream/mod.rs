@@ -1,5 +1,6 @@
 //! Upstreams: named sets of servers to forward to.
 
+pub mod balance;
 pub mod connection;
 pub mod demo;
 mod driver;

@@ -1,24 +1,26 @@
 //! What its limits made of a request: for its answer, the metrics and the log.
 
 use super::{Exchange, ExchangeEnd};
+use crate::admission::Admission;
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Outcome, Ruling};
 use crate::listen::Peer;
 use crate::listen::minimum_rate::RateBound;
-use crate::proxy::body::UploadFailure;
+use crate::proxy::body_failure::UploadFailure;
 use crate::proxy::error::ProxyError;
 use crate::proxy::reply::Violations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
-use crate::telemetry::access_log::{Charge, Reason};
+use crate::telemetry::access_log::{AccessRecord, Charge, Reason};
 use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure};
-use http::Version;
+use http::{HeaderValue, Version};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 impl Exchange {
-    /// Is there nothing for want of which it is turned away, whatever its limits have said?
+    /// Is it turned away for what it lacks, though its limits admit it?
     ///
     /// # Errors
     /// With the reason, once.
@@ -38,7 +40,7 @@ impl Exchange {
         }
     }
 
-    /// May its client be silent by its nature? A field alone, which anybody can write, says nothing of that.
+    /// May its client be silent by its nature? A field alone, which any client can write, is no proof of that.
     pub(in crate::proxy) fn is_silent_by_nature(&self) -> bool {
         self.grpc && self.calls
     }
@@ -92,7 +94,7 @@ impl Exchange {
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
             let (pools, metrics) = (&self.worker.pools, &self.worker.metrics);
             self.local
-                .servers(upstream, pools, metrics)
+                .balancer(upstream, pools, metrics)
                 .metrics
                 .failed(failure);
         }
@@ -182,7 +184,7 @@ impl Exchange {
         Some(route.limits[position].hold(since.into_std()))
     }
 
-    /// Counts what each limit said.
+    /// Counts each limit's decision.
     pub(super) fn count_decisions(&self) {
         let (Some(route), Some(admission)) = (self.route, &self.admission) else {
             return;
@@ -234,7 +236,7 @@ impl Exchange {
         }
     }
 
-    /// What each limit said that does not decide, by its position among the service's limits.
+    /// The decisions of limits in shadow, by their positions among the service's limits.
     fn asides(&self) -> Vec<(usize, Decision)> {
         let Some(service) = self.service() else {
             return Vec::new();
@@ -342,7 +344,7 @@ impl Exchange {
         }
     }
 
-    /// Settles what the response's body has told, and counts what its limits were told.
+    /// Settles the costs that the response's body named, and counts them.
     pub(super) fn settled(&self) -> Vec<ResponseCost> {
         let (Some(reservation), Some(route)) = (&self.reservation, self.route) else {
             return Vec::new();
@@ -360,6 +362,62 @@ impl Exchange {
             }
         }
         told
+    }
+
+    /// Counts the request, and the bytes of both bodies.
+    pub(super) fn count(&self, took: Duration) {
+        let worker = &self.worker;
+        let metrics = match self.route {
+            Some(route) => &self.local.route(route, &worker.metrics).metrics,
+            None => &self.local.unrouted,
+        };
+        metrics.request(&self.method, self.status, self.source, took);
+        worker.metrics.bodies(self.received_bytes(), self.sent);
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.upload.as_ref().map_or(0, |upload| upload.bytes.get())
+    }
+
+    /// Writes its line of the access log; `costs` are what its response named.
+    pub(super) fn log(&self, took: Duration, costs: &[ResponseCost]) {
+        let (service, upstream) = (self.service(), self.upstream.as_ref());
+        self.worker.access.record(&AccessRecord {
+            ts: self.began.micros(),
+            request_id: self.id.as_bytes(),
+            client: Some(self.client),
+            peer: Some(self.peer),
+            method: Some(self.method.as_str()),
+            host: self.host.as_ref().map(HeaderValue::as_bytes),
+            path: Some(self.uri.path().as_bytes()),
+            proto: Some(self.version),
+            status: self.status,
+            reason: self.final_reason(),
+            route: service.and_then(Service::route),
+            limit: self.limit.as_deref(),
+            window: self.window(),
+            would_refuse: &service
+                .map(|service| self.would_refuse(service))
+                .unwrap_or_default(),
+            charges: &service
+                .map(|service| self.charges(service, costs))
+                .unwrap_or_default(),
+            groups: &service
+                .map(|service| self.groups(service))
+                .unwrap_or_default(),
+            delay: Duration::from_micros(self.delayed),
+            duration: took,
+            upstream: upstream
+                .map(|(pool, _)| pool.server().to_string())
+                .as_deref(),
+            upstream_time: upstream.and_then(|(_, time)| *time),
+            bytes_in: self.received_bytes(),
+            bytes_out: self.sent,
+            user_agent: self.user_agent.as_ref().map(HeaderValue::as_bytes),
+            decided_by: self.admission.as_ref().map(Admission::decider),
+            retry_after: self.retry_after.map(Duration::from_micros),
+            remaining: self.remaining(),
+        });
     }
 
     /// Limits that a group of the client's has changed: their names, and the group's.
@@ -388,7 +446,7 @@ impl Exchange {
     }
 }
 
-/// What the response has said that the request has cost `limit`, if it has.
+/// The cost that the response named to `limit`, if it named one.
 fn true_cost(told: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
     let mut told = told.iter();
     told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units

@@ -37,7 +37,7 @@ pub(super) fn lead(
     fields.insert(name, all);
 }
 
-/// Is it a list of strings with parameters, as far as can be told without reading every parameter? One may be a string
+/// Is it a list of strings with parameters, as far as is seen without reading every parameter? One may be a string
 /// itself, as the unit of a quota is.
 fn is_list(text: &[u8]) -> bool {
     let mut rest = text.trim_ascii();

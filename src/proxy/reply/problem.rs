@@ -37,7 +37,7 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
         body.extend_from_slice(br#","detail":""#);
         write_refusal(&mut body, limit, *wait, br#"\""#);
         body.push(b'"');
-        // Each of several rates is a policy with a name of its own; the limit's is said beside it.
+        // Each of several rates is a policy with a name of its own; the limit's name stands beside it.
         if let Some(window) = &limit.window {
             body.extend_from_slice(br#","limit":""#);
             body.extend_from_slice(limit.name.as_bytes());
@@ -78,7 +78,7 @@ pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
     }
     body.extend_from_slice(br#","request_id":""#);
     for byte in request_id.as_bytes() {
-        // Whoever is trusted may have named it with any visible character.
+        // A trusted peer may have named it with any visible character.
         if matches!(byte, b'"' | b'\\') {
             body.push(b'\\');
         }

@@ -1,4 +1,4 @@
-//! A line's pace: what has gone on leaks as the queue does, so that those who were late go on in turn and not at once.
+//! A queue's pace: what has gone on leaks as the bucket does, so that late requests go on in turn and not at once.
 //!
 //! The store spaces turns; it cannot know that a gateway stood still while they passed. Here the same bound is kept once
 //! more, at the instants at which requests really go on: over any time T at most B + N T/P of them.
@@ -7,9 +7,9 @@ use crate::limit::{Limit, Rule, rate::Cost};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A machine's ordinary lateness: it moves nobody. Whoever is later goes on in turn, and so do all behind.
+/// A machine's ordinary lateness: it moves no request. A later request goes on in turn, and so do all behind it.
 pub(super) const JITTER: Duration = Duration::from_millis(5);
-/// Longer than `max_wait` by so much nobody is made to wait: a busy machine alone may be as late.
+/// A request waits at most so much longer than `max_wait`: a busy machine alone may be as late.
 pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 /// What one request takes of its queue.
@@ -19,7 +19,7 @@ pub(super) struct LeakShare {
     takes: Duration,
     /// The time that B - 1 units take: it goes on where no more than that is left of those before.
     free: Duration,
-    /// The longest that anybody waits.
+    /// The longest wait.
     pub(super) max_wait: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Leak {
         self.over(share.free.max(JITTER), now) == Duration::ZERO
     }
 
-    /// The turn of one that would go on at `from` if nobody were in front.
+    /// The turn of a request that would go on at `from` if none were in front.
     pub(super) fn next(&self, share: &LeakShare, from: Instant) -> Instant {
         let over = self.over(share.free, from);
         from.checked_add(over).unwrap_or(from)

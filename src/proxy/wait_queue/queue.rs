@@ -1,8 +1,9 @@
-//! One line: the places of a queue that this gateway has been granted, in the queue's order, and who stands in them.
+//! One wait queue: the positions that the store has granted this gateway for one key, in the store's order, and the
+//! requests that have them.
 //!
-//! Whoever stands behind a place that has come free moves up into it, so that what is free is the end of the line, and
-//! can go back to the store place by place, the last one first. A free place in front of somebody who cannot move stays
-//! a hole: whoever joins the line may move up into it, and it goes back when all behind it have.
+//! A request behind a free position moves up into it. The free positions are therefore the end of the queue, and go back
+//! to the store one by one, the last one first. A free position in front of a request that cannot move stays a hole: a
+//! request that joins the queue may move up into it, and it goes back when all behind it have.
 
 use super::leak::{GRACE, JITTER, Leak, LeakShare};
 use crate::store::Charge;
@@ -21,7 +22,7 @@ pub(super) struct WaitQueue {
     pub(super) is_returning: bool,
     /// What has gone on.
     pace: Leak,
-    /// Until then it is behind the store's turns: the gateway stood still, and whoever comes goes on after those in line.
+    /// Until then the queue is behind the store's turns: the gateway stood still, and a new request goes on after the queued ones.
     behind: Option<Instant>,
 }
 
@@ -35,10 +36,10 @@ pub(super) struct Position {
     /// Its turn passed without it, and it has another.
     put_off: bool,
     /// Whose it is has places in other queues too and waits for the last of them, so that `until` is not the turn of this
-    /// one but later: it moves nowhere, and nobody moves up into what it leaves.
+    /// one but later: it moves nowhere, and no request moves up into what it leaves.
     of_several: bool,
     taken: Option<Arc<Waiter>>,
-    /// The store has not taken it back: somebody whom this gateway does not know stands behind it.
+    /// The store has not taken it back: a request of another gateway stands behind it.
     kept: bool,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Waiter {
 struct DueTime {
     until: Instant,
     put_off: bool,
-    /// It is to be refused, since its turn would come too late, and told to come again after so long.
+    /// It is to be refused, since its turn would come too late; its client may come again after so long.
     over: Option<Duration>,
 }
 
@@ -65,7 +66,7 @@ impl Waiter {
         self.turn().until
     }
 
-    /// Is it later than what the store said, or never?
+    /// Is it later than the store's turn, or never?
     pub(super) fn is_put_off(&self) -> bool {
         self.turn().put_off
     }
@@ -89,7 +90,7 @@ impl Waiter {
         self.changed.notify_one();
     }
 
-    /// Whoever waits for it looks again when its old turn comes.
+    /// The waiting request looks again when its old turn comes.
     fn put_off(&self, until: Instant) {
         let mut turn = self.turn();
         (turn.until, turn.put_off) = (until, true);
@@ -104,7 +105,7 @@ impl Waiter {
 }
 
 impl Position {
-    /// A place that is taken from the start, by one that came at `came`, and who has it.
+    /// A position with a request that came at `came`, and that request's waiter.
     pub(super) fn taken(
         came: Instant,
         until: Instant,
@@ -143,12 +144,12 @@ impl Position {
         }
     }
 
-    /// Can somebody still move up into it?
+    /// Can a request still move up into it?
     fn is_open(&self, now: Instant) -> bool {
         self.taken.is_none() && !self.of_several && self.until > now
     }
 
-    /// Whoever has `later` takes this one, if that can be.
+    /// The request of `later` takes this one, if that can be.
     fn take_over(&mut self, later: &mut Self) {
         // Places of different lengths do not fit into each other.
         if later.of_several || later.charge.ticket.cost != self.charge.ticket.cost {
@@ -157,7 +158,7 @@ impl Position {
         let Some(spot) = later.taken.take() else {
             return;
         };
-        // Of a place that was left before anybody heard of it, the turn is known late.
+        // Of a position that was left before its worker heard of it, the turn is known late.
         self.until = self.until.min(later.until);
         spot.move_to(self.until);
         self.taken = Some(spot);
@@ -217,7 +218,7 @@ impl WaitQueue {
         Some(self.places[self.position(spot)?].until)
     }
 
-    /// Does it go on at the line's pace? Whoever waits for another queue goes on when that lets it, as long as this one
+    /// Does it go on at the line's pace? A request that waits for another queue goes on when that lets it, as long as this one
     /// is on time.
     fn counts(&self, place: &Position, now: Instant) -> bool {
         !place.of_several || place.put_off || self.is_behind(now)
@@ -232,7 +233,7 @@ impl WaitQueue {
     }
 
     /// Turns have passed without those whose they were: all go on one behind the other from now on, in their order, at
-    /// the queue's rate. Whoever would wait too long is refused, and takes nobody's turn.
+    /// the queue's rate. A request that would wait too long is refused, and takes no turn.
     fn retime(&mut self, now: Instant) {
         let mut pace = self.pace;
         for place in &mut self.places {
@@ -277,7 +278,7 @@ impl WaitQueue {
         self.places.iter().position(is_whose)
     }
 
-    /// Everyone takes the free place in front, in order: nobody overtakes another.
+    /// Each request takes the free position in front, in order: none overtakes another.
     fn move_up(&mut self, now: Instant) {
         let places = self.places.make_contiguous();
         let mut next = 0;
@@ -300,7 +301,7 @@ impl WaitQueue {
         }
     }
 
-    /// What can go back to the store, the last place first, so that nobody stands behind the one that goes.
+    /// What can go back to the store, the last place first, so that no request stands behind the one that goes.
     pub(super) fn take_last(&mut self) -> Vec<Position> {
         let mut last = Vec::new();
         while let Some(place) = self.places.pop_back_if(|place| place.can_go_back()) {
@@ -310,7 +311,7 @@ impl WaitQueue {
     }
 
     /// The store has not taken it back. One that was charged under an id may have been paid for a repeat: it is not asked
-    /// about again, nor taken by anybody.
+    /// about again, and no request takes it.
     pub(super) fn keep(&mut self, place: Position) {
         if place.charge.ticket.record.is_none() {
             let kept = true;
@@ -318,7 +319,7 @@ impl WaitQueue {
         }
     }
 
-    /// Somebody stands behind what was kept no more, or may not: it can be tried again.
+    /// Perhaps no request stands behind a kept position any more: it can be tried again.
     pub(super) fn retry(&mut self, most: usize) {
         let free = self.places.iter_mut().rev();
         for place in free.take_while(|place| place.taken.is_none()).take(most) {
@@ -326,7 +327,7 @@ impl WaitQueue {
         }
     }
 
-    /// Places have come back from the store or not: those who have joined behind one that is kept move up.
+    /// Positions have come back from the store or not: requests that have joined behind a kept one move up.
     pub(super) fn returned(&mut self, kept: Vec<Position>, any: bool, now: Instant) {
         self.is_returning = false;
         for place in kept {
@@ -351,7 +352,7 @@ impl WaitQueue {
 }
 
 impl Position {
-    /// Is it taken by one who goes on when its turn here has come?
+    /// Has it a request that goes on when its turn here has come?
     fn has_its_turn(&self) -> bool {
         self.taken.is_some() && !self.of_several
     }
@@ -360,7 +361,7 @@ impl Position {
         now.saturating_duration_since(self.until) > JITTER
     }
 
-    /// Its turn is at `until`, if that is later; false where that is too late for whose it is, and nobody has it then.
+    /// Its turn is at `until`, if that is later; false where that is too late for its request, which loses it then.
     fn put_off_until(&mut self, until: Instant, now: Instant) -> bool {
         let Some(spot) = &self.taken else {
             return false;

@@ -39,7 +39,7 @@ pub enum Advance {
     Later,
 }
 
-/// A request would wait longer than its limit makes anybody wait.
+/// A request would wait longer than its limit allows.
 #[derive(Debug)]
 pub struct WaitTooLong {
     /// Whose queue it stands in.
@@ -101,7 +101,7 @@ impl LockedQueues<'_> {
 }
 
 impl WaitQueues {
-    /// All shards of these lines at once, in the order in which everybody locks them.
+    /// All shards of these lines at once, in the one order in which they are locked.
     pub(super) fn together(&self, standing: &[Ticket]) -> LockedQueues<'_> {
         let numbers = standing.iter().map(|one| self.number(&one.name));
         let mut numbers: SmallVec<[usize; 2]> = numbers.collect();

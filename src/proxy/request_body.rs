@@ -1,0 +1,221 @@
+//! A request's body on its way up: streamed, never collected, with a deadline for silence and a least rate.
+
+use super::body_failure::{BodyError, UploadFailure, broken_by};
+use super::body_prefix::BodyPrefix;
+use super::soft_timeout::QUICK;
+use super::trailers;
+use crate::listen::minimum_rate::{RateBound, RateTimer};
+use crate::listen::socket::SocketWatch;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, header};
+use http_body::{Frame, SizeHint};
+use hyper::body::{Body as _, Incoming};
+use std::cell::Cell;
+use std::future::pending;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// What is known of a request's body while it is on its way.
+#[derive(Debug, Default)]
+pub struct Upload {
+    /// Bytes relayed so far.
+    pub bytes: Cell<u64>,
+    /// Nothing more of it will come.
+    pub done: Cell<bool>,
+    /// Why it ended early, not by the upstream's doing.
+    pub broken: Cell<Option<UploadFailure>>,
+}
+
+/// A request's body towards the upstream. Small, because hyper moves it several times on its way.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// None.
+    Empty,
+    /// As the client sends it.
+    Stream(Box<UploadBody>),
+}
+
+/// A body on its way up.
+#[derive(Debug)]
+pub struct UploadBody {
+    /// What has been read of it already.
+    beginning: Option<Box<BodyPrefix>>,
+    incoming: Incoming,
+    pace: RateTimer,
+    allowed: RateBound,
+    upload: Rc<Upload>,
+}
+
+impl RequestBody {
+    /// Wraps what the client sends; the other half tells how far it has come.
+    #[must_use]
+    pub fn new(
+        beginning: Option<Box<BodyPrefix>>,
+        incoming: Incoming,
+        allowed: RateBound,
+    ) -> (Self, Option<Rc<Upload>>) {
+        if incoming.is_end_stream() && beginning.is_none() {
+            return (Self::Empty, None);
+        }
+        let upload = Rc::<Upload>::default();
+        let sending = UploadBody {
+            beginning,
+            incoming,
+            pace: RateTimer::new(allowed),
+            allowed,
+            upload: Rc::clone(&upload),
+        };
+        (Self::Stream(Box::new(sending)), Some(upload))
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Stream(sending) => sending.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Stream(sending) => sending.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Stream(sending) => match &sending.beginning {
+                Some(beginning) => beginning.announced(),
+                None => sending.incoming.size_hint(),
+            },
+        }
+    }
+}
+
+impl UploadBody {
+    fn is_over(&self) -> bool {
+        match &self.beginning {
+            None => self.incoming.is_end_stream(),
+            Some(beginning) => beginning.is_all && beginning.is_over(),
+        }
+    }
+
+    /// What has been read before; its end, if that was among it.
+    #[cold]
+    fn next_of(&mut self, mut beginning: Box<BodyPrefix>) -> Option<Frame<Bytes>> {
+        let frame = beginning.next();
+        // Kept where it was all, for the body is not asked again when it has ended.
+        self.beginning = Some(beginning).filter(|rest| rest.is_all || !rest.is_over());
+        self.upload.done.set(self.is_over());
+        let frame = frame?;
+        let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+        self.upload.bytes.set(self.upload.bytes.get() + length);
+        Some(trailers::filtered(frame))
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(beginning) = self.beginning.take() {
+            let frame = self.next_of(beginning);
+            if frame.is_some() || self.is_over() {
+                return Poll::Ready(frame.map(Ok));
+            }
+        }
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            ready!(self.pace.poll_late(cx));
+            self.upload.broken.set(Some(UploadFailure::Stopped));
+            return Poll::Ready(Some(Err(BodyError::Idle(self.allowed.idle))));
+        };
+        let length = match &frame {
+            Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),
+            _ => 0,
+        };
+        self.pace.received(length);
+        let ended = self.incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
+        self.upload.done.set(ended);
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                self.upload.bytes.set(self.upload.bytes.get() + length);
+                Some(Ok(trailers::filtered(frame)))
+            }
+            Some(Err(error)) => {
+                self.upload.broken.set(Some(broken_by(&error)));
+                Some(Err(error.into()))
+            }
+            None => None,
+        })
+    }
+}
+
+/// Resolves when the rest of an upload will not come, since its client has left. Never once all of it has been taken: what
+/// is then left to do is the server's; nor while its server takes what the client has left behind, which may be all of it.
+pub(super) async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
+    let mut leaving = pin!(client.gone());
+    let mut gone = false;
+    loop {
+        let (was_gone, relayed) = (gone, upload.bytes.get());
+        if gone {
+            sleep(QUICK).await
+        } else {
+            gone = timeout(QUICK, leaving.as_mut()).await.is_ok() || client.is_over()
+        }
+        if upload.done.get() {
+            return pending().await;
+        }
+        if was_gone && upload.bytes.get() == relayed {
+            // A reader of the answer finds its connection ended, by the client's doing.
+            let broken = upload.broken.get().unwrap_or(UploadFailure::ClientGone);
+            upload.broken.set(Some(broken));
+            return;
+        }
+    }
+}
+
+/// Most of a refused request's body that is read, and for how long, so that the refusal is not overtaken by a reset
+/// (RFC 9112, section 9.6).
+const DISCARDED: u64 = 64 * 1024;
+const DISCARDING: Duration = Duration::from_secs(1);
+
+/// Is more of it to come than [`discard`] reads? Then its connection ends with a refusal.
+#[must_use]
+pub(super) fn outlasts<B: http_body::Body>(request: &Request<B>) -> bool {
+    let body = request.body();
+    !body.is_end_stream()
+        && (body.size_hint().lower() > DISCARDED || request.headers().contains_key(header::EXPECT))
+}
+
+/// Reads a little of a refused request's body. A client that waits for a 100 sends no body and gets no 100.
+pub(super) fn discard(mut incoming: Incoming, parts: &Parts) {
+    use http_body_util::BodyExt as _;
+    if incoming.is_end_stream() || parts.headers.contains_key(header::EXPECT) {
+        return;
+    }
+    tokio::task::spawn_local(async move {
+        let reading = async {
+            let mut left = DISCARDED;
+            while let Some(Ok(frame)) = incoming.frame().await {
+                let read = frame.data_ref().map_or(0, |data| data.len() as u64);
+                if read >= left {
+                    return;
+                }
+                left -= read;
+            }
+        };
+        let _ = tokio::time::timeout(DISCARDING, reading).await;
+    });
+}
