@@ -6,7 +6,7 @@ mod outcome;
 mod shadow;
 
 use identity::write_logged;
-use outcome::{outcome, turned_away};
+use outcome::{outcome, refusal};
 pub(super) use shadow::ShadowAnswer;
 
 use super::counters::{Counters, Detail};
@@ -14,17 +14,17 @@ use super::line::{Fault, LoggedRequest};
 use super::reservations::OpenReservations;
 use super::route_cache::{RouteCache, RouteMatch};
 use super::waiting_requests::WaitingRequests;
+use crate::admission::destination::Destination;
+use crate::admission::stripped_fields::{FieldTrust, tidy};
+use crate::admission::{Admission, LoggedValues, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
 use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
-use crate::proxy::admit::Plan;
-use crate::proxy::destination::Destination;
-use crate::proxy::stripped_fields::{FieldTrust, tidy};
 use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Charge, StoreDecision, StoreError};
+use crate::store::{Decider, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -42,7 +42,7 @@ pub(super) struct PolicySide {
     /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
     route: Option<usize>,
     plan: Plan,
-    decided: Option<StoreDecision>,
+    admission: Admission,
     /// Was the last request's plan one that a store was asked?
     asked: bool,
     /// What requests under way hold and may give back; nothing where no limit does.
@@ -135,7 +135,10 @@ impl PolicySide {
             route_cache: RouteCache::new(),
             route: None,
             plan: Plan::default(),
-            decided: None,
+            admission: Admission {
+                decided: None,
+                by: Decider::Memory,
+            },
             asked: false,
             slots: holds.then(OpenReservations::default),
             held: WaitingRequests::default(),
@@ -155,7 +158,7 @@ impl PolicySide {
         if let Some(slots) = &mut self.slots {
             slots.pass(&mut self.counters, now)?;
         }
-        self.decided = None;
+        self.admission.decided = None;
         self.asked = false;
         self.route = match self.find(request, head) {
             RouteMatch::Found(route) => Some(route),
@@ -215,11 +218,15 @@ impl PolicySide {
             cost.map(Cost::new)
         };
         let moved = &self.moved;
-        self.plan.refill(service, &caller, given, |limit, out| {
-            !moved.contains(&limit.name) && write_logged(request, limit, out)
-        });
+        let values = LoggedValues {
+            cost: given,
+            key: |limit: &Limit, out: &mut Vec<u8>| {
+                !moved.contains(&limit.name) && write_logged(request, limit, out)
+            },
+        };
+        self.plan.refill(service, &caller, &values);
         // What the gateway answers where the limits that it asks do not refuse.
-        let otherwise = self.plan.lack().map(turned_away);
+        let otherwise = self.plan.lack().map(refusal);
         if self.plan.is_empty() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
@@ -231,11 +238,11 @@ impl PolicySide {
             detail
         };
         self.counters
-            .decide(&checks, now, detail, &mut self.decided)?;
-        let Some(decided) = &self.decided else {
+            .decide(&checks, now, detail, &mut self.admission.decided)?;
+        if self.admission.decided.is_none() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
-        };
-        let outcome = outcome(decided, &self.plan, service);
+        }
+        let outcome = outcome(&self.admission, &self.plan, service);
         let wait = match &outcome {
             ReplayOutcome::Delay { wait, .. } => *wait,
             _ => 0,
@@ -249,32 +256,34 @@ impl PolicySide {
                 .enter(caller.address, now, until, self.snapshot.holds)
             {
                 // Refused after having been charged: what belongs to the wait goes back at once.
-                for (index, check) in checks.iter().enumerate() {
-                    let limit = check.limit;
-                    let back = limit.gives_back.cancels
-                        || limit.holds_back()
-                        || limit.rule.holds().is_some();
-                    if let Some(charge) = Charge::of(decided, index, check).filter(|_| back) {
-                        self.counters.give_back(&charge, now)?;
-                    }
+                let open = self.admission.open_charges(&self.plan, service, true);
+                let refunded = open.refundable.iter();
+                let refunded =
+                    refunded.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
+                for charge in open.slots.iter().chain(&open.places).chain(refunded) {
+                    self.counters.give_back(charge, now)?;
                 }
                 return Ok(ReplayOutcome::TooManyHeld);
             }
         }
         if let Some(slots) = &mut self.slots {
-            for (index, check) in checks.iter().enumerate() {
-                let (gives, rule) = (check.limit.gives_back, &check.limit.rule);
-                let is_queued = wait > 0 && check.limit.holds_back();
-                // A place in a queue comes back with who leaves it.
-                let left = has_left && (gives.cancels || is_queued && wait > request.duration);
-                let failed = request.failed() && gives.errors;
-                if (rule.holds().is_some() || left || failed)
-                    && let Some(charge) = Charge::of(decided, index, check)
-                {
+            let mut open = self.admission.open_charges(&self.plan, service, false);
+            if has_left && wait > request.duration {
+                // A place in a queue comes back with the request that leaves it.
+                open.slots.append(&mut open.places);
+            }
+            open.leave_queues();
+            for charge in open.slots {
+                slots.hold(charge, now, ends);
+            }
+            for charge in open.refundable {
+                let limit = &charge.limit;
+                let left = has_left && RequestEnd::Abandoned.refunds(limit);
+                let failed = request.failed() && RequestEnd::ServerError.refunds(limit);
+                if left || failed {
                     slots.hold(charge, now, ends);
-                } else if let Some(meter) = &check.limit.meter
-                    && let Some(truth) = given_later(request, &check.limit.name)
-                    && let Some(charge) = Charge::of(decided, index, check)
+                } else if let Some(meter) = &limit.meter
+                    && let Some(truth) = given_later(request, &limit.name)
                 {
                     // As the gateway takes it, however much the line says.
                     let most = Cost::new(truth.units().min(meter.max));
@@ -312,7 +321,7 @@ impl PolicySide {
     /// How many units it was granted, if it was admitted: by the limit that may grant less, else the most that one of
     /// its limits took; 1 where it has none.
     pub(super) fn granted(&self) -> u32 {
-        let (Some(decided), Some(service)) = (&self.decided, self.service()) else {
+        let (Some(decided), Some(service)) = (&self.admission.decided, self.service()) else {
             return 1;
         };
         let of_those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
@@ -326,7 +335,7 @@ impl PolicySide {
 
     /// What the limits said to it one by one; nothing where none was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
-        self.decided.as_ref()
+        self.admission.decided.as_ref()
     }
 
     /// Where it counts.

@@ -5,8 +5,8 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{CostSource, Document, GroupTable, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
+use crate::admission::stripped_fields::{FieldTrust, StripCause, why};
 use crate::key::Part;
-use crate::proxy::stripped_fields::{FieldTrust, StripCause, why};
 use crate::route::Condition;
 use http::HeaderName;
 

@@ -22,7 +22,7 @@ impl PolicySide {
     pub(in crate::replay) fn shadows(&self) -> impl Iterator<Item = ShadowAnswer<'_>> {
         let service = self.service();
         let limit = move |at: usize| service.and_then(|service| service.limits.get(at));
-        let decided = self.decided.iter().filter(|_| self.asked);
+        let decided = self.admission.decided.iter().filter(|_| self.asked);
         let counted = decided
             .flat_map(|decided| &decided.aside)
             .filter_map(move |aside| {

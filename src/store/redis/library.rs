@@ -1,4 +1,4 @@
-//! The scripts as a library of functions, for who wants them kept with the data: on disk, and on every replica before it
+//! The scripts as a library of functions, for operators that want them kept with the data: on disk, and on every replica before it
 //! leads.
 //!
 //! Names of functions are one for the whole server, so each carries a digest of the library and the script's own: gateways of
@@ -84,12 +84,12 @@ pub(super) fn call(script: &Cmd) -> Cmd {
     command
 }
 
-/// Is it that the library is not there any more?
+/// Does the server answer that the library is not there any more?
 pub(super) fn is_missing(reason: &str) -> bool {
     reason.contains("Function not found")
 }
 
-/// Is it that the library was there already?
+/// Does the server answer that the library was there already?
 pub(super) fn is_there(error: &StoreError) -> bool {
     matches!(error, StoreError::Refused(reason) if reason.contains("already exists"))
 }

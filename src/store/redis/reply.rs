@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The wait that says that a counter cannot be read which decides nothing.
 const SPOILT: f64 = -0.5;
 
-/// What one request of a batch was told.
+/// The answer to one request of a batch.
 pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 
 /// Why this one request could not be decided.
@@ -18,9 +18,9 @@ pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 pub(super) enum ReplyError {
     /// Something is the matter with the key of one of its limits.
     Limit {
-        /// Which.
+        /// The position of the limit.
         index: usize,
-        /// In the server's words.
+        /// The server's words.
         reason: Arc<str>,
     },
     /// The store as a whole.
@@ -64,7 +64,7 @@ pub(super) fn server_wide(reason: &str) -> bool {
     })
 }
 
-/// Is it because the server is no master, or no longer?
+/// Does the error mean that the server is no master, or no longer?
 pub(super) fn is_read_only(reason: &str) -> bool {
     codes(reason).any(|word| word == "READONLY")
 }
@@ -153,8 +153,8 @@ impl ReplyReader<'_> {
     }
 }
 
-/// Units that were granted, and behind the point what an id meant and whether more is said. Where only that is said, all
-/// of the cost was charged.
+/// Units that were granted, and behind the point what an id meant and whether more follows. Where only that stands there,
+/// all of the cost was charged.
 fn granted(number: f64) -> Result<(Option<Cost>, Repeat, bool), StoreError> {
     let (repeat, trailed) = match number.fract() {
         0.125 => (Repeat::No, true),

@@ -10,7 +10,7 @@ macro_rules! text {
     };
 }
 
-/// The same with every algorithm, then the rest.
+/// The text of every algorithm, then the rest.
 macro_rules! every_algorithm {
     ($($rest:literal)*) => {
         text!(
@@ -41,13 +41,13 @@ pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Decides a batch in which some limits do not decide, and are counted beside those that do.
-pub(super) static DECIDE_BESIDE: LazyLock<Script> = LazyLock::new(|| {
+pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "batch" "shadow"))
 });
 
 /// Every script: what a connection loads.
 pub(super) static ALL: [&LazyLock<Script>; 5] =
-    [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_BESIDE, &REFUND];
+    [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_SHADOW, &REFUND];
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> =

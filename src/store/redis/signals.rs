@@ -1,5 +1,6 @@
-//! What connections tell whoever watches over the store: that one has ended, or cannot be made, or leads elsewhere.
+//! Signals of connections to the watch over a node: one has ended, or cannot be made, or leads to another master.
 
+use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use std::sync::atomic::AtomicU64;
@@ -11,18 +12,18 @@ use tokio::time::Instant;
 /// Least time between a failure to connect and the next attempt.
 pub(super) const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
-/// What connections tell whoever watches over the store.
+/// Signals of the connections of one node.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     /// A connection has ended.
     pub(super) lost: Notify,
-    /// One could not be made.
+    /// A connection could not be made.
     pub(super) failed: Notify,
-    /// One leads to another master than those before it.
+    /// A connection leads to another master than those before it.
     pub(super) replaced: Notify,
     /// Connections that were made at a lesser age are not used any more.
     pub(super) age: AtomicU64,
-    /// Where the last of them leads, if somebody had to be asked.
+    /// The master at the other end of the last connection, if sentinels had to be asked.
     pub(super) master: Mutex<Option<Address>>,
     /// Why the last attempt to make one failed, if it did.
     why: Mutex<Option<(Instant, StoreError)>>,
@@ -37,10 +38,10 @@ impl Signals {
 
     /// The server has answered on a connection that is being made.
     pub(super) fn hear(&self) {
-        *locked(&self.heard) = Some(Instant::now());
+        *locked(&self.heard) = Some(clock::now());
     }
 
-    /// When it did so last.
+    /// When the server did so last.
     pub(super) fn heard(&self) -> Option<Instant> {
         *locked(&self.heard)
     }
@@ -49,7 +50,7 @@ impl Signals {
     pub(super) async fn hopeless(&self) -> StoreError {
         let failed = self.failed.notified();
         if let Some((at, why)) = &*self.last_failure()
-            && at.elapsed() < KNOCK_EVERY
+            && clock::now() - *at < KNOCK_EVERY
         {
             return why.clone();
         }
