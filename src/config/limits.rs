@@ -8,12 +8,10 @@ mod tiers;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Algorithm, CostSource, Limit, Refund, Setting};
+use super::document::{CostSource, Limit, Refund, Setting};
 use super::groups::Groups;
 use super::span::{At, Span};
-use crate::key::{
-    Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price, Sameness,
-};
+use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Scope};
@@ -23,19 +21,12 @@ use std::sync::Arc;
 /// The tag of all limits where the store has them together.
 const ALL: &str = "together";
 
-/// The default `max_wait` of a leaky bucket.
-const MAX_WAIT: u64 = 5 * super::value::MICROS;
-
-/// The defaults of `dedupe`: how long an id is remembered, and how many repeats go free.
-const REMEMBERED: u64 = 600 * super::value::MICROS;
-const REPEATS: u32 = 3;
-
 /// The limit under `together = true`. A limit with a tag of its own keeps that.
 pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
         && written.with.is_absent()
-        && written.scope.or(Scope::Cluster) == Scope::Cluster
+        && written.scope() == Scope::Cluster
     {
         written.with = Setting::Valid(At::new(ALL.to_owned(), all.span.clone()));
     }
@@ -77,7 +68,7 @@ fn untiered(
     if written.algorithm.is_bad() {
         return Vec::new();
     }
-    let algorithm = written.algorithm.or(Algorithm::TokenBucket);
+    let algorithm = written.algorithm();
     contradictions::note(written, algorithm, found);
     let rules = rules::all(written, algorithm, found);
     let Some(rules) = rules.filter(|_| !has_errors(&found[before..])) else {
@@ -114,17 +105,17 @@ fn configured(
 ) -> limit::Limit {
     let limit = limit
         .giving_back(gives_back(written))
-        .counted_by(written.scope.or(Scope::Cluster))
+        .counted_by(written.scope())
         .written_at(written.name.span.start)
-        .leasing(written.lease.or(Leasing::Auto))
+        .leasing(written.lease())
         .telling(answers(written))
-        .in_mode(written.mode.or(Mode::Enforce))
+        .in_mode(written.mode())
         .without_store(written.on_down.get().copied());
     let limit = with(limit, exempt, limit::Limit::but_not_for);
     let limit = with(limit, dedupe(written), limit::Limit::charging_once);
     let limit = with(limit, charge.price.clone(), limit::Limit::priced);
     let limit = with(limit, charge.meter.clone(), limit::Limit::metered);
-    let partial = written.partial.or(false).then_some(());
+    let partial = written.partial().then_some(());
     let limit = with(limit, partial, |limit, ()| limit.granting_less());
     let tag = written.with.get().map(|tag| Arc::from(tag.as_str()));
     with(limit, tag, limit::Limit::counted_with)
@@ -254,16 +245,13 @@ fn missing_choice(
 
 /// What the limit answers to clients.
 fn answers(written: &Limit) -> Answers {
-    let (told, otherwise) = (&written.told, Answers::default());
-    let status = |setting: &Setting<u32>, otherwise| {
-        let written = setting.get().and_then(|status| u16::try_from(*status).ok());
-        written.unwrap_or(otherwise)
-    };
+    // Statuses are at most 599.
+    let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
     Answers {
-        public_name: told.public_name.get().map(|name| name.as_str().into()),
-        refusal: status(&told.status, otherwise.refusal),
-        keyless: status(&told.missing_status, otherwise.keyless),
-        preflights: told.preflights.or(otherwise.preflights),
+        public_name: written.public_name.get().map(|name| name.as_str().into()),
+        refusal: status(written.status()),
+        keyless: status(written.missing_status()),
+        preflights: written.preflights(),
     }
 }
 
@@ -302,15 +290,11 @@ fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Opti
 /// What tells repeats of a request.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
-    let ttl = match dedupe.ttl.get() {
-        Some(ttl) => u64::try_from(ttl.as_micros()).ok()?,
-        None => REMEMBERED,
-    };
     Some(Dedupe {
-        field: IdField(dedupe.header.value.clone()),
-        ttl,
-        repeats: dedupe.repeats.or(REPEATS),
-        of: dedupe.of.or(Sameness::Request),
+        field: IdField(dedupe.header.get()?.clone()),
+        ttl: u64::try_from(dedupe.ttl().as_micros()).ok()?,
+        repeats: dedupe.repeats(),
+        of: dedupe.of(),
     })
 }
 
@@ -370,7 +354,7 @@ fn warn_of_cost(
     found: &mut Vec<Diagnostic>,
 ) {
     let whole = rules.iter().map(|rated| rated.rule.most()).min();
-    let Some(whole) = whole.filter(|_| !written.partial.or(false)) else {
+    let Some(whole) = whole.filter(|_| !written.partial()) else {
         return;
     };
     let name = &written.name.value;

@@ -16,7 +16,7 @@ use super::route_cache::{RouteCache, RouteMatch};
 use super::waiting_requests::WaitingRequests;
 use crate::admission::destination::Destination;
 use crate::admission::stripped_fields::{FieldTrust, tidy};
-use crate::admission::{Admission, LoggedValues, Plan, RequestEnd};
+use crate::admission::{Admission, LoggedValues, OpenCharges, Plan, RequestEnd};
 use crate::clock::Timestamp;
 use crate::key::cookie::Cookies;
 use crate::key::{Caller, Content, Location};
@@ -30,8 +30,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Who asks where a line names nobody.
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// The client of all lines that name none.
+const NO_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A file with its counters.
 #[derive(Debug)]
@@ -39,15 +39,15 @@ pub(super) struct PolicySide {
     snapshot: Snapshot,
     counters: Counters,
     route_cache: RouteCache,
-    /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
+    /// The route, the plan and the decision of the last request: kept here, since they are large.
     route: Option<usize>,
     plan: Plan,
     admission: Admission,
     /// Was the last request's plan one that a store was asked?
     asked: bool,
     /// What requests under way hold and may give back; nothing where no limit does.
-    slots: Option<OpenReservations>,
-    held: WaitingRequests,
+    reservations: Option<OpenReservations>,
+    waiting: WaitingRequests,
     /// Limits that count by something else than they did when the log was written.
     moved: Vec<Arc<str>>,
 }
@@ -105,7 +105,7 @@ impl LoggedHead {
 }
 
 impl PolicySide {
-    /// A file that nothing has been asked of. `before` is the file whose traffic the log shows, if that is another.
+    /// The side of a file. `before` is the side of the file whose traffic the log shows, if that is another file.
     pub(super) fn new(snapshot: Snapshot, counters: Counters, before: Option<&Self>) -> Self {
         let limits = |snapshot: &Snapshot| -> Vec<_> {
             let services = snapshot.services.iter();
@@ -120,7 +120,7 @@ impl PolicySide {
             .into_iter()
             .filter(|limit| {
                 let same = then.iter().find(|other| other.name == limit.name);
-                // What nobody knows is looked for in logged keys too.
+                // Keys of no group are in the log, too.
                 let by = |limit: &Limit| (limit.by.parts.clone(), limit.by.missing);
                 same.is_some_and(|other| by(other) != by(limit))
             })
@@ -140,14 +140,14 @@ impl PolicySide {
                 by: Decider::Memory,
             },
             asked: false,
-            slots: holds.then(OpenReservations::default),
-            held: WaitingRequests::default(),
+            reservations: holds.then(OpenReservations::default),
+            waiting: WaitingRequests::default(),
             moved,
         }
     }
 
-    /// Decides one request at the instant `now`. What its limits said one by one is known afterwards where somebody
-    /// is told.
+    /// Decides one request at the instant `now`. The verdicts of its limits are known afterwards where `detail` asks for
+    /// them.
     pub(super) fn judge(
         &mut self,
         request: &LoggedRequest<'_>,
@@ -155,8 +155,8 @@ impl PolicySide {
         now: Timestamp,
         detail: Detail,
     ) -> Result<ReplayOutcome, StoreError> {
-        if let Some(slots) = &mut self.slots {
-            slots.pass(&mut self.counters, now)?;
+        if let Some(reservations) = &mut self.reservations {
+            reservations.pass(&mut self.counters, now)?;
         }
         self.admission.decided = None;
         self.asked = false;
@@ -190,7 +190,7 @@ impl PolicySide {
     ) -> Result<ReplayOutcome, StoreError> {
         let service = &self.snapshot.services[route];
         let caller = Caller {
-            address: self.address(request, head).unwrap_or(NOBODY),
+            address: self.address(request, head).unwrap_or(NO_CLIENT),
             route: &service.name,
             method: &head.method,
             fields: &head.fields,
@@ -201,25 +201,12 @@ impl PolicySide {
             },
             cookies: &Cookies::of(&head.fields),
             identity: request,
-            // No log says so.
+            // No log has the body.
             content: Content::Absent,
-        };
-        let given = |limit: &Limit| {
-            let logged = || request.logged_cost(&limit.name);
-            let cost = match limit.price {
-                // As the gateway takes it: what is more than the most is the most.
-                Some(ref price) => {
-                    let said = request.cost.or_else(logged);
-                    said.map(|cost| cost.min(price.max))
-                }
-                // A repeat that went free has no id in the log, but took nothing.
-                None => logged().filter(|cost| *cost == 0),
-            };
-            cost.map(Cost::new)
         };
         let moved = &self.moved;
         let values = LoggedValues {
-            cost: given,
+            cost: |limit: &Limit| logged_cost(request, limit),
             key: |limit: &Limit, out: &mut Vec<u8>| {
                 !moved.contains(&limit.name) && write_logged(request, limit, out)
             },
@@ -232,64 +219,31 @@ impl PolicySide {
         }
         self.asked = true;
         let checks = self.plan.checks(service);
-        let detail = if self.slots.is_some() {
-            Detail::Verdicts
-        } else {
-            detail
-        };
+        // Reservations are made of the verdicts.
+        let detail = self
+            .reservations
+            .as_ref()
+            .map_or(detail, |_| Detail::Verdicts);
         self.counters
             .decide(&checks, now, detail, &mut self.admission.decided)?;
         if self.admission.decided.is_none() {
             return Ok(otherwise.unwrap_or(ReplayOutcome::Admit));
         }
         let outcome = outcome(&self.admission, &self.plan, service);
-        let wait = match &outcome {
-            ReplayOutcome::Delay { wait, .. } => *wait,
-            _ => 0,
+        let stay = Stay::of(request, now, &outcome);
+        let open = |queues_exist| {
+            self.admission
+                .open_charges(&self.plan, service, queues_exist)
         };
-        let ends = now.plus(request.duration);
-        let has_left = request.left_within(wait);
-        if wait > 0 {
-            let until = if has_left { ends } else { now.plus(wait) };
-            if !self
-                .held
-                .enter(caller.address, now, until, self.snapshot.holds)
-            {
-                // Refused after having been charged: what belongs to the wait goes back at once.
-                let open = self.admission.open_charges(&self.plan, service, true);
-                let refunded = open.refundable.iter();
-                let refunded =
-                    refunded.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
-                for charge in open.slots.iter().chain(&open.places).chain(refunded) {
-                    self.counters.give_back(charge, now)?;
-                }
+        if stay.wait > 0 {
+            let (client, bounds) = (caller.address, self.snapshot.holds);
+            if !self.waiting.enter(client, now, stay.wait_ends(), bounds) {
+                refund_wait(&mut self.counters, &open(true), now)?;
                 return Ok(ReplayOutcome::TooManyHeld);
             }
         }
-        if let Some(slots) = &mut self.slots {
-            let mut open = self.admission.open_charges(&self.plan, service, false);
-            if has_left && wait > request.duration {
-                // A place in a queue comes back with the request that leaves it.
-                open.slots.append(&mut open.places);
-            }
-            open.leave_queues();
-            for charge in open.slots {
-                slots.hold(charge, now, ends);
-            }
-            for charge in open.refundable {
-                let limit = &charge.limit;
-                let left = has_left && RequestEnd::Abandoned.refunds(limit);
-                let failed = request.failed() && RequestEnd::ServerError.refunds(limit);
-                if left || failed {
-                    slots.hold(charge, now, ends);
-                } else if let Some(meter) = &limit.meter
-                    && let Some(truth) = given_later(request, &limit.name)
-                {
-                    // As the gateway takes it, however much the line says.
-                    let most = Cost::new(truth.units().min(meter.max));
-                    slots.settle(charge, most, ends);
-                }
-            }
+        if let Some(reservations) = &mut self.reservations {
+            reserve(reservations, open(false), &stay);
         }
         Ok(match outcome {
             ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => otherwise.unwrap_or(outcome),
@@ -333,7 +287,7 @@ impl PolicySide {
         least.or_else(greatest).unwrap_or(1)
     }
 
-    /// What the limits said to it one by one; nothing where none was asked.
+    /// The verdicts of the limits; nothing where none was asked.
     pub(super) fn decided(&self) -> Option<&StoreDecision> {
         self.admission.decided.as_ref()
     }
@@ -344,13 +298,93 @@ impl PolicySide {
     }
 }
 
-/// What the response told `limit` that the request has cost.
-fn given_later(request: &LoggedRequest<'_>, limit: &str) -> Option<Cost> {
-    let told = request.cost.or_else(|| request.logged_cost(limit));
-    told.map(Cost::new)
+/// The cost of a request for a limit that does not compute it, as far as the line has it.
+fn logged_cost(request: &LoggedRequest<'_>, limit: &Limit) -> Option<Cost> {
+    let logged = || request.logged_cost(&limit.name);
+    let cost = match &limit.price {
+        // As in the gateway, a cost above the maximum counts as the maximum.
+        Some(price) => request.cost.or_else(logged).map(|cost| cost.min(price.max)),
+        // The log has no id of a repeat; a repeat is a request that took nothing.
+        None => logged().filter(|cost| *cost == 0),
+    };
+    cost.map(Cost::new)
 }
 
-/// Where a request goes, as its line tells it; read as text when a limit asks.
+/// How long a request stays in the gateway, by its line and by its decision.
+struct Stay<'a, 'r> {
+    request: &'a LoggedRequest<'r>,
+    begins: Timestamp,
+    ends: Timestamp,
+    /// Microseconds in the queue of a limit.
+    wait: u64,
+    /// The client leaves before anything is forwarded.
+    is_abandoned: bool,
+}
+
+impl<'a, 'r> Stay<'a, 'r> {
+    fn of(request: &'a LoggedRequest<'r>, begins: Timestamp, outcome: &ReplayOutcome) -> Self {
+        let wait = match outcome {
+            ReplayOutcome::Delay { wait, .. } => *wait,
+            _ => 0,
+        };
+        Self {
+            request,
+            begins,
+            ends: begins.plus(request.duration),
+            wait,
+            is_abandoned: request.left_within(wait),
+        }
+    }
+
+    fn wait_ends(&self) -> Timestamp {
+        if self.is_abandoned {
+            self.ends
+        } else {
+            self.begins.plus(self.wait)
+        }
+    }
+}
+
+/// Refunds what belongs to the wait of a request that was charged and may not wait.
+fn refund_wait(
+    counters: &mut Counters,
+    open: &OpenCharges,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let refundable = open.refundable.iter();
+    let refundable = refundable.filter(|charge| RequestEnd::Abandoned.refunds(&charge.limit));
+    let mut charges = open.slots.iter().chain(&open.places).chain(refundable);
+    charges.try_for_each(|charge| counters.refund(charge, now))
+}
+
+/// Keeps the charges that something is to be done about when the stay ends: slots, refunds, settlements.
+fn reserve(reservations: &mut OpenReservations, mut open: OpenCharges, stay: &Stay<'_, '_>) {
+    let request = stay.request;
+    if stay.is_abandoned && stay.wait > request.duration {
+        // A place in a queue is refunded when its client leaves before its turn.
+        open.slots.append(&mut open.places);
+    }
+    open.leave_queues();
+    for charge in open.slots {
+        reservations.hold(charge, stay.begins, stay.ends);
+    }
+    for charge in open.refundable {
+        let limit = &charge.limit;
+        let is_cancelled = stay.is_abandoned && RequestEnd::Abandoned.refunds(limit);
+        let has_failed = request.failed() && RequestEnd::ServerError.refunds(limit);
+        if is_cancelled || has_failed {
+            reservations.hold(charge, stay.begins, stay.ends);
+        } else if let Some(meter) = &limit.meter
+            && let Some(cost) = request.cost.or_else(|| request.logged_cost(&limit.name))
+        {
+            // As in the gateway, a cost above the maximum counts as the maximum.
+            let cost = Cost::new(cost.min(meter.max));
+            reservations.settle(charge, cost, stay.ends);
+        }
+    }
+}
+
+/// Where a request goes, by its line; read as text when a limit counts by it.
 #[derive(Debug)]
 struct LoggedLocation<'a, 'r> {
     request: &'a LoggedRequest<'r>,
@@ -393,7 +427,7 @@ impl Location for LoggedLocation<'_, '_> {
     }
 }
 
-/// A request as conditions of routes look at it. Nobody vouches for a scheme but the target in the line.
+/// A request as conditions of routes look at it. The scheme is known by the line's target alone.
 struct LoggedRouteInput<'a, 'r> {
     request: &'a LoggedRequest<'r>,
     head: &'a LoggedHead,
@@ -418,7 +452,7 @@ impl Asked for LoggedRouteInput<'_, '_> {
     }
 }
 
-/// The host that a request is for, as the line tells it; the one that its target names goes first.
+/// The host that a request is for; the one in its target goes first.
 fn host<'a>(
     request: &'a LoggedRequest<'_>,
     head: &'a LoggedHead,

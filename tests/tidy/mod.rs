@@ -15,7 +15,7 @@ const ROOMS: [(&str, &[&str]); 22] = [
     ("clock", &[]),
     ("descriptors", &[]),
     ("shutdown", &[]),
-    ("telemetry", &["client"]),
+    ("telemetry", &["client", "clock"]),
     ("tls", &[]),
     ("route", &[]),
     (

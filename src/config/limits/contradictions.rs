@@ -1,8 +1,7 @@
 //! Keys of a limit that contradict each other, or have no effect beside each other.
 
-use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund};
+use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund, Words as _};
 use crate::config::span::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
@@ -50,7 +49,7 @@ impl Contradictions<'_> {
         let over = limit.over.at();
         match over {
             Some(over) if over.value == Over::Delay && !is_leaky => {
-                let algorithm = self.algorithm.as_str();
+                let algorithm = self.algorithm.word();
                 self.found.push(
                     Diagnostic::conflict(format!(
                         "limit `{name}` is to delay, which a {algorithm} cannot"
@@ -89,7 +88,7 @@ impl Contradictions<'_> {
         let mut diagnostic = match refuses {
             _ if self.algorithm != Algorithm::LeakyBucket => Diagnostic::conflict(format!(
                 "limit `{name}` has {names}, but a {} holds no request back",
-                self.algorithm.as_str()
+                self.algorithm.word()
             ))
             .at(first, "only a leaky bucket has this")
             .help(leaky_instead(limit)),
@@ -110,7 +109,7 @@ impl Contradictions<'_> {
     /// `burst` beside a list of rates, or of a limit without bursts.
     fn bursts(&mut self) {
         let (limit, name) = (self.limit, self.name);
-        let entries = limit.rates.entries();
+        let entries = limit.rate.entries();
         if let Some(burst) = limit.burst.at().filter(|_| entries.len() > 1) {
             self.found.push(
                 Diagnostic::conflict(format!("limit `{name}` has a burst beside a list of rates"))
@@ -145,7 +144,7 @@ impl Contradictions<'_> {
         if self.algorithm != Algorithm::FixedWindow {
             self.foreign(&[("anchor", limit.anchor.span())], Algorithm::FixedWindow);
             self.foreign(&clock, Algorithm::FixedWindow);
-        } else if limit.anchor.or(Anchor::First) == Anchor::First && !limit.anchor.is_bad() {
+        } else if limit.anchor() == Anchor::First && !limit.anchor.is_bad() {
             for (key, span) in clock {
                 let Some(span) = span else { continue };
                 let message =
@@ -164,7 +163,7 @@ impl Contradictions<'_> {
                 ("slot_ttl", limit.slot_ttl.span()),
             ];
             self.foreign(&slots, Algorithm::Concurrency);
-        } else if let Some(rates) = limit.rates.span() {
+        } else if let Some(rates) = limit.rate.span() {
             let message = format!("limit `{name}` has a rate, but counts what is in flight");
             self.found.push(
                 Diagnostic::conflict(message)
@@ -182,10 +181,10 @@ impl Contradictions<'_> {
     }
 
     fn foreign(&mut self, keys: &[(&str, Option<&Span>)], owner: Algorithm) {
-        let (name, owner) = (self.name, owner.as_str());
+        let (name, owner) = (self.name, owner.word());
         for (key, span) in keys {
             let Some(span) = span else { continue };
-            let algorithm = self.algorithm.as_str();
+            let algorithm = self.algorithm.word();
             self.found.push(
                 Diagnostic::conflict(format!(
                     "limit `{name}` has `{key}`, which a {algorithm} does not know"
@@ -202,7 +201,7 @@ impl Contradictions<'_> {
     /// `partial` beside a list of rates: each rate would grant another number.
     fn partial_of_several(&mut self) {
         let partial = self.limit.partial.at().filter(|partial| partial.value);
-        let rates = self.limit.rates.at().filter(|rates| rates.value.len() > 1);
+        let rates = self.limit.rate.at().filter(|rates| rates.value.len() > 1);
         if let (Some(partial), Some(rates)) = (partial, rates) {
             let name = self.name;
             self.found.push(
@@ -321,7 +320,7 @@ impl Contradictions<'_> {
             Algorithm::LeakyBucket if delays => "the requests behind already know their wait",
             _ => return self.partial_of_later(&cost.span),
         };
-        let algorithm = self.algorithm.as_str();
+        let algorithm = self.algorithm.word();
         self.found.push(
             Diagnostic::conflict(format!(
                 "limit `{name}` learns its cost from the response, which a {algorithm} cannot settle"
@@ -350,8 +349,7 @@ impl Contradictions<'_> {
     fn needless_status(&mut self) {
         let (limit, name) = (self.limit, self.name);
         let refuses_unknown = limit.unknown.get() == Some(&Unknown::Refuse);
-        if let (Some(status), Some(missing)) =
-            (limit.told.missing_status.span(), limit.missing.at())
+        if let (Some(status), Some(missing)) = (limit.missing_status.span(), limit.missing.at())
             && missing.value != Missing::Refuse
             && !refuses_unknown
         {
@@ -406,16 +404,14 @@ impl Contradictions<'_> {
 
 /// The leaky bucket to write for a limit that delays.
 fn leaky_instead(limit: &Limit) -> String {
-    let rate = limit.rates.entries().first();
+    let rate = limit.rate.entries().first();
     let rate = rate.map_or_else(
         || "10/s".into(),
         |entry| show_rate(entry.value.quota.value.rate),
     );
     let queue = limit.queue.get().map(|queue| format!("\nqueue = {queue}"));
     let queue = queue.unwrap_or_default();
-    let wait = limit.max_wait.get().map_or(MAX_WAIT, |wait| {
-        u64::try_from(wait.as_micros()).unwrap_or(MAX_WAIT)
-    });
+    let wait = u64::try_from(limit.max_wait().as_micros()).unwrap_or(u64::MAX);
     let wait = show_span(wait);
     format!("write\nalgorithm = \"leaky-bucket\"\nrate = \"{rate}\"{queue}\nmax_wait = \"{wait}\"")
 }

@@ -10,8 +10,8 @@ use crate::limit::clock_window::{Anchor, ClockWindow};
 /// Notes what is wrong with a list of rates.
 pub(super) fn compare(written: &Limit, rated: &[RatedRule], found: &mut Vec<Diagnostic>) {
     let name = &written.name.value;
-    for (index, entry) in written.rates.entries().iter().enumerate() {
-        let entry_of = |at: usize| &written.rates.entries()[at];
+    for (index, entry) in written.rate.entries().iter().enumerate() {
+        let entry_of = |at: usize| &written.rate.entries()[at];
         let same = |other: &RatedRule| other.rate.period == rated[index].rate.period;
         if let Some(first) = rated[..index].iter().position(same) {
             let message = format!("limit `{name}` has two rates over the same time");

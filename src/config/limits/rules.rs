@@ -1,6 +1,5 @@
 //! The rates of a limit → the rules that count by them.
 
-use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::{Algorithm, Anchor, Limit, Over, RateEntry};
 use crate::config::span::{At, Span};
@@ -15,15 +14,11 @@ use crate::limit::sliding_log::{self, SlidingLog};
 use crate::limit::sliding_window::{self, SlidingWindow};
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Rule, Unit};
-use jiff::tz::TimeZone;
 use std::fmt::Display;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 const DAY: u64 = 86_400 * MICROS;
-
-/// The default `slot_ttl`.
-const SLOT_TTL: u64 = 30 * MICROS;
 
 /// A rule, its rate, and the rate as the file writes it.
 pub(super) struct RatedRule {
@@ -47,7 +42,7 @@ pub(super) fn all(
     if algorithm == Algorithm::Concurrency {
         return concurrency(limit).map(|rule| vec![rule]);
     }
-    let entries = limit.rates.entries();
+    let entries = limit.rate.entries();
     let mut reader = RuleReader { limit, found };
     let rules = entries.iter().filter_map(|entry| {
         let quota = entry.value.quota.value;
@@ -65,10 +60,7 @@ pub(super) fn all(
 /// The rule of a limit on what is in flight; its rate is so many slots in the life of a slot.
 fn concurrency(limit: &Limit) -> Option<RatedRule> {
     let max = NonZeroU32::new(*limit.max.get()?)?;
-    let ttl = match limit.slot_ttl.get() {
-        Some(ttl) => u64::try_from(ttl.as_micros()).ok()?,
-        None => SLOT_TTL,
-    };
+    let ttl = u64::try_from(limit.slot_ttl().as_micros()).ok()?;
     let rate = Rate {
         count: max,
         period: NonZeroU64::new(ttl)?,
@@ -83,7 +75,7 @@ fn concurrency(limit: &Limit) -> Option<RatedRule> {
 impl RuleReader<'_> {
     fn rule(&mut self, algorithm: Algorithm, entry: &At<RateEntry>) -> Option<Rule> {
         let quota = &entry.value.quota;
-        let anchor = self.limit.anchor.or(Anchor::First);
+        let anchor = self.limit.anchor();
         let by_clock = algorithm == Algorithm::FixedWindow && anchor == Anchor::Clock;
         if quota.value.is_monthly() && !by_clock {
             self.months(algorithm, entry);
@@ -146,10 +138,7 @@ impl RuleReader<'_> {
         if limit.over.or(Over::Delay) == Over::Refuse {
             return Some(Rule::LeakyBucket(LeakyBucket::meter(rate.value, burst)));
         }
-        let max_wait = match limit.max_wait.get() {
-            Some(wait) => u64::try_from(wait.as_micros()).ok()?,
-            None => MAX_WAIT,
-        };
+        let max_wait = u64::try_from(limit.max_wait().as_micros()).ok()?;
         let (queue, place) = match limit.queue.at() {
             Some(at) => (u64::from(at.value), &at.span),
             None => (
@@ -221,7 +210,7 @@ impl RuleReader<'_> {
         let Some((unit, many)) = calendar else {
             return Some(Rule::ClockWindow(ClockWindow::by_clock(quota.rate, offset)));
         };
-        let zone = limit.timezone.get().cloned().unwrap_or(TimeZone::UTC);
+        let zone = limit.timezone();
         let calendar = Calendar {
             unit,
             many,
@@ -260,7 +249,7 @@ impl RuleReader<'_> {
     }
 
     fn sliding_window(&mut self, rate: &At<Rate>) -> Option<Rule> {
-        let parts = NonZeroU32::new(self.limit.buckets.or(1))?;
+        let parts = NonZeroU32::new(self.limit.buckets())?;
         let period = rate.value.period.get();
         let is_whole = |parts: u64| parts > 0 && period.is_multiple_of(parts * 1000);
         let written = u64::from(parts.get());
@@ -297,7 +286,7 @@ impl RuleReader<'_> {
             self.found.push(wrong);
             return None;
         }
-        let strict = self.limit.strict.or(false);
+        let strict = self.limit.strict();
         let window = SlidingWindow::new(rate.value, parts, strict);
         Some(Rule::SlidingWindow(window))
     }

@@ -23,7 +23,7 @@ pub(super) fn add(
         .tiers
         .entries()
         .iter()
-        .filter_map(|tier| Some((groups.find(&tier.value.group.value)?, tier)))
+        .filter_map(|tier| Some((groups.find(&tier.value.name.value)?, tier)))
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
@@ -55,8 +55,8 @@ fn compile(
     groups: &Groups,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Vec<limit::Limit>> {
-    let whole = merged(written, &tier.value);
-    if whole.rates.entries().len() != written.rates.entries().len() && !written.rates.is_absent() {
+    let whole = written.with_tier(&tier.value);
+    if whole.rate.entries().len() != written.rate.entries().len() && !written.rate.is_absent() {
         found.push(other_list(written, &tier.value));
         return None;
     }
@@ -73,44 +73,19 @@ fn compile(
     (!is_wrong && compiled.len() == limits.len()).then_some(compiled)
 }
 
-/// The limit as it is for the group.
-fn merged(written: &Limit, tier: &Written) -> Limit {
-    let mut whole = written.clone();
-    whole.name.value = format!("{}.tiers.{}", written.name.value, tier.group.value);
-    if !tier.rates.is_absent() {
-        whole.rates = tier.rates.clone();
-    }
-    for (key, other) in [
-        (&mut whole.burst, &tier.burst),
-        (&mut whole.max, &tier.max),
-        (&mut whole.queue, &tier.queue),
-    ] {
-        if !other.is_absent() {
-            *key = other.clone();
-        }
-    }
-    if !tier.max_wait.is_absent() {
-        whole.max_wait = tier.max_wait.clone();
-    }
-    if !tier.cost.is_absent() {
-        whole.cost = tier.cost.clone();
-    }
-    whole
-}
-
 fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
-    let (name, group) = (&written.name.value, &tier.group.value);
+    let (name, group) = (&written.name.value, &tier.name.value);
     let rates = |many: usize| match many {
         1 => "one rate".to_owned(),
         many => format!("{many} rates"),
     };
-    let own = rates(written.rates.entries().len());
-    let others = rates(tier.rates.entries().len());
-    let place = tier.rates.span().unwrap_or(&tier.group.span);
+    let own = rates(written.rate.entries().len());
+    let others = rates(tier.rate.entries().len());
+    let place = tier.rate.span().unwrap_or(&tier.name.span);
     let message = format!("limit `{name}` has {own}, and its tier for `{group}` has {others}");
     Diagnostic::conflict(message)
         .at(place, "a tier has as many rates as its limit, one for each")
-        .and_if(written.rates.span(), own)
+        .and_if(written.rate.span(), own)
         .help("write as many, in the same order")
 }
 

@@ -5,7 +5,6 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Route};
 use super::super::value::quoted;
 use super::routes::place;
-use crate::limit::Mode;
 use crate::route::{Asked, Condition, HostPattern, Rule, Segment, Table};
 use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -128,7 +127,7 @@ fn bypass(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
 }
 
 fn decides(limit: &super::super::document::Limit) -> bool {
-    limit.mode.or(Mode::Enforce).decides()
+    limit.mode().decides()
 }
 
 /// A request that meets every condition of `rule`.

@@ -18,7 +18,7 @@ pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
         let title = format!("limit {}", quoted(&limit.name.value));
         for tier in limit.tiers.entries() {
             let user = format!("{title} has a tier for group");
-            groups.used(&user, &tier.value.group, file, found);
+            groups.used(&user, &tier.value.name, file, found);
         }
         let exempt = limit.exempt.get();
         for name in exempt.map_or(&[][..], |exempt| exempt.groups.entries()) {

@@ -60,7 +60,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     }
     for route in &document.routes {
         let message = || format!("no request reaches route {}", quoted(&route.name.value));
-        let all = route.conditions.iter().flat_map(|list| list.entries());
+        let all = route.conditions();
         found.extend(all.into_iter().find_map(|at| match &at.value {
             Condition::Field(name, _) => dropped.warning(
                 Code::UnreachableRoute,
@@ -106,7 +106,10 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
             self.warning(Code::DroppedField, field, message)
         }));
         if let Some(dedupe) = limit.dedupe.get() {
-            let field = ReadField::of(&dedupe.header);
+            let Some(header) = dedupe.header.at() else {
+                return;
+            };
+            let field = ReadField::of(header);
             let message = || {
                 format!(
                     "{} knows no repeats: no request has the field of their id",
@@ -156,9 +159,9 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         };
         for limit in &document.limits {
             let tiers = limit.tiers.entries().iter();
-            let mut tiers = tiers.filter(|tier| tier.value.group.value == group.name.value);
+            let mut tiers = tiers.filter(|tier| tier.value.name.value == group.name.value);
             if let Some(tier) = tiers.next() {
-                warning = warning.and(&tier.value.group.span, "no request has this tier");
+                warning = warning.and(&tier.value.name.span, "no request has this tier");
             }
             let exempt = limit.exempt.get().map(|exempt| exempt.groups.entries());
             let mut exempt = exempt.unwrap_or_default().iter();

@@ -1,4 +1,4 @@
-//! What a decision comes to for its request.
+//! From a decision to what becomes of its request.
 
 use super::ReplayOutcome;
 use crate::admission::{Admission, Plan, RefusalCause};
