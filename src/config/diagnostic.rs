@@ -1,4 +1,4 @@
-//! What is wrong with a file: code, words, places, and what to write instead.
+//! Diagnostics: the code, the message, the places and the help of a mistake.
 
 use super::span::Span;
 use std::fmt;
@@ -19,7 +19,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Is it found only where those are asked that the file names?
+            /// Does only a probe of the store or of a server find it?
             #[must_use]
             pub const fn is_found_by_asking(self) -> bool {
                 matches!(self, Self::OpenStore)
@@ -63,10 +63,10 @@ codes! {
     Conflict "conflict" "Two settings contradict each other.";
     DroppedField "dropped-field" "Something reads a field that is dropped from every request.";
     Duplicate "duplicate" "Something is written twice.";
-    EmptyFile "empty-file" "The file says nothing.";
+    EmptyFile "empty-file" "The file is empty.";
     EmptyGroup "empty-group" "A group has no members.";
     EmptyList "empty-list" "A list needs at least one entry.";
-    ExemptsEveryone "exempts-everyone" "A limit holds for nobody.";
+    ExemptsEveryone "exempts-everyone" "A limit exempts every request.";
     HostBits "host-bits" "A network has bits of its address beyond its prefix.";
     IgnoresNothing "ignores-nothing" "`ignore_warnings` names a warning that is not there.";
     MatchesNothing "matches-nothing" "A pattern of files to include finds none.";
@@ -75,20 +75,20 @@ codes! {
     NeedlessMissing "needless-missing" "`missing` is written where nothing can be missing.";
     NeverAdmits "never-admits" "What one request costs is more than the limit ever holds.";
     NeverBinds "never-binds" "A rate of a list never refuses what the others let through.";
-    NoRoutes "no-routes" "Nothing says where to send requests.";
+    NoRoutes "no-routes" "The file has no route.";
     NotAvailable "not-available" "A setting that this version does not have.";
     NotGranted "not-granted" "An included file does what its entry of `include` does not let it.";
-    OneForAll "one-for-all" "A limit by address counts everybody behind a proxy as one client.";
+    OneForAll "one-for-all" "A limit by address counts all clients behind a proxy as one.";
     OnlyInMain "only-in-main" "An included file says what only the including one may say.";
     OpenAdmin "open-admin" "The admin listener can be reached from other machines.";
-    OpenStore "open-store" "Whoever reaches the Redis may change counters, or the server itself.";
+    OpenStore "open-store" "Any client that reaches the Redis may change counters, or the server itself.";
     OutOfRange "out-of-range" "Numbers that cannot be computed with exactly.";
     OtherCase "other-case" "A path in another case goes past limits of a route.";
     Overlap "overlap" "Two routes of equal rank can match the same request.";
-    SaySo "say-so" "Who is a member of a group hangs on what any client may write.";
+    SaySo "say-so" "Membership of a group depends on a value that any client may write.";
     SecretInFile "secret-in-file" "A secret is written into the file itself.";
     Syntax "syntax" "The file is not TOML.";
-    TrustsEveryone "trusts-everyone" "Anyone may say which address they come from.";
+    TrustsEveryone "trusts-everyone" "Any client may state the address that it comes from.";
     UnknownGroup "unknown-group" "A group is named that is not defined.";
     UnknownKey "unknown-key" "A key or table that does not exist.";
     UnknownLimit "unknown-limit" "A limit is named that is not defined.";
@@ -97,8 +97,8 @@ codes! {
     UnreachableRoute "unreachable-route" "No request can reach a route.";
     Unreadable "unreadable" "The file, or a secret that it points to, cannot be read.";
     UnsetVariable "unset-variable" "A variable of the environment is not set, and has no default.";
-    UnverifiedClaim "unverified-claim" "A claim of a token is asked for, and nothing says whose tokens are believed.";
-    UnusedGroup "unused-group" "No limit has anything to do with the group.";
+    UnverifiedClaim "unverified-claim" "A claim of a token is asked for, and no `[jwt]` names keys to verify tokens with.";
+    UnusedGroup "unused-group" "No limit refers to the group.";
     UnusedLimit "unused-limit" "No route and no upstream names the limit.";
     UnusedUpstream "unused-upstream" "No route leads to the upstream.";
     WaitsLonger "waits-longer" "A limit may hold a request for longer than the route gives its upstream.";
@@ -151,13 +151,13 @@ pub struct Diagnostic {
     pub code: Code,
     /// How bad.
     pub severity: Severity,
-    /// What is wrong, in the words of the file.
+    /// The mistake, in the words of the file.
     pub message: String,
     /// Where; nothing when it is about the file as a whole.
     pub primary: Option<Label>,
-    /// Other places involved.
+    /// The other places involved.
     pub others: Vec<Label>,
-    /// Whose it is beside these: places that are not shown.
+    /// Places that the diagnostic concerns and that are not shown.
     pub concerns: Vec<Span>,
     /// What would be right.
     pub help: Option<String>,
@@ -242,7 +242,7 @@ impl Diagnostic {
             .chain(&mut self.note)
     }
 
-    /// The same, its places counted from `by`.
+    /// The diagnostic with its places moved by `by`.
     #[must_use]
     pub(super) fn moved(mut self, by: usize) -> Self {
         for label in self.primary.iter_mut().chain(&mut self.others) {

@@ -99,6 +99,11 @@ impl<T> Setting<T> {
         self.at().map(|at| &at.value)
     }
 
+    /// The place of the value.
+    pub(super) fn span(&self) -> Option<&Span> {
+        self.at().map(|at| &at.span)
+    }
+
     /// Is it a mistake that has been reported?
     pub(super) fn is_bad(&self) -> bool {
         matches!(self, Self::Invalid | Self::Partial(_))
@@ -129,6 +134,13 @@ pub(super) type Items<T> = Vec<At<T>>;
 
 /// A list of names or values; empty where none is written.
 pub(super) type List<T> = Setting<Items<T>>;
+
+impl<T: Clone> List<T> {
+    /// The values of its entries.
+    pub(super) fn values<C: FromIterator<T>>(&self) -> C {
+        self.entries().iter().map(|at| at.value.clone()).collect()
+    }
+}
 
 impl<T> List<T> {
     /// Its entries, as far as they can be read.

@@ -1,4 +1,4 @@
-//! What the gateway's own answers look like: what `[response]` says, and the file that it may name.
+//! The bodies of the gateway's own answers: `[response] body`, and the file that it may name.
 
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, Setting};
@@ -9,10 +9,10 @@ use super::value::ErrorText;
 use crate::snapshot::errors::{ErrorBody, Looks, Page};
 use std::sync::Arc;
 
-/// More bytes than this are refused: it is sent to everybody who is.
+/// The largest body: it is sent with every refusal.
 const MOST: u64 = 64 * 1024;
 
-/// What errors look like, and the refusals of limits that say it themselves; `files` has what was read for them.
+/// Reads the bodies of errors, and those of limits that have their own; `files` gets the files.
 pub(super) fn read(
     document: &Document,
     source: &Source,
@@ -57,7 +57,7 @@ fn one(
         Err(error) => {
             let message = format!("no body in file {name}: {error}");
             let unreadable = || {
-                Diagnostic::error(Code::Unreadable, message).at(&at.span, "the body is to be there")
+                Diagnostic::error(Code::Unreadable, message).at(&at.span, "the file with the body")
             };
             found.push(unread(source, &at.span, name).unwrap_or_else(unreadable));
             ErrorBody::Problem

@@ -1,11 +1,11 @@
-//! What a configuration was read from: each file that it names, as it was found, so that a reload knows what to watch and
-//! when something has changed.
+//! The files that a configuration was read from, with a fingerprint of each: a reload knows what to watch, and when a file has
+//! changed.
 
 pub mod fence;
 pub mod glob;
 
 use fence::Fence;
-use glob::Matched;
+use glob::Matches;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
     seen: BTreeMap<PathBuf, FileState>,
-    /// What patterns led to.
-    matched: BTreeMap<PathBuf, Result<Matched, String>>,
+    /// The files of each pattern.
+    matched: BTreeMap<PathBuf, Result<Matches, String>>,
 }
 
 /// What was found at a path.
@@ -27,12 +27,12 @@ pub struct Files {
 struct FileState {
     /// More bytes than this are refused.
     most: u64,
-    /// It is read for a file that may not read every other.
+    /// The fence of the file that names it, where that may not read every file.
     fence: Option<Fence>,
     found: Result<Fingerprint, String>,
 }
 
-/// Bytes, short enough to be kept.
+/// The length and hash of a file's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fingerprint {
     length: usize,
@@ -51,11 +51,18 @@ impl Fingerprint {
 }
 
 impl Files {
-    /// One file that is said to hold these bytes.
+    /// One file with these bytes.
     #[must_use]
     pub fn with_content(path: &Path, bytes: &[u8]) -> Self {
         let mut files = Self::default();
-        files.note(path, (super::MOST_BYTES, None), Ok(Fingerprint::of(bytes)));
+        files.note(
+            path,
+            FileState {
+                most: super::MOST_BYTES,
+                fence: None,
+                found: Ok(Fingerprint::of(bytes)),
+            },
+        );
         files
     }
 
@@ -68,7 +75,7 @@ impl Files {
         self.read_within(None, path, most)
     }
 
-    /// The same, if the file lies within `fence`.
+    /// The bytes of the file at `path`, if it lies within `fence`.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -83,22 +90,17 @@ impl Files {
             Ok(bytes) => Ok(Fingerprint::of(bytes)),
             Err(error) => Err(error.to_string()),
         };
-        // Who may read everything has seen more of it.
+        // What was found without a fence says more.
         let whole = |seen: &FileState| seen.fence.is_none();
         if fence.is_none() || !self.seen.get(path).is_some_and(whole) {
-            self.note(path, (most, fence.cloned()), found);
+            let fence = fence.cloned();
+            self.note(path, FileState { most, fence, found });
         }
         read
     }
 
-    fn note(
-        &mut self,
-        path: &Path,
-        (most, fence): (u64, Option<Fence>),
-        found: Result<Fingerprint, String>,
-    ) {
-        let seen = FileState { most, fence, found };
-        self.seen.insert(path.to_owned(), seen);
+    fn note(&mut self, path: &Path, state: FileState) {
+        self.seen.insert(path.to_owned(), state);
     }
 
     /// What `pattern` leads to; the configuration depends on it from now on.
@@ -112,12 +114,12 @@ impl Files {
         found.map(|matched| matched.files)
     }
 
-    /// The same files and patterns as they are now.
+    /// The files and patterns as they are now.
     #[must_use]
     pub fn reread(&self) -> Self {
         let mut files = Self::default();
         for (path, seen) in &self.seen {
-            // What it says is in its print.
+            // An error is part of the fingerprint.
             let _ = files.read_within(seen.fence.as_ref(), path, seen.most);
         }
         for pattern in self.matched.keys() {
@@ -134,7 +136,7 @@ impl Files {
         })
     }
 
-    /// Where they are.
+    /// The paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.seen.keys().map(PathBuf::as_path)
     }

@@ -1,13 +1,13 @@
-//! What a fuzzer calls: any bytes as a file. `fuzz/` has the target, `tests/fuzzing` the same with mutations of its own.
+//! The entry for a fuzzer: any bytes as a file. `fuzz/` has the target, `tests/fuzzing` calls it with mutations of its own.
 
 use super::render::Colour;
 use super::{Files, compile, text};
 use crate::config::source::Source;
 
-/// Nobody's folder: what a made-up file points to is not there.
+/// A name in a folder that does not exist: no file that `bytes` name is there.
 const NAME: &str = "/nonexistent/gateway.toml";
 
-/// Reads `bytes` as a file and shows what there is to be said of it, in every form. Was it taken?
+/// Reads `bytes` as a file and renders the report in every form. Is the file valid?
 ///
 /// # Panics
 /// When a file that is not taken has no error, or two readings of it differ.

@@ -1,5 +1,5 @@
-//! What an entry of `include` lets the files do that it takes in. An included file is a team's, not the operator's: what is
-//! not granted it may not read, drop or claim, and the message says what the main file would have to say.
+//! The grant of an entry of `include` to the files that it takes in. An included file belongs to a team, not to the operator: it
+//! reads, drops and claims only what its entry grants, and a message shows the entry that would grant more.
 
 use super::diagnostic::{Code, Diagnostic};
 use super::files::fence::{self, AllowedPaths};
@@ -9,12 +9,12 @@ use super::value::quoted;
 use crate::route::{HostPattern, PathPattern};
 use std::path::Path;
 
-/// What one entry grants to its files. One that is a plain text grants nothing and bounds nothing.
+/// The grant of one entry. An entry that is a plain text grants nothing and bounds nothing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grant {
     /// The entry, in the main file.
     pub(super) span: Span,
-    /// Its keys and their values as they are written, in the order of the file.
+    /// The keys of the entry and their values as written, in the order of the file.
     pub(super) written: Vec<(&'static str, Vec<String>)>,
     /// Hosts that its routes may be for; nothing is any.
     pub(super) hosts: Option<Vec<HostPattern>>,
@@ -29,19 +29,19 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// May it read the variable of this name?
+    /// May the files read the variable of this name?
     pub(super) fn reads_variable(&self, name: &str) -> bool {
         let mut patterns = self.variables.iter();
         patterns.any(|pattern| glob::matches(pattern, name))
     }
 
-    /// May its routes drop the limit of this name?
+    /// May the routes of the files drop the limit of this name?
     pub(super) fn drops(&self, name: &str) -> bool {
         let mut patterns = self.drops.iter();
         patterns.any(|pattern| glob::matches(&pattern.value, name))
     }
 
-    /// Does it only name files?
+    /// Does the entry only name files?
     pub(super) fn is_plain(&self) -> bool {
         self.written.iter().all(|(key, _)| *key == "files")
     }
@@ -76,7 +76,7 @@ impl Grant {
             .help(self.help(source, instead))
     }
 
-    /// What to write.
+    /// The help that shows the entry to write.
     pub(super) fn help(&self, source: &Source, instead: &str) -> String {
         format!(
             "if it may, write in {}, in place of that entry: `{instead}`",
@@ -94,7 +94,7 @@ fn entry(keys: &[(&'static str, Vec<String>)]) -> String {
     format!("{{ {} }}", keys.join(", "))
 }
 
-/// An included file that names a file which it may not read: the path is written at `span`.
+/// The error of an included file that names a file at `span` which it may not read.
 pub(super) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnostic> {
     let (grant, fence) = (source.grant(span.start)?, source.fence(span.start)?);
     let whole = source.beside(span.start, path);
@@ -113,7 +113,7 @@ pub(super) fn unread(source: &Source, span: &Span, path: &str) -> Option<Diagnos
     Some(grant.shown(refused, source, &instead))
 }
 
-const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file is nobody's own";
+const OWN_FOLDER: &str = "an included file's own folder is the one that it stands in, without those of other files; the folder of the main file belongs to no included file";
 
 /// The path as the main file would write it.
 fn to_write(source: &Source, path: &Path) -> String {
@@ -123,7 +123,7 @@ fn to_write(source: &Source, path: &Path) -> String {
     short.display().to_string()
 }
 
-/// An included file that reads a variable which it may not read, somewhere at `span`.
+/// The error of an included file that reads a variable at `span` which it may not read.
 pub(super) fn unasked(source: &Source, span: &Span, name: &str) -> Option<Diagnostic> {
     let grant = source.grant(span.start)?;
     if grant.reads_variable(name) {

@@ -1,5 +1,5 @@
-//! Groups as written → groups with their members: lists and files read, each member known by its digest from here on.
-//! No message shows a member that may be a secret.
+//! Groups as written → groups with their members: lists and files are read, and each member is kept as a digest. No message
+//! shows a member that may be a secret.
 
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{self, Document};
@@ -15,16 +15,16 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// A larger file is no list of members.
+/// The largest file of members.
 const MOST_BYTES: u64 = 128 * 1024 * 1024;
-/// Members of one group at most.
+/// The most members of one group.
 const MOST_MEMBERS: usize = 1_000_000;
-/// The longest line with a member; no request's field is longer.
+/// The longest member; no field of a request is longer.
 const LONGEST: usize = 8 * 1024;
-/// How a digest begins, in place of the value.
+/// The beginning of a digest.
 const MARK: &[u8] = b"sha256:";
-/// After so many mistakes in one file the rest are only counted.
-const TOLD: usize = 5;
+/// The mistakes of one group that are shown; more are counted.
+const SHOWN: usize = 5;
 
 /// All groups of a file, in its order.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Groups {
     }
 }
 
-/// Reads the members of all groups; `seen` has what was read for it.
+/// Reads the members of all groups; `seen` gets the files.
 pub(super) fn read(
     document: &Document,
     source: &Source,
@@ -70,9 +70,9 @@ pub(super) fn read(
                 Group::of_values(name, by.clone(), members.into_keys())
             }
         };
-        let is_said = !(written.members.is_absent() && written.file.is_absent());
-        if group.is_empty() && is_said && found.len() == before && !written.members.is_bad() {
-            warn_of_nobody(written, found);
+        let is_written = !(written.members.is_absent() && written.file.is_absent());
+        if group.is_empty() && is_written && found.len() == before && !written.members.is_bad() {
+            warn_of_empty_group(written, found);
         }
         warn_of_say_so(written, by, document, &files, found);
         if is_new {
@@ -84,7 +84,7 @@ pub(super) fn read(
     groups
 }
 
-/// The bytes of one of its files.
+/// The bytes of one file of the group.
 fn content<'a>(
     written: &document::GroupTable,
     file: &'a At<String>,
@@ -103,7 +103,7 @@ fn content<'a>(
             );
             let unreadable = || {
                 Diagnostic::error(Code::Unreadable, message)
-                    .at(&file.span, "one member on a line is to be there")
+                    .at(&file.span, "a file with one member on a line")
             };
             found.push(unread(source, &file.span, &file.value).unwrap_or_else(unreadable));
             None
@@ -111,7 +111,7 @@ fn content<'a>(
     }
 }
 
-/// Where a member stands: in the list, or on a line of a file.
+/// The place of a member: the list, or a line of a file.
 #[derive(Debug, Clone, Copy)]
 enum MemberPlace<'a> {
     Listed(&'a Span),
@@ -137,7 +137,14 @@ impl fmt::Display for MemberPlace<'_> {
     }
 }
 
-/// Reads the members of the list and of all files, each with `read`, which says why it is none.
+/// The first member that stands in two places, and how many do.
+struct Repeat<'a> {
+    first: MemberPlace<'a>,
+    second: MemberPlace<'a>,
+    many: usize,
+}
+
+/// Reads the members of the list and of all files, each with `read`, whose error says why a text is no member.
 fn gather<'a, T: Hash + Eq + Copy>(
     written: &'a document::GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
@@ -145,7 +152,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
     found: &mut Vec<Diagnostic>,
 ) -> HashMap<T, MemberPlace<'a>> {
     let mut members: HashMap<T, MemberPlace<'_>> = HashMap::new();
-    let mut twice: Option<(MemberPlace<'_>, MemberPlace<'_>, usize)> = None;
+    let mut repeat: Option<Repeat<'_>> = None;
     let mut wrong = 0;
     let listed = written.members.entries().iter();
     let by = written.by.get();
@@ -163,7 +170,7 @@ fn gather<'a, T: Hash + Eq + Copy>(
             Ok(member) => member,
             Err(why) => {
                 wrong += 1;
-                if wrong <= TOLD {
+                if wrong <= SHOWN {
                     found.push(bad_member(written, place, &why));
                 }
                 continue;
@@ -173,14 +180,16 @@ fn gather<'a, T: Hash + Eq + Copy>(
             Entry::Vacant(entry) => {
                 entry.insert(place);
             }
-            Entry::Occupied(entry) => {
-                let many = twice.as_ref().map_or(0, |(_, _, many)| *many);
-                let (first, second) = match twice {
-                    Some((first, second, _)) => (first, second),
-                    None => (*entry.get(), place),
-                };
-                twice = Some((first, second, many + 1));
-            }
+            Entry::Occupied(entry) => match &mut repeat {
+                Some(repeat) => repeat.many += 1,
+                None => {
+                    repeat = Some(Repeat {
+                        first: *entry.get(),
+                        second: place,
+                        many: 1,
+                    });
+                }
+            },
         }
         if members.len() > MOST_MEMBERS {
             let why = format!("beyond the {MOST_MEMBERS} members that a group has at most");
@@ -188,11 +197,11 @@ fn gather<'a, T: Hash + Eq + Copy>(
             break;
         }
     }
-    if let (Some(last), Some(more @ 1..)) = (found.last_mut(), wrong.checked_sub(TOLD)) {
+    if let (Some(last), Some(more @ 1..)) = (found.last_mut(), wrong.checked_sub(SHOWN)) {
         last.note = Some(format!("and {more} more like this"));
     }
-    if let Some((first, second, many)) = twice {
-        found.push(duplicate(written, (first, second), many));
+    if let Some(repeat) = repeat {
+        found.push(duplicate(written, &repeat));
     }
     members
 }
@@ -216,8 +225,8 @@ fn without_comment(line: &[u8]) -> &[u8] {
     line[..end].trim_ascii()
 }
 
-/// A member of the list without the blanks around it that are no part of it: fields have none, nor have hosts, networks and
-/// digests. What is decoded or claimed may begin with one, and is another value then.
+/// A member of the list without the blanks around it. Fields, hosts, networks and digests have none; a decoded or claimed value
+/// may begin with a blank, and keeps it.
 fn as_listed<'t>(text: &'t [u8], by: Option<&Part>) -> &'t [u8] {
     let trimmed = text.trim_ascii();
     match by {
@@ -227,12 +236,12 @@ fn as_listed<'t>(text: &'t [u8], by: Option<&Part>) -> &'t [u8] {
     }
 }
 
-/// Is it written as a digest?
+/// Is the member written as a digest?
 fn is_digest(text: &[u8]) -> bool {
     matches!(text.get(..MARK.len()), Some(mark) if mark.eq_ignore_ascii_case(MARK))
 }
 
-/// A member that could be a value.
+/// The text, where it can be a member.
 fn plain(text: &[u8]) -> Result<&[u8], String> {
     match text {
         [] => Err("empty".into()),
@@ -246,19 +255,19 @@ fn plain(text: &[u8]) -> Result<&[u8], String> {
 
 fn one_network(text: &[u8]) -> Result<IpNet, String> {
     let text = String::from_utf8_lossy(text);
-    // It may be a secret that stands in the wrong file.
+    // The text is not shown: it may be a secret in the wrong file.
     network(&text)
         .map_err(|_| "it is not a network; write `10.0.0.0/8`, or an address alone".into())
 }
 
-/// As of those in `trust`.
+/// Notes networks with bits beyond their prefix, as in `trust`.
 fn warn_of_bits(members: &HashMap<IpNet, MemberPlace<'_>>, found: &mut Vec<Diagnostic>) {
     let mut odd: Vec<_> = members
         .iter()
         .filter(|(network, _)| network.addr() != network.network())
         .collect();
     odd.sort_by_key(|(network, _)| **network);
-    for (network, place) in odd.into_iter().take(TOLD) {
+    for (network, place) in odd.into_iter().take(SHOWN) {
         let (whole, one) = (network.trunc(), network.addr());
         let place_of = match place {
             MemberPlace::Listed(_) => String::new(),
@@ -304,7 +313,7 @@ fn one_value(text: &[u8], by: &Part) -> Result<Digest, String> {
 fn bad_member(written: &document::GroupTable, place: MemberPlace<'_>, why: &str) -> Diagnostic {
     let name = quoted(&written.name.value);
     let message = match place {
-        MemberPlace::Listed(_) => format!("group {name} has a member that is none"),
+        MemberPlace::Listed(_) => format!("group {name} lists a text that is no member"),
         MemberPlace::Line(..) => format!("{place} is no member of group {name}: {why}"),
     };
     let label = match place {
@@ -314,11 +323,12 @@ fn bad_member(written: &document::GroupTable, place: MemberPlace<'_>, why: &str)
     Diagnostic::error(Code::BadMember, message).at(place.span(), label)
 }
 
-fn duplicate(
-    written: &document::GroupTable,
-    (first, second): (MemberPlace<'_>, MemberPlace<'_>),
-    many: usize,
-) -> Diagnostic {
+fn duplicate(written: &document::GroupTable, repeat: &Repeat<'_>) -> Diagnostic {
+    let Repeat {
+        first,
+        second,
+        many,
+    } = repeat;
     let name = quoted(&written.name.value);
     let more = match many - 1 {
         0 => String::new(),
@@ -338,7 +348,7 @@ fn duplicate(
     }
 }
 
-fn warn_of_nobody(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
+fn warn_of_empty_group(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
     let message = format!("group {} has no members", quoted(&written.name.value));
     let place = match (written.file.entries(), written.members.at()) {
         ([file, ..], _) => &file.span,
@@ -347,12 +357,12 @@ fn warn_of_nobody(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
     };
     found.push(
         Diagnostic::warning(Code::EmptyGroup, message)
-            .at(place, "nobody is in it")
+            .at(place, "no members here")
             .help("write one member on a line; lines that begin with `#` are comments"),
     );
 }
 
-/// Members by a field that anybody may fill in are whoever says so, unless a proxy in front sees to it.
+/// Notes a group by a field that any client may write, unless a proxy in front writes it.
 fn warn_of_say_so(
     written: &document::GroupTable,
     by: &Part,
@@ -373,13 +383,13 @@ fn warn_of_say_so(
         return;
     }
     let message = format!(
-        "whoever knows the name of a member is in group {}",
+        "any client that knows the name of a member is in group {}",
         quoted(&written.name.value)
     );
     found.push(
         Diagnostic::warning(Code::SaySo, message)
-            .at(&at.span, "clients write there what they like")
-            .help("look up what only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name it in `[server] trust`"),
+            .at(&at.span, "any client may write this")
+            .help("go by something that only a member knows or has: an API key in `header:x-api-key`, or `ip`; where a proxy in front writes this field, name the proxy in `[server] trust`"),
     );
 }
 

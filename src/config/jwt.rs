@@ -1,4 +1,4 @@
-//! `[jwt]` as written → whose tokens are believed: keys read from their files, each for algorithms of its own family. No
+//! `[jwt]` as written → the rules that verify tokens: keys read from their files, each for algorithms of its own family. No
 //! message shows a key.
 
 mod claims;
@@ -16,23 +16,23 @@ use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys at most.
+/// The most keys.
 const MOST_KEYS: usize = 32;
-/// A larger file is none of keys.
+/// The largest file of keys.
 const MOST_BYTES: u64 = 1024 * 1024;
-/// Longer would be no leeway.
+/// The longest leeway.
 const MOST_LEEWAY: Duration = Duration::from_hours(1);
 
-/// Whose tokens are believed.
+/// The rules that verify tokens.
 #[derive(Debug)]
 pub struct TokenRules {
-    /// What verifies them.
+    /// The verifier of tokens.
     pub verifier: Arc<Verifier>,
-    /// All of it in a form that can be compared.
+    /// The rules in a form that can be compared.
     pub outline: TokenOutline,
 }
 
-/// Reads the keys; `seen` has what was read for it. Nothing where there is no such table, or something about it is wrong.
+/// Reads the keys; `seen` gets the files. None without such a table, or when something about it is wrong.
 pub(super) fn read(
     document: &Document,
     source: &Source,
@@ -44,20 +44,7 @@ pub(super) fn read(
         return None;
     };
     let before = errors(found);
-    if written.keys.is_absent() && written.jwks.is_absent() {
-        found.push(
-            Diagnostic::error(Code::MissingKey, "`[jwt]` does not say whose tokens are believed")
-                .at(&written.place, "neither `keys` nor `jwks`")
-                .help("add `keys = \"issuer.pem\"`, a public key or a shared secret, or `jwks = \"jwks.json\"`"),
-        );
-    }
-    families(written, found);
-    if let Some(leeway) = written.leeway.at().filter(|at| at.value > MOST_LEEWAY) {
-        found.push(
-            Diagnostic::error(Code::BadDuration, "`leeway` in `[jwt]` is out of range")
-                .at(&leeway.span, "must be 1h at most"),
-        );
-    }
+    settings(written, found);
     let algorithms = pinned(written);
     if algorithms.is_empty() || written.algorithms.is_bad() || errors(found) > before {
         return None;
@@ -69,29 +56,7 @@ pub(super) fn read(
         digest: Sha256::new(),
         found,
     };
-    let own = written.keys.entries().iter();
-    let own = own.map(|at| (&at.value.file, KeySource::Own(at.value.kid.as_deref())));
-    let sets = written
-        .jwks
-        .entries()
-        .iter()
-        .map(|file| (file, KeySource::Set));
-    for (file, kind) in own.chain(sets) {
-        let path = source.beside(file.span.start, &file.value);
-        match seen.read(&path, MOST_BYTES) {
-            Ok(content) => reader.file(file, &content, kind),
-            Err(error) => reader.found.push(
-                Diagnostic::error(
-                    Code::Unreadable,
-                    format!(
-                        "cannot read {}, the keys of `[jwt]`: {error}",
-                        quoted(&file.value)
-                    ),
-                )
-                .at(&file.span, "keys are to be there"),
-            ),
-        }
-    }
+    reader.files(source, seen);
     reader.count();
     let KeyReader { keys, digest, .. } = reader;
     let algorithms = pinned(written);
@@ -110,6 +75,25 @@ pub(super) fn read(
     })
 }
 
+/// Notes mistakes of the table beside its keys.
+fn settings(written: &Written, found: &mut Vec<Diagnostic>) {
+    if written.keys.is_absent() && written.jwks.is_absent() {
+        let message = "`[jwt]` names no keys to verify tokens with";
+        found.push(
+            Diagnostic::error(Code::MissingKey, message)
+                .at(&written.place, "neither `keys` nor `jwks`")
+                .help("add `keys = \"issuer.pem\"`, a public key or a shared secret, or `jwks = \"jwks.json\"`"),
+        );
+    }
+    families(written, found);
+    if let Some(leeway) = written.leeway.at().filter(|at| at.value > MOST_LEEWAY) {
+        found.push(
+            Diagnostic::error(Code::BadDuration, "`leeway` in `[jwt]` is out of range")
+                .at(&leeway.span, "must be 1h at most"),
+        );
+    }
+}
+
 fn errors(found: &[Diagnostic]) -> usize {
     let errors = found
         .iter()
@@ -117,7 +101,7 @@ fn errors(found: &[Diagnostic]) -> usize {
     errors.count()
 }
 
-/// Secrets and public keys beside each other: what one is for must never be taken for the other.
+/// Notes algorithms for secrets beside algorithms for public keys: a key of one kind must never count as one of the other.
 fn families(written: &Written, found: &mut Vec<Diagnostic>) {
     let entries = written.algorithms.entries();
     let shared = entries.iter().find(|at| is_shared(at.value));
@@ -126,7 +110,7 @@ fn families(written: &Written, found: &mut Vec<Diagnostic>) {
         found.push(
             Diagnostic::error(
                 Code::Conflict,
-                "`[jwt]` believes tokens signed by a shared secret and by a private key",
+                "`[jwt]` takes tokens signed by a shared secret and by a private key",
             )
             .at(&public.span, "by a private key")
             .and(&shared.span, "by a shared secret")
@@ -135,12 +119,12 @@ fn families(written: &Written, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What a file has.
+/// The kind of a file of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeySource<'a> {
-    /// Keys, that tokens may have a name for.
+    /// Keys that tokens may name by this id.
     Own(Option<&'a str>),
-    /// A JWKS, which names its own.
+    /// A JWKS, which has the ids of its keys.
     Set,
 }
 
@@ -153,6 +137,28 @@ struct KeyReader<'a> {
 }
 
 impl KeyReader<'_> {
+    /// Reads every file of keys.
+    fn files(&mut self, source: &Source, seen: &mut Files) {
+        let own = self.written.keys.entries().iter();
+        let own = own.map(|at| (&at.value.file, KeySource::Own(at.value.kid.as_deref())));
+        let sets = self.written.jwks.entries().iter();
+        let sets = sets.map(|file| (file, KeySource::Set));
+        for (file, kind) in own.chain(sets) {
+            let path = source.beside(file.span.start, &file.value);
+            match seen.read(&path, MOST_BYTES) {
+                Ok(content) => self.file(file, &content, kind),
+                Err(error) => {
+                    let name = quoted(&file.value);
+                    let message = format!("cannot read {name}, the keys of `[jwt]`: {error}");
+                    self.found.push(
+                        Diagnostic::error(Code::Unreadable, message)
+                            .at(&file.span, "a file of keys"),
+                    );
+                }
+            }
+        }
+    }
+
     fn file(&mut self, file: &At<String>, content: &[u8], kind: KeySource<'_>) {
         self.digest.update((content.len() as u64).to_be_bytes());
         self.digest.update(content);
@@ -187,7 +193,7 @@ impl KeyReader<'_> {
         );
     }
 
-    /// More keys of one name, or without one, than are tried: the last would never be believed.
+    /// Notes more keys of one id, or without an id, than are tried: the last would never be believed.
     fn count(&mut self) {
         let (keys, algorithms) = (&self.keys, &self.algorithms);
         let many = algorithms.iter().flat_map(|algorithm| {
@@ -221,13 +227,13 @@ impl KeyReader<'_> {
             Diagnostic::error(Code::BadJwtKey, message)
                 .at(
                     place.unwrap_or(&self.written.place),
-                    format!("a token is tried with {MOST_TRIED} of them at most"),
+                    format!("a token is tried with {MOST_TRIED} keys at most"),
                 )
                 .help(help),
         );
     }
 
-    /// The whole file is one secret; a line's end behind it does not count.
+    /// Reads a file that is one secret; a newline at its end does not count.
     fn secret(
         &mut self,
         file: &At<String>,
@@ -240,7 +246,7 @@ impl KeyReader<'_> {
             return Err("it is empty".into());
         }
         if secret.starts_with(b"-----BEGIN") {
-            return Err("a key in PEM, and the algorithms are for a shared secret: whoever knows a public key could sign".into());
+            return Err("a key in PEM, and the algorithms are for a shared secret: any holder of a public key could sign".into());
         }
         let longest = |algorithm: &Algorithm| match algorithm {
             Algorithm::HS512 => 64,
@@ -271,7 +277,7 @@ impl KeyReader<'_> {
         Ok(())
     }
 
-    /// Public keys, one or several behind each other: while keys change both are believed.
+    /// Reads public keys in PEM. A file may have several: while keys change both are believed.
     fn pem(&mut self, kid: Option<&str>, content: &[u8]) -> Result<(), String> {
         const BEGIN: &str = "-----BEGIN ";
         let text = std::str::from_utf8(content).map_err(|_| "not PEM")?;
@@ -302,9 +308,9 @@ impl KeyReader<'_> {
         Ok(())
     }
 
-    /// Keys as issuers publish them. Those that are for something else are left alone.
+    /// Reads keys as issuers publish them, without those for other uses.
     fn jwks(&mut self, content: &[u8]) -> Result<(), String> {
-        // What serde says may show what stands there.
+        // The error of serde may show a part of the key.
         let set: JwkSet = serde_json::from_slice(content)
             .map_err(|error| format!("not a JWKS, as of line {}", error.line()))?;
         for jwk in &set.keys {
@@ -319,7 +325,7 @@ impl KeyReader<'_> {
         Ok(())
     }
 
-    /// Keeps a key for those of the algorithms that it is for, if any.
+    /// Keeps a key for the algorithms that it fits, if any.
     fn keep(&mut self, id: Option<&str>, key: DecodingKey, pinned: Option<&str>) {
         let mut algorithms = self.algorithms.clone();
         algorithms.retain(|one| {
@@ -335,7 +341,7 @@ impl KeyReader<'_> {
         if self.written.require_exp() {
             validation.required_spec_claims.insert("exp".into());
         }
-        // Without a word here a token may be for anybody.
+        // Without `audience` a token may be for any audience.
         validation.validate_aud = !self.written.audience.is_absent();
         if validation.validate_aud {
             validation.set_audience(&texts(&self.written.audience));
@@ -363,7 +369,7 @@ fn pinned(written: &Written) -> Vec<Algorithm> {
         .collect()
 }
 
-/// Could anything that is signed so be verified with this key? Keys too short for that verify nothing.
+/// Can this key verify signatures of `algorithm`? A key that is too short cannot.
 fn fits(algorithm: Algorithm, key: &DecodingKey) -> bool {
     /// 2048 bits.
     const LEAST_RSA: usize = 256;

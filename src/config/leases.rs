@@ -1,11 +1,10 @@
-//! Where limits give leases, and what that means in numbers: for `check`, for `explain`, and for what is written in vain.
+//! The terms of leases in numbers, for `check` and `explain`.
 
 use super::value::show_span;
 use crate::limit::{Leasing, Limit, Mode, Scope};
 use crate::store::{LEASED_FROM, LEASED_WITHIN};
 
-/// On which terms a key that is busy is leased: `a worker takes up to 50 permits at once ...`; nothing
-/// where a limit gives no leases.
+/// The terms on which a busy key is leased: `a worker takes up to 50 permits at once ...`; none for a limit without leases.
 #[must_use]
 pub fn terms(limit: &Limit) -> Option<String> {
     let terms = limit.leases()?;
@@ -23,7 +22,7 @@ pub fn terms(limit: &Limit) -> Option<String> {
     match terms.padding(0) {
         0 => {}
         beside => text.push_str(&format!(
-            "; nearly full, a call takes up to {beside} beside them that nobody uses"
+            "; nearly full, a call takes up to {beside} more that go unused"
         )),
     }
     if terms.trickles() {
@@ -35,8 +34,7 @@ pub fn terms(limit: &Limit) -> Option<String> {
     Some(text)
 }
 
-/// What is to be said of leases of a limit that counts a request: on which terms, or why there are none. Nothing where
-/// nobody is asked anyhow.
+/// The terms of leases of a limit that counts a request, or why it gives none. None where the limit asks no store.
 #[must_use]
 pub fn of_request(limit: &Limit) -> Option<String> {
     if limit.mode != Mode::Enforce || limit.scope == Scope::Gateway {
@@ -54,7 +52,7 @@ pub fn of_request(limit: &Limit) -> Option<String> {
 mod tests {
     use crate::config::parse;
 
-    /// The terms of a limit that is written so, by the file.
+    /// The terms of a limit with these lines.
     fn terms(lines: &str) -> Option<String> {
         let text = format!(
             "[limits.l]\nby = \"ip\"\n{lines}\n[upstreams.u]\nservers = \"a:1\"\n[routes.r]\nupstream = \"u\"\nlimits = \"l\"\n"
@@ -76,7 +74,7 @@ mod tests {
             (
                 "rate = \"2000/s\"\nburst = 4000",
                 of(50, "100ms", "are lost")
-                    + "; nearly full, a call takes up to 50 beside them that nobody uses; given less than it asks for, it refuses for 50ms before it asks again",
+                    + "; nearly full, a call takes up to 50 more that go unused; given less than it asks for, it refuses for 50ms before it asks again",
             ),
             (
                 "rate = \"50000/min\"\nalgorithm = \"fixed-window\"",

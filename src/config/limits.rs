@@ -1,28 +1,27 @@
-//! One limit as written → the limits that count: defaults filled in, contradictions and numbers out of reach refused.
-//! A limit with a list of rates becomes one for each rate, all under its name.
+//! One limit as written → the limits that count: defaults filled in, contradictions and numbers out of range refused.
+//! A limit with a list of rates becomes one limit for each rate, all under its name.
 
 mod contradictions;
-mod lease;
 mod rates;
 mod rules;
 mod tiers;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{self, Algorithm, Limit, Refund, Setting};
+use super::document::{CostSource, Limit, Refund, Setting};
 use super::groups::Groups;
-use super::source::{At, Span};
-use super::value::show_quota;
+use super::span::{At, Span};
 use crate::key::{Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price};
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, Answers, GivesBack, Mode, Rule, Scope};
+use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Scope};
+use rules::RatedRule;
 use std::sync::Arc;
 
 /// The tag of all limits where the store has them together.
 const ALL: &str = "together";
 
-/// The limit as it is where all are counted together; one with a tag of its own keeps it.
+/// The limit under `together = true`. A limit with a tag of its own keeps that.
 pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
@@ -34,8 +33,8 @@ pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     written
 }
 
-/// Compiles one limit with its tiers, and behind it its candidate; nothing when something about it is wrong, which then
-/// has been noted.
+/// Compiles one limit with its tiers, and behind it its candidate; none when something about it is wrong, which has been
+/// noted then.
 pub(super) fn compile(
     written: &Limit,
     groups: &Groups,
@@ -43,22 +42,22 @@ pub(super) fn compile(
 ) -> Vec<Arc<limit::Limit>> {
     let name: Arc<str> = written.name.value.as_str().into();
     let before = found.len();
-    let limits = alone(written, &name, groups, found);
+    let limits = untiered(written, &name, groups, found);
     let mut limits = tiers::add(limits, written, groups, found);
-    if let Some(other) = written.with_candidate() {
-        // What is wrong with both is told once.
+    if let Some(candidate) = written.with_candidate() {
+        // A mistake of both is reported once.
         let mut more = Vec::new();
-        let beside = alone(&other, &name, groups, &mut more);
+        let candidates = untiered(&candidate, &name, groups, &mut more);
         more.retain(|one| !found[before..].contains(one));
         found.extend(more);
-        let beside = beside.into_iter();
-        limits.extend(beside.map(|limit| limit.in_mode(Mode::Candidate)));
+        let candidates = candidates.into_iter();
+        limits.extend(candidates.map(|limit| limit.in_mode(Mode::Candidate)));
     }
     limits.into_iter().map(Arc::new).collect()
 }
 
 /// Compiles one limit without its tiers, under `name`.
-fn alone(
+fn untiered(
     written: &Limit,
     name: &Arc<str>,
     groups: &Groups,
@@ -71,111 +70,84 @@ fn alone(
     }
     let algorithm = written.algorithm();
     contradictions::note(written, algorithm, found);
-    alone_together(written, found);
-    let compiled: Vec<Rule> = written
-        .rate
-        .entries()
-        .iter()
-        .filter_map(|entry| rules::compile(written, algorithm, entry, found))
-        .collect();
-    let wrong = |found: &[Diagnostic]| {
-        let mut new = found[before..].iter();
-        new.any(|one| one.severity == Severity::Error)
-    };
-    let entries = written.rate.entries();
-    if wrong(found) || compiled.len() != entries.len() {
-        return Vec::new();
-    }
-    rates::compare(written, &compiled, found);
-    let Some(by) = by.filter(|_| !wrong(found)) else {
+    let rules = rules::all(written, algorithm, found);
+    let Some(rules) = rules.filter(|_| !has_errors(&found[before..])) else {
         return Vec::new();
     };
-    let (cost, price, meter) = price(written);
-    let (gives_back, dedupe) = (gives_back(written), dedupe(written));
+    rates::compare(written, &rules, found);
+    let Some(by) = by.filter(|_| !has_errors(&found[before..])) else {
+        return Vec::new();
+    };
+    let charge = charge(written);
     let exempt = exempt(written, groups, found);
-    let whole = |limit: limit::Limit| {
-        let scope = written.scope();
-        let limit = limit.giving_back(gives_back).counted_by(scope);
-        let limit = limit.written_at(written.name.span.start);
-        let limit = limit.leasing(written.lease());
-        let limit = limit.telling(answers(written));
-        let limit = limit.in_mode(written.mode());
-        let limit = limit.without_store(written.on_down.get().copied());
-        let limit = match &exempt {
-            Some(exempt) => limit.but_not_for(Arc::clone(exempt)),
-            None => limit,
-        };
-        let limit = match &dedupe {
-            Some(dedupe) => limit.charging_once(dedupe.clone()),
-            None => limit,
-        };
-        let limit = match &price {
-            Some(price) => limit.priced(price.clone()),
-            None => limit,
-        };
-        let limit = match &meter {
-            Some(meter) => limit.metered(meter.clone()),
-            None => limit,
-        };
-        let limit = if written.partial() {
-            limit.granting_less()
-        } else {
-            limit
-        };
-        match written.with.get() {
-            Some(tag) => limit.counted_with(tag.as_str().into()),
-            None => limit,
-        }
-    };
-    if algorithm == Algorithm::Concurrency {
-        let Some((rate, rule)) = rules::concurrency(written) else {
-            return Vec::new();
-        };
-        warn_of_cost(
-            written,
-            std::slice::from_ref(&rule),
-            (cost, price.as_ref()),
-            found,
-        );
-        let limit = limit::Limit::new(Arc::clone(name), by, rate, rule, cost);
-        return lease::unleased(written, vec![whole(limit)], found);
-    }
-    warn_of_cost(written, &compiled, (cost, price.as_ref()), found);
-    let listed = entries.len() > 1;
-    let limits = entries.iter().zip(compiled).map(|(entry, rule)| {
-        let quota = entry.value.quota.value;
-        let limit = limit::Limit::new(Arc::clone(name), by.clone(), quota.rate, rule, cost);
-        let limit = whole(limit);
-        if listed {
-            limit.listed(&show_quota(quota))
-        } else {
-            limit
-        }
+    warn_of_cost(written, &rules, &charge, found);
+    let is_list = rules.len() > 1;
+    let limits = rules.into_iter().map(|RatedRule { rate, rule, shown }| {
+        let limit = limit::Limit::new(Arc::clone(name), by.clone(), rate, rule, charge.cost);
+        let limit = configured(limit, written, &charge, exempt.clone());
+        if is_list { limit.listed(&shown) } else { limit }
     });
-    lease::unleased(written, limits.collect(), found)
+    let limits: Vec<limit::Limit> = limits.collect();
+    warn_of_leases(written, &limits, found);
+    limits
 }
 
-/// A place in the store for what is not counted there.
-fn alone_together(written: &Limit, found: &mut Vec<Diagnostic>) {
-    if let (Some(with), Some(scope)) = (written.with.at(), written.scope.at())
-        && scope.value == Scope::Gateway
-    {
+fn has_errors(found: &[Diagnostic]) -> bool {
+    found.iter().any(|one| one.severity == Severity::Error)
+}
+
+/// The limit with everything that the file says beside its key, its rates and its cost.
+fn configured(
+    limit: limit::Limit,
+    written: &Limit,
+    charge: &Charge,
+    exempt: Option<Arc<Exempt>>,
+) -> limit::Limit {
+    let limit = limit
+        .giving_back(gives_back(written))
+        .counted_by(written.scope())
+        .written_at(written.name.span.start)
+        .leasing(written.lease())
+        .telling(answers(written))
+        .in_mode(written.mode())
+        .without_store(written.on_down.get().copied());
+    let limit = with(limit, exempt, limit::Limit::but_not_for);
+    let limit = with(limit, dedupe(written), limit::Limit::charging_once);
+    let limit = with(limit, charge.price.clone(), limit::Limit::priced);
+    let limit = with(limit, charge.meter.clone(), limit::Limit::metered);
+    let partial = written.partial().then_some(());
+    let limit = with(limit, partial, |limit, ()| limit.granting_less());
+    let tag = written.with.get().map(|tag| Arc::from(tag.as_str()));
+    with(limit, tag, limit::Limit::counted_with)
+}
+
+/// The limit with a setting that the file may not have.
+fn with<T>(
+    limit: limit::Limit,
+    setting: Option<T>,
+    set: impl FnOnce(limit::Limit, T) -> limit::Limit,
+) -> limit::Limit {
+    match setting {
+        Some(setting) => set(limit, setting),
+        None => limit,
+    }
+}
+
+/// `lease` of a limit that gives no leases. Of a list of rates some may be leased.
+fn warn_of_leases(written: &Limit, limits: &[limit::Limit], found: &mut Vec<Diagnostic>) {
+    let lease = written.lease.at().filter(|at| at.value != Leasing::Off);
+    let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
+    if let (Some(lease), Some(why)) = (lease, whys.and_then(|whys| whys.first().copied())) {
+        let message = format!("limit `{}` gives no leases", written.name.value);
         found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                format!(
-                    "limit `{}` is counted in each gateway, and with others in the store",
-                    written.name.value
-                ),
-            )
-            .at(&with.span, "a place in the store")
-            .and(&scope.span, "in memory, always")
-            .help("leave `with` out"),
+            Diagnostic::warning(Code::Conflict, message)
+                .at(&lease.span, why)
+                .help("leave `lease` out: every request asks Redis"),
         );
     }
 }
 
-/// By whom it counts.
+/// The key template.
 fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<KeyTemplate> {
     let name = &written.name.value;
     let by = written.by.at()?;
@@ -183,30 +155,22 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     let everyone = by.value.iter().find(|part| part.value.is_none());
     if let Some(everyone) = everyone.filter(|_| by.value.len() > 1) {
         found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                format!("limit `{name}` counts by `everyone` and by something else"),
-            )
-            .at(&everyone.span, "tells nobody apart")
+            Diagnostic::conflict(format!(
+                "limit `{name}` counts by `everyone` and by something else"
+            ))
+            .at(&everyone.span, "one key for every request")
             .help("leave `everyone` out"),
         );
     } else if let Some((first, second)) = repeated(&by.value) {
+        let message = format!("limit `{name}` counts by the same thing twice");
         found.push(
-            Diagnostic::error(
-                Code::Duplicate,
-                format!("limit `{name}` counts by the same thing twice"),
-            )
-            .at(second, "the second time")
-            .and(first, "the first time"),
+            Diagnostic::error(Code::Duplicate, message)
+                .at(second, "the second time")
+                .and(first, "the first time"),
         );
     }
-    let parts: Vec<Part> = by
-        .value
-        .iter()
-        .filter_map(|part| part.value.clone())
-        .collect();
     let mut template = KeyTemplate {
-        parts,
+        parts: by.value.iter().filter_map(|at| at.value.clone()).collect(),
         missing: written.missing.or(Missing::Refuse),
         unknown: None,
     };
@@ -218,24 +182,21 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
         template.missing = Missing::Shared;
     }
     match written.missing.at() {
-        Some(missing) if !absent => found.push(
-            Diagnostic::warning(
-                Code::NeedlessMissing,
-                format!("limit `{name}` says what to do without its key, which every request has"),
-            )
-            .at(&missing.span, "never comes to pass")
-            .and(&by.span, "always there")
-            .help("leave `missing` out"),
-        ),
+        Some(missing) if !absent => {
+            let message = format!("limit `{name}` has `missing`, but every request has its key");
+            found.push(
+                Diagnostic::warning(Code::NeedlessMissing, message)
+                    .at(&missing.span, "has no effect")
+                    .and(&by.span, "in every request")
+                    .help("leave `missing` out"),
+            );
+        }
         None if absent && written.missing.is_absent() => {
-            found.push(missing_choice(written, by, &template))
+            found.push(missing_choice(written, by, &template));
         }
         _ => {}
     }
-    let errors = found[before..]
-        .iter()
-        .filter(|one| one.severity == super::Severity::Error);
-    (errors.count() == 0).then_some(template)
+    (!has_errors(&found[before..])).then_some(template)
 }
 
 fn repeated(parts: &[At<Option<Part>>]) -> Option<(&Span, &Span)> {
@@ -282,7 +243,7 @@ fn missing_choice(
     )
 }
 
-/// What it tells clients.
+/// What the limit answers to clients.
 fn answers(written: &Limit) -> Answers {
     // Statuses are at most 599.
     let status = |status: u32| u16::try_from(status).unwrap_or(u16::MAX);
@@ -294,7 +255,7 @@ fn answers(written: &Limit) -> Answers {
     }
 }
 
-/// After what charges go back.
+/// The ends of a request after which its charge is refunded.
 fn gives_back(written: &Limit) -> GivesBack {
     let has = |word| written.refund.entries().iter().any(|at| at.value == word);
     GivesBack {
@@ -303,46 +264,30 @@ fn gives_back(written: &Limit) -> GivesBack {
     }
 }
 
-/// Whom it does not hold for.
+/// The requests that the limit does not count.
 fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
     let at = written.exempt.at()?;
+    // A group that is not defined has been noted.
+    let named = at.value.groups.entries().iter();
+    let named = named.filter_map(|at| Some(Arc::clone(groups.find(&at.value)?.1)));
     let exempt = Exempt {
-        networks: at.value.ip.entries().iter().map(|at| at.value).collect(),
-        methods: at
-            .value
-            .methods
-            .entries()
-            .iter()
-            .map(|at| at.value.clone())
-            .collect(),
-        paths: at
-            .value
-            .paths
-            .entries()
-            .iter()
-            .map(|at| at.value.clone())
-            .collect(),
-        // Those that are not there have been noted.
-        groups: at
-            .value
-            .groups
-            .entries()
-            .iter()
-            .filter_map(|at| Some(Arc::clone(groups.find(&at.value)?.1)))
-            .collect(),
+        networks: at.value.ip.values(),
+        methods: at.value.methods.values(),
+        paths: at.value.paths.values(),
+        groups: named.collect(),
     };
     if exempt.is_everyone() {
-        let message = format!("limit `{}` holds for nobody", written.name.value);
+        let message = format!("limit `{}` exempts every request", written.name.value);
         found.push(
             Diagnostic::warning(Code::ExemptsEveryone, message)
-                .at(&at.span, "exempts every request")
+                .at(&at.span, "covers every request")
                 .help("name a smaller network or path, or leave the limit out of the routes"),
         );
     }
     Some(Arc::new(exempt))
 }
 
-/// Which requests are repeats of others.
+/// What tells repeats of a request.
 fn dedupe(written: &Limit) -> Option<Dedupe> {
     let dedupe = written.dedupe.get()?;
     Some(Dedupe {
@@ -353,76 +298,86 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
     })
 }
 
-/// What a request takes, and where it, or its response, says so.
-fn price(written: &Limit) -> (Cost, Option<Price>, Option<Meter>) {
+/// What a request takes, and where it, or its response, states that.
+struct Charge {
+    cost: Cost,
+    price: Option<Price>,
+    meter: Option<Meter>,
+}
+
+fn charge(written: &Limit) -> Charge {
+    let mut charge = Charge {
+        cost: Cost::ONE,
+        price: None,
+        meter: None,
+    };
     match written.cost.get() {
-        None => (Cost::ONE, None, None),
-        Some(document::CostSource::Fixed(units)) => (Cost::new(*units), None, None),
-        Some(document::CostSource::Later {
+        None => {}
+        Some(CostSource::Fixed(units)) => charge.cost = Cost::new(*units),
+        Some(CostSource::Later {
             place,
             estimate,
             max,
             on_leave,
         }) => {
-            let meter = Meter {
+            charge.cost = Cost::new(estimate.or(1));
+            charge.meter = Some(Meter {
                 place: place.value.clone(),
                 max: max.or(u32::MAX),
                 on_leave: on_leave.or(OnLeave::Max),
-            };
-            (Cost::new(estimate.or(1)), None, Some(meter))
+            });
         }
-        Some(document::CostSource::Field {
+        Some(CostSource::Field {
             header,
             default,
             max,
             min,
         }) => {
             let default = default.or(1);
-            let price = Price {
+            charge.cost = Cost::new(default);
+            charge.price = Some(Price {
                 header: header.value.clone(),
                 default,
                 max: max.value,
                 may_peek: min.or(1) == 0,
-            };
-            (Cost::new(default), Some(price), None)
+            });
         }
     }
+    charge
 }
 
 /// A request that costs more than the whole limit never passes, unless it may be granted a part.
 fn warn_of_cost(
     written: &Limit,
-    rules: &[Rule],
-    (cost, price): (Cost, Option<&Price>),
+    rules: &[RatedRule],
+    charge: &Charge,
     found: &mut Vec<Diagnostic>,
 ) {
-    let whole = rules.iter().map(Rule::most).min();
+    let whole = rules.iter().map(|rated| rated.rule.most()).min();
     let Some(whole) = whole.filter(|_| !written.partial()) else {
         return;
     };
     let name = &written.name.value;
-    let never = u64::from(cost.units()) > whole;
-    let most = price.map(|price| u64::from(price.max));
+    let cost = charge.cost.units();
+    let never = u64::from(cost) > whole;
+    let most = charge.price.as_ref().map(|price| u64::from(price.max));
     let (message, label, help) = match most {
-        Some(most) if most > whole && !never => (
+        _ if never => (
+            format!("limit `{name}` never lets a request pass"),
+            format!("costs {cost}, and the limit never holds more than {whole}"),
+            "lower `cost`, or raise what the limit holds",
+        ),
+        Some(most) if most > whole => (
             format!("limit `{name}` never lets the dearest requests pass"),
             format!("costs up to {most}, and the limit never holds more than {whole}"),
             "lower `max`, or raise what the limit holds",
-        ),
-        _ if never => (
-            format!("limit `{name}` never lets a request pass"),
-            format!(
-                "costs {}, and the limit never holds more than {whole}",
-                cost.units()
-            ),
-            "lower `cost`, or raise what the limit holds",
         ),
         _ => return,
     };
     let mut diagnostic = Diagnostic::warning(Code::NeverAdmits, message);
     if let Some(at) = written.cost.at() {
         let span = match &at.value {
-            document::CostSource::Field { max, .. } if !never => &max.span,
+            CostSource::Field { max, .. } if !never => &max.span,
             _ => &at.span,
         };
         diagnostic = diagnostic.at(span, label);

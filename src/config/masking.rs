@@ -1,4 +1,4 @@
-//! Secrets that were filled into a file, and stars in their place in whatever text about it is shown.
+//! Masking: stars for the secrets of a file in every text about it that is shown.
 
 use super::diagnostic::Diagnostic;
 use super::value;
@@ -8,16 +8,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// A shorter one is not looked for: it stands in words that have nothing to do with it.
+/// The shortest secret that is looked for: a shorter one is part of other words.
 const SHORTEST: usize = 4;
-/// Nor is one below this length that could be a word, as `test` or `admin`: stars in place of a name of the file would say what it is.
+/// The shortest secret that may look like a word, as `test` or `admin`: stars for a name of the file would give it away.
 const NO_WORD: usize = 8;
 
-/// Values that nobody is shown.
+/// The secret values of a file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     values: BTreeSet<Arc<str>>,
-    /// In every way in which they may be spelled, by how that begins in small letters, the longest first.
+    /// Every spelling of a value, by its first letters in lower case, the longest first.
     spellings: HashMap<[u8; SHORTEST], Vec<Spelling>>,
 }
 
@@ -28,7 +28,7 @@ struct Spelling {
 }
 
 impl Secrets {
-    /// These, without what is too short to be looked for.
+    /// The secrets among `values` that are long enough to be looked for.
     pub(super) fn new<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Self {
         let values = values.into_iter().map(Into::into);
         let values: BTreeSet<Arc<str>> = values.filter(|one| is_looked_for(one)).collect();
@@ -48,13 +48,13 @@ impl Secrets {
         Self { values, spellings }
     }
 
-    /// All that any of these has.
+    /// The secrets of all of these.
     pub(super) fn of_all(these: &[&Self]) -> Self {
         let values = these.iter().flat_map(|one| &one.values);
         Self::new(values.map(Arc::clone))
     }
 
-    /// `text` with stars for each of them.
+    /// `text` with stars for each secret.
     #[must_use]
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.replaced(text, &mut |_| "***".to_owned())
@@ -95,7 +95,7 @@ impl Secrets {
         }
     }
 
-    /// The longest with which `rest` begins, in whatever case: hosts and paths are folded. Rather the one as it is written.
+    /// The longest spelling that `rest` begins with, in any case: hosts and paths are folded. Of equal ones that in the exact case.
     fn at(&self, rest: &[u8]) -> Option<&Spelling> {
         let known = self.spellings.get(&start(rest)?)?;
         let begins = |one: &&Spelling| {
@@ -116,14 +116,13 @@ fn is_looked_for(value: &str) -> bool {
     value.len() >= NO_WORD || value.len() >= SHORTEST && !value.bytes().all(of_a_word)
 }
 
-/// How a text begins, in small letters.
+/// The first letters of a text, in lower case.
 fn start(text: impl AsRef<[u8]>) -> Option<[u8; SHORTEST]> {
     let start = text.as_ref().first_chunk::<SHORTEST>()?;
     Some(start.map(|byte| byte.to_ascii_lowercase()))
 }
 
-/// The ways in which texts may spell a value: as it is given, without what is taken off at its ends, escaped, and as a path
-/// is told and forwarded.
+/// The spellings of a value: as it is given, trimmed, escaped, and as a path is shown and forwarded.
 fn spelled(value: &str) -> BTreeSet<String> {
     let bare = value.trim();
     let mut all = BTreeSet::from([
@@ -147,21 +146,21 @@ fn spelled(value: &str) -> BTreeSet<String> {
     all
 }
 
-/// How many there are, and no more.
+/// The number of secrets, and nothing of their text.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} secrets", self.values.len())
     }
 }
 
-/// Stars with numbers, in the order in which secrets are met: the first has none.
+/// Numbers for stars, in the order in which secrets are met; the first has none.
 #[derive(Default)]
 pub(super) struct Numbering {
     given: HashMap<String, usize>,
 }
 
 impl Numbering {
-    /// What is shown for this one.
+    /// The stars for this secret.
     pub(super) fn stars(&mut self, secret: &str) -> String {
         let next = self.given.len() + 1;
         match *self.given.entry(secret.to_owned()).or_insert(next) {

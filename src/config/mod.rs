@@ -72,25 +72,25 @@ pub const MOST_BYTES: u64 = 4 * 1024 * 1024;
 pub struct Compiled {
     /// What is read once, at start.
     pub boot: Boot,
-    /// What a reload swaps. Its generation is 0: who takes it numbers it.
+    /// What a reload swaps. Its generation is 0 until the gateway numbers it.
     pub snapshot: Snapshot,
-    /// What may not do what was meant.
+    /// Warnings about settings that may not do what was meant.
     pub warnings: Vec<Diagnostic>,
     /// Warnings that the file says are meant.
     pub ignored: Vec<Diagnostic>,
     /// The text, for showing the warnings.
     pub source: Arc<Source>,
-    /// What it was read from.
+    /// The files that it was read from.
     pub files: Files,
-    /// All of it in a form that can be compared with another.
+    /// The configuration in a form that can be compared.
     pub outline: Arc<Outline>,
     /// Where limits, upstreams and routes are defined, by table and name: a byte of the text.
     places: HashMap<(&'static str, String), usize>,
-    /// May counters be in a Redis?
+    /// Are counters in a Redis, as far as the file says?
     shared: bool,
-    /// Where the file says which.
+    /// The place of the store's address.
     store_at: Option<Span>,
-    /// Which warnings are meant.
+    /// The warnings that `ignore_warnings` names.
     ignoring: Vec<document::WarningFilter>,
 }
 
@@ -101,7 +101,7 @@ impl Compiled {
         Report::new(Arc::clone(&self.source), self.warnings.clone())
     }
 
-    /// The warnings, those that are meant among them.
+    /// The warnings as a report, with those that are ignored.
     #[must_use]
     pub fn whole_report(&self) -> Report {
         let all = self.warnings.iter().chain(&self.ignored);
@@ -120,7 +120,7 @@ impl Compiled {
         self.boot.secrets.hide(text).into_owned()
     }
 
-    /// Where the `limits`, `upstreams` or `routes` of this name is defined: `gateway.toml:12`.
+    /// The place of the definition of this name in `limits`, `upstreams` or `routes`: `gateway.toml:12`.
     #[must_use]
     pub fn place(&self, table: &'static str, name: &str) -> Option<String> {
         let at = *self.places.get(&(table, name.to_owned()))?;

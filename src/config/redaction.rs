@@ -1,11 +1,11 @@
-//! Stars out what looks like a credential before a line of the file is shown.
+//! Redaction: stars for credentials in a line of the file that is shown.
 //!
-//! Works on the text, not on the parsed file: a message about a broken line must not show its password either.
+//! Redaction works on the text, not on the parsed file: a message about a broken line must not show its password either.
 
 use crate::key;
 use std::ops::Range;
 
-/// Words at the end of a key whose value is not to be shown.
+/// The ends of keys whose values are secret.
 const SECRET: [&str; 8] = [
     "password",
     "passwd",
@@ -46,7 +46,7 @@ pub(super) fn starred(text: &str) -> String {
     out
 }
 
-/// Values of keys that sound like secrets. What stands in one is not looked at again, so that time stays linear.
+/// Values of keys that sound like secrets. A value is not searched again, so that time stays linear.
 fn values(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut seen = 0;
@@ -63,8 +63,7 @@ fn values(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Values in a table of its own of the store's that sounds like a secret, whatever their keys were meant to be; where a secret stands is
-/// none.
+/// Values in a table of the store that sounds like a secret, whatever their keys. A place of a secret is none.
 fn sections(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut inside, mut start) = (Vec::new(), false, 0);
     for line in text.split_inclusive('\n') {
@@ -86,7 +85,7 @@ fn sections(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// What stands in for a variable of such a name that is not set: `${DB_PASSWORD:-this}`.
+/// Defaults of variables that sound like secrets: `${DB_PASSWORD:-this}`.
 fn defaults(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, mark) in text.match_indices("${") {
@@ -95,7 +94,7 @@ fn defaults(text: &str) -> Vec<Range<usize>> {
         let inside = line.split('}').next().unwrap_or_default();
         if let Some((name, default)) = inside.split_once(":-")
             && is_secret_variable(name)
-            // One that is a variable itself is a mistake, and to be seen.
+            // A default that is a variable is a mistake, and is shown.
             && !default.starts_with("${")
         {
             let end = start + inside.len();
@@ -147,7 +146,7 @@ fn is_address(text: &str) -> bool {
             .all(|c| c.is_ascii_hexdigit() || ".:/".contains(c))
 }
 
-/// What stands between `://` and the last `@` of an address.
+/// The text between `://` and the last `@` of an address.
 fn credentials(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut seen = 0;
@@ -173,7 +172,7 @@ fn credentials(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The same where the scheme was forgotten: `"user:password@host"`.
+/// Credentials of an address without a scheme: `"user:password@host"`.
 fn bare_credentials(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices('@') {
@@ -209,11 +208,11 @@ fn word_before(before: &str) -> &str {
 /// Does the name of a variable say that what it gives is secret?
 pub(super) fn is_secret_variable(name: &str) -> bool {
     const MARKS: [&str; 3] = ["pass", "pwd", "credential"];
-    /// Too short to be looked for inside of others, or of another meaning there.
+    /// Words that are too short to be looked for inside of others, or have another meaning there.
     const WORDS: [&str; 9] = [
         "pw", "cred", "creds", "private", "hmac", "salt", "pat", "totp", "dsn",
     ];
-    /// What these give is called by everybody: how a field with a key is named.
+    /// Names of fields that hold a key, which are no secrets.
     const NAMES: [&str; 3] = ["key_header", "key_field", "key_name"];
     let name = name.to_ascii_lowercase();
     if NAMES.iter().any(|end| name.ends_with(end)) {
@@ -224,7 +223,7 @@ pub(super) fn is_secret_variable(name: &str) -> bool {
         || name.split('_').any(|word| WORDS.contains(&word))
 }
 
-/// Also when it is misspelt: that is when its line is shown.
+/// Does the key sound like a secret? A misspelt one does too: a misspelling is when its line is shown.
 pub(super) fn is_secret(word: &str) -> bool {
     const LONGEST: usize = 80;
     if word.len() > LONGEST {

@@ -1,4 +1,4 @@
-//! A report for people (source line and caret) and for programs (one JSON object a line, or what their forge reads).
+//! A report for people (source line and caret) and for programs (one JSON object a line, SARIF, commands of GitHub).
 
 mod github;
 mod sarif;
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-/// More than this many are counted, not shown.
+/// The most diagnostics that are shown; more are counted.
 const MOST_SHOWN: usize = 100;
 
-/// The same for programs.
+/// The most diagnostics in a report for programs.
 const MOST_LISTED: usize = 1_000;
 
-/// A longer stretch of the file than this is not shown, only named: nobody reads such a line.
+/// The longest stretch of the file that is shown; of a longer one the place is named.
 const MOST_BYTES: usize = 256 * 1024;
 
 /// Two places further apart than this many bytes are shown in one snippet only by their names.
@@ -56,19 +56,19 @@ impl Report {
             Colour::Off => Renderer::plain(),
         };
         let mut out = String::new();
-        let (ignored, told): (Vec<_>, Vec<_>) = self
+        let (ignored, shown): (Vec<_>, Vec<_>) = self
             .diagnostics
             .iter()
             .partition(|one| one.severity == Severity::Ignored);
-        for diagnostic in told.iter().take(MOST_SHOWN) {
+        for diagnostic in shown.iter().take(MOST_SHOWN) {
             out.push_str(&snippet(&renderer, &self.source, diagnostic));
             out.push_str("\n\n");
         }
-        // Nobody has to act: a line is enough.
+        // An ignored warning needs no action: a line is enough.
         for diagnostic in ignored.iter().take(MOST_SHOWN) {
             out.push_str(&line(&self.source, diagnostic));
         }
-        let more = told.len().max(ignored.len());
+        let more = shown.len().max(ignored.len());
         if let Some(more) = more.checked_sub(MOST_SHOWN + 1) {
             let _ = writeln!(out, "... and {} more\n", more + 1);
         }

@@ -12,7 +12,7 @@ pub struct Report {
     pub source: Arc<Source>,
     /// The mistakes, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
-    /// What was read to find them.
+    /// The files that were read.
     pub files: Files,
 }
 
@@ -31,7 +31,7 @@ impl Report {
         }
     }
 
-    /// The same, found by reading `files`.
+    /// The report with the files that were read.
     #[must_use]
     pub fn from_files(self, files: Files) -> Self {
         Self { files, ..self }

@@ -1,4 +1,4 @@
-//! Secrets that stand elsewhere: `{ file = "..." }` and `{ env = "..." }` in place of a text.
+//! Places of secrets: `{ file = "..." }` and `{ env = "..." }` instead of a text.
 
 use super::diagnostic::Diagnostic;
 use super::files::Files;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::io;
 use toml::de::{DeTable, DeValue};
 
-/// No secret is longer.
+/// The longest secret.
 const MOST: u64 = 64 * 1024;
 
-/// Where a secret is.
+/// The place of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SecretLocation {
     /// In a file of its own; a newline at its end does not count.
@@ -20,19 +20,19 @@ pub(super) enum SecretLocation {
     Env(String),
 }
 
-/// Why a table names no place.
+/// The reason that a table names no place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SecretTableError {
-    /// It has none, or more than one.
+    /// No place, or more than one.
     NotOne,
-    /// What stands under `file` or `env` is no text.
+    /// The value of `file` or `env` is no text.
     NoText(&'static str, Span),
     /// A key of another name.
     Unknown(String, Span),
 }
 
 impl SecretLocation {
-    /// What such a table says.
+    /// Reads such a table.
     pub(super) fn of(table: &DeTable<'_>) -> Result<Self, SecretTableError> {
         let mut entries = table.iter();
         let (Some((key, value)), None) = (entries.next(), entries.next()) else {
@@ -47,7 +47,7 @@ impl SecretLocation {
         }
     }
 
-    /// What is there; the place was written at this byte of `source`.
+    /// The secret; its place is written at the byte `offset` of `source`.
     pub(super) fn read(
         &self,
         source: &Source,
@@ -80,7 +80,7 @@ impl SecretLocation {
 }
 
 impl SecretLocation {
-    /// It is written at `span` in an included file, which may not read it.
+    /// The error of an included file that names a place at `span` which it may not read.
     pub(super) fn refused(&self, source: &Source, span: &Span) -> Option<Diagnostic> {
         match self {
             Self::File(path) => unread(source, span, path),
@@ -99,7 +99,7 @@ impl fmt::Display for SecretLocation {
 }
 
 fn from_environment(name: &str) -> io::Result<String> {
-    // A name with `=` or a zero byte cannot be asked for.
+    // The system refuses a name with `=` or a zero byte.
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err(io::Error::other("no variable has such a name"));
     }

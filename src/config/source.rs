@@ -1,4 +1,4 @@
-//! A text with its name: where in it something stands, and how much of it may be shown.
+//! The text of a file with its name: places in it, and how much of it may be shown.
 
 use super::files::Files;
 use super::files::fence::{Fence, real};
@@ -21,8 +21,8 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The text of a file, and behind it whatever belongs to it: each on lines of its own, so that one number says where
-/// something stands.
+/// The text of a file and behind it those of its included files and options, each on lines of its own: one number is a place
+/// in any of them.
 #[derive(Debug, Clone)]
 pub struct Source {
     text: String,
@@ -44,7 +44,7 @@ pub struct Source {
 struct SourcePart {
     span: Span,
     from: SourceOrigin,
-    /// What an included file may do; the main file, and who gives options, may do everything.
+    /// The grant of an included file; the main file and options may do everything.
     grant: Option<Arc<Grant>>,
 }
 
@@ -73,7 +73,7 @@ impl Source {
         source
     }
 
-    /// The same with values that replace what the file says.
+    /// A source with options that replace values of the file.
     #[must_use]
     pub fn with_sets(name: impl Into<String>, text: impl AsRef<str>, sets: &[Set]) -> Self {
         let mut source = Self::new(name, text);
@@ -107,7 +107,7 @@ impl Source {
         });
     }
 
-    /// The same, but its `[store]` is not looked at.
+    /// The source without its `[store]`.
     #[must_use]
     pub fn without_store(mut self) -> Self {
         self.without_store = true;
@@ -198,19 +198,19 @@ impl Source {
         files.read_within(fence.as_ref(), &self.beside(offset, path), most)
     }
 
-    /// What the file that a byte stands in may do, if it may not do everything.
+    /// The grant of the file that a byte stands in, if it may not do everything.
     pub(super) fn grant(&self, offset: usize) -> Option<&Grant> {
         self.part(offset).grant.as_deref()
     }
 
-    /// What the included files may do, each entry once.
+    /// The grants of the included files, each entry once.
     pub(super) fn grants(&self) -> impl Iterator<Item = &Grant> {
         let mut seen = BTreeSet::new();
         let all = self.parts.iter().filter_map(|part| part.grant.as_deref());
         all.filter(move |grant| seen.insert(grant.span.start))
     }
 
-    /// Which files the one may read that a byte stands in, if it may not read all.
+    /// The fence of the file that a byte stands in, if it may not read all files.
     pub(super) fn fence(&self, offset: usize) -> Option<Fence> {
         let part = self.part(offset);
         let grant = part.grant.as_ref()?;
@@ -273,7 +273,7 @@ impl Source {
         self.shown.get_or_init(|| {
             let part = |part: &SourcePart| {
                 let text = &self.text[part.span.clone()];
-                // A return at the end of a line is no mark that anybody wants to see.
+                // A return at the end of a line is not shown as a control character.
                 printable_in_place(super::redaction::starred(text).replace("\r\n", " \n"))
             };
             let parts: Vec<String> = self.parts.iter().map(part).collect();

@@ -1,4 +1,4 @@
-//! `[store]` as written → what connections to it are made of: secrets and certificates fetched from where the file says.
+//! `[store]` as written → the settings of its connections: secrets and certificates are read from their places.
 
 use super::diagnostic::{Code, Diagnostic};
 use super::document::{Document, SecretSource, Sentinel, StoreTls};
@@ -9,10 +9,10 @@ use crate::store::{Backend, RedisEndpoint, RedisTarget, Secret, StoreSettings};
 use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::sync::Arc;
 
-/// More than every authority there is.
+/// The largest file of certificates.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Puts the settings together; `files` has what was read for them.
+/// Puts the settings together; `files` gets the files.
 pub(super) fn read(
     document: &Document,
     text: &Text,
@@ -62,7 +62,7 @@ impl SettingsReader<'_> {
             Err(error) => {
                 self.found.push(
                     Diagnostic::error(Code::Unreadable, format!("no {what} in {place}: {error}"))
-                        .at(&kept.span, format!("the {what} is to be there")),
+                        .at(&kept.span, format!("the place of the {what}")),
                 );
                 None
             }
@@ -85,7 +85,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// How connections are encrypted, where the address says that they are.
+    /// Reads the TLS of connections, where the address is with TLS.
     fn tls(
         &mut self,
         written: Option<&StoreTls>,
@@ -124,18 +124,18 @@ impl SettingsReader<'_> {
             Mistake::Ca(why) => (written.ca.at(), why),
             Mistake::Cert(why) => (written.cert.at(), why),
             Mistake::Key(why) => (written.key.at(), why),
-            // It was looked at when it was read.
+            // The name was checked when it was read.
             Mistake::Name => return,
-            // Nobody else was to be believed, or the file that says who cannot be read.
+            // `ca` names the authorities, or cannot be read, which has been noted.
             Mistake::System(_) if !written.ca.is_absent() => return,
             Mistake::System(why) => {
                 let wrong = Diagnostic::error(
                     Code::BadCertificate,
-                    format!("no authorities whose certificates to believe: {why}"),
+                    format!("this system has no certificate authorities: {why}"),
                 )
                 .help("name the authority of the store's certificate: `tls = { ca = \"redis-ca.pem\" }`");
                 self.found.push(match url {
-                    Some(url) => wrong.at(&url.span, "this is with TLS"),
+                    Some(url) => wrong.at(&url.span, "an address with TLS"),
                     None => wrong,
                 });
                 return;
@@ -163,7 +163,7 @@ impl SettingsReader<'_> {
                         Code::Unreadable,
                         format!("cannot read {}: {error}", quoted(&file.value)),
                     )
-                    .at(&file.span, "a certificate or its key is to be there"),
+                    .at(&file.span, "a certificate or its key"),
                 );
                 None
             }

@@ -1,4 +1,4 @@
-//! Rules across tables: names resolve, nothing is written for nothing, no two routes claim the same request.
+//! Rules across tables: names resolve, every table has an effect, no two routes claim the same request.
 
 mod case_bypass;
 mod grants;
@@ -28,7 +28,7 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// What the check has made on its way. Complete when no error was found.
+/// What validation yields, complete when it found no error.
 #[derive(Debug, Default)]
 pub(super) struct Validation {
     /// Every limit, in the order of the file.
@@ -66,8 +66,9 @@ pub(super) fn check(
         );
         repeated_limit(&upstream.limits, &title, found);
     }
-    names::check(document, source, found);
-    groups::check(document, source, found);
+    let file = names::WholeFile { document, source };
+    names::check(file, found);
+    groups::check(file, found);
     grants::check(document, source, found);
     names::one_partial(document, found);
     names::public(document, found);
@@ -78,7 +79,7 @@ pub(super) fn check(
     redis::note(document, &compiled, found);
     unreachable::note(document, found);
     let (rules, table) = routes::arrange(document, found);
-    case_bypass::note(document, (&rules, &table), found);
+    case_bypass::note(document, &rules, &table, found);
     Validation {
         limits: compiled,
         rules,
@@ -86,7 +87,7 @@ pub(super) fn check(
     }
 }
 
-/// A file that sends nothing anywhere.
+/// A file without routes.
 fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
     const SMALLEST: &str = "the smallest file is\n\
         [upstreams.api]\n\
@@ -104,7 +105,7 @@ fn emptiness(document: &Document, found: &mut Vec<Diagnostic>) -> bool {
         matches!(one.code, Code::UnknownKey | Code::WrongType) && one.message.contains("route")
     });
     if nothing {
-        found.push(Diagnostic::error(Code::EmptyFile, "the file says nothing").help(SMALLEST));
+        found.push(Diagnostic::error(Code::EmptyFile, "the file is empty").help(SMALLEST));
     } else if !reported {
         found.push(
             Diagnostic::error(Code::NoRoutes, "no route says where to send requests").help(
@@ -157,7 +158,7 @@ fn server(document: &Document, found: &mut Vec<Diagnostic>) {
             found.push(
                 Diagnostic::warning(
                     Code::TrustsEveryone,
-                    "everyone is trusted to say which address they come from",
+                    "every client is trusted to state the address that it comes from",
                 )
                 .at(&network.span, "every address")
                 .help("name the networks of your own proxies only"),
@@ -179,7 +180,7 @@ fn server(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// An entry of a list that stands in it twice is an error: one of the two was meant to be another.
+/// An entry that a list has twice is an error: one of the two was probably meant to be another.
 fn repeated<T: Eq + Hash + Display>(
     list: &List<T>,
     message: impl Fn(&T) -> String,
@@ -194,7 +195,7 @@ fn repeated<T: Eq + Hash + Display>(
     }
 }
 
-/// A limit named twice is checked once: nothing is lost, but something else may have been meant.
+/// A limit that a list names twice counts once. The list may have meant another.
 fn repeated_limit(list: &List<String>, title: &str, found: &mut Vec<Diagnostic>) {
     for (first, second) in pairs(list) {
         found.push(

@@ -25,7 +25,7 @@ pub(super) struct Explanation {
 }
 
 /// The route that a request takes, and the limits on its way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Routing {
     pub(super) host: String,
     /// Did neither the request nor `--host` name a host?

@@ -144,13 +144,10 @@ impl Head {
         let mut routing = Routing {
             candidates: candidates::all(compiled, found, &query),
             route: found.map(|found| chosen(compiled, found)),
-            host_assumed: false,
-            forwarded: None,
-            limits: Vec::new(),
-            token: None,
             stripped: self.stripped,
             matched: self.matched,
             host: self.host,
+            ..Routing::default()
         };
         let Some(service) = found.or(snapshot.unrouted) else {
             return (routing, ExpectedAnswer::refused(&ProxyError::NoRoute));

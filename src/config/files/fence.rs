@@ -1,5 +1,5 @@
-//! Which files an included file may read: those of its own folder, and those that patterns allow it. Judged by where a path
-//! leads through all links, and again when the file is open.
+//! The fence of an included file: it may read files of its own folder, and those that patterns allow. A path is judged by its
+//! end behind all links, and again when the file is open.
 
 use super::glob;
 use std::collections::BTreeSet;
@@ -9,14 +9,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// What lies within reach of one file of a configuration.
+/// The files that one file of a configuration may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     /// Its own folder; none where the main file stands in it, or below it.
     own: Option<PathBuf>,
-    /// The folders of all files of the configuration: what lies below one of them is nobody else's.
+    /// The folders of all files of the configuration: a file below one of them belongs to that one alone.
     taken: Arc<BTreeSet<PathBuf>>,
-    /// What else it may read.
+    /// Files beyond its own folder that it may read.
     allowed: Vec<AllowedPaths>,
 }
 
@@ -50,7 +50,7 @@ impl Fence {
         self.place(path).is_some()
     }
 
-    /// Opens the file at `path`, if it is within reach: also if a link is swapped meanwhile.
+    /// Opens the file at `path`, if the fence holds it, also where a link is swapped meanwhile.
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
         let outside = || io::Error::other("it is not this file's to read");
         let place = self.place(path).ok_or_else(outside)?;
@@ -64,7 +64,7 @@ impl Fence {
         }
     }
 
-    /// Where `path` leads, if that is within reach.
+    /// The end of `path` behind all links, if the fence holds it.
     fn place(&self, path: &Path) -> Option<PathBuf> {
         let place = real(path);
         let nearest = place
@@ -81,7 +81,7 @@ impl Fence {
 }
 
 impl AllowedPaths {
-    /// What `pattern` leads to.
+    /// Reads a pattern.
     ///
     /// # Errors
     /// When it is no pattern, in words.
@@ -138,7 +138,7 @@ fn named(path: &Path) -> Option<PathBuf> {
     Some(real(path.parent()?).join(path.file_name()?))
 }
 
-/// A path as a person would allow it: by its own name where that leads nowhere else.
+/// The path as an operator would allow it: by its own name, unless a link leads out of its folder.
 #[must_use]
 pub fn to_allow(path: &Path) -> PathBuf {
     let place = real(path);
@@ -149,7 +149,7 @@ pub fn to_allow(path: &Path) -> PathBuf {
     named.unwrap_or(place)
 }
 
-/// Where a path leads, through all links; of one that leads nowhere yet, as far as there is something.
+/// The end of a path behind all links; where the path does not exist yet, as far as it does.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
     let here = if path.as_os_str().is_empty() {

@@ -3,53 +3,52 @@
 //! As in a shell, names that begin with a dot are only found by patterns that begin with one: editors and orchestrators
 //! keep their own files under such names.
 
+use glob::{MatchOptions, Pattern, PatternError};
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// More entries of folders than this are not looked at.
+/// The most entries of folders that one pattern looks at.
 const MOST_ENTRIES: usize = 100_000;
 
-/// What a pattern led to.
+/// The files of a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Matched {
+pub struct Matches {
     /// Regular files, sorted.
     pub files: Vec<PathBuf>,
     /// Folders in which another file may come to match.
     pub folders: Vec<PathBuf>,
 }
 
-/// Has `text` anything that a pattern has?
+/// Has `text` a character that makes it a pattern?
 #[must_use]
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// Why `text` is no pattern of paths, in words.
+/// Checks that `text` is a pattern of paths.
 ///
 /// # Errors
-/// When it is none.
+/// The reason that it is none.
 pub fn check(text: &str) -> Result<(), &'static str> {
     for step in text.split('/') {
         if step != "**" && step.contains("**") {
             return Err("`**` stands alone between slashes, and is any number of folders");
         }
-        let mut rest = step;
-        while let Some(at) = rest.find('[') {
-            let (_, end) = class(&rest[at + 1..]).ok_or("a `[` that no `]` closes")?;
-            rest = &rest[at + 1 + end..];
+        if step != "**" && one_step(step).is_err() {
+            return Err("a `[` that no `]` closes");
         }
     }
     Ok(())
 }
 
-/// Everything that `pattern` leads to now.
+/// The files that `pattern` matches now.
 ///
 /// # Errors
 /// When a folder cannot be read, or there is too much in them.
-pub fn find(pattern: &Path) -> io::Result<Matched> {
+pub fn find(pattern: &Path) -> io::Result<Matches> {
     let mut walk = Walk {
-        matched: Matched::default(),
+        matched: Matches::default(),
         entries: 0,
     };
     let steps: Vec<&str> = pattern
@@ -66,7 +65,7 @@ pub fn find(pattern: &Path) -> io::Result<Matched> {
         Path::new("")
     };
     walk.down(start, &steps)?;
-    let Matched { files, folders } = &mut walk.matched;
+    let Matches { files, folders } = &mut walk.matched;
     files.sort();
     files.dedup();
     folders.sort();
@@ -75,7 +74,7 @@ pub fn find(pattern: &Path) -> io::Result<Matched> {
 }
 
 struct Walk {
-    matched: Matched,
+    matched: Matches,
     entries: usize,
 }
 
@@ -96,7 +95,7 @@ impl Walk {
         for name in self.names(folder)? {
             let next = folder.join(&name);
             if *step == "**" {
-                // A link may lead back: it is no folder on the way down.
+                // A link may lead back, so that it is no folder on the way down.
                 let deeper = next.symlink_metadata().is_ok_and(|found| found.is_dir());
                 if deeper && !name.starts_with('.') {
                     self.down(&next, steps)?;
@@ -162,105 +161,23 @@ pub fn leads(steps: &[String], names: &[&str]) -> bool {
     }
 }
 
-/// Is `name` one that the step of a pattern describes?
+/// Does the step of a pattern describe `name`?
 #[must_use]
 pub fn matches(step: &str, name: &str) -> bool {
     if step == "**" {
         return !name.starts_with('.');
     }
-    if name.starts_with('.') && !step.starts_with('.') {
-        return false;
-    }
-    let (step, name): (Vec<Piece>, Vec<char>) = (pieces(step), name.chars().collect());
-    // Where to go on when the last `*` takes one character more.
-    let (mut at, mut here, mut retry) = (0, 0, None);
-    while here < name.len() {
-        match step.get(at) {
-            Some(Piece::Any) => {
-                retry = Some((at, here));
-                at += 1;
-            }
-            Some(piece) if piece.takes(name[here]) => {
-                at += 1;
-                here += 1;
-            }
-            _ => match retry {
-                Some((star, from)) => {
-                    retry = Some((star, from + 1));
-                    at = star + 1;
-                    here = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    step[at..].iter().all(|piece| matches!(piece, Piece::Any))
+    let options = MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: false,
+        require_literal_leading_dot: true,
+    };
+    one_step(step).is_ok_and(|step| step.matches_with(name, options))
 }
 
-enum Piece {
-    Any,
-    One,
-    Char(char),
-    /// Ranges, and whether they are what it must not be.
-    Class(Vec<(char, char)>, bool),
-}
-
-impl Piece {
-    fn takes(&self, c: char) -> bool {
-        match self {
-            Self::Any | Self::One => true,
-            Self::Char(own) => *own == c,
-            Self::Class(ranges, negated) => {
-                ranges.iter().any(|(from, to)| (*from..=*to).contains(&c)) != *negated
-            }
-        }
-    }
-}
-
-fn pieces(step: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut rest = step;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        pieces.push(match c {
-            '*' => Piece::Any,
-            '?' => Piece::One,
-            '[' => match class(rest) {
-                Some((class, end)) => {
-                    rest = &rest[end..];
-                    class
-                }
-                None => Piece::Char('['),
-            },
-            c => Piece::Char(c),
-        });
-    }
-    pieces
-}
-
-/// What stands behind a `[`, and where it ends.
-fn class(text: &str) -> Option<(Piece, usize)> {
-    let negated = text.starts_with(['!', '^']);
-    let start = usize::from(negated);
-    // A `]` that stands first is meant.
-    let first = start + text[start..].chars().next()?.len_utf8();
-    let end = first + text[first..].find(']')?;
-    let chars: Vec<char> = text[start..end].chars().collect();
-    let mut ranges = Vec::new();
-    let mut at = 0;
-    while let Some(from) = chars.get(at) {
-        match (chars.get(at + 1), chars.get(at + 2)) {
-            (Some('-'), Some(to)) => {
-                ranges.push((*from, *to));
-                at += 3;
-            }
-            _ => {
-                ranges.push((*from, *from));
-                at += 1;
-            }
-        }
-    }
-    Some((Piece::Class(ranges, negated), end + 1))
+/// A class is negated by `!` or, as in some shells, by `^`.
+fn one_step(step: &str) -> Result<Pattern, PatternError> {
+    Pattern::new(&step.replace("[^", "[!"))
 }
 
 #[cfg(test)]

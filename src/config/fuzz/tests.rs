@@ -1,4 +1,4 @@
-//! Files nobody meant: noise, halves and slips of one character never panic and are never quietly taken.
+//! Broken files: noise, halves and slips of one character never panic and are never quietly taken.
 
 use super::super::render::Colour;
 use super::super::{MOST_BYTES, load, parse};

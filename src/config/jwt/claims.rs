@@ -1,32 +1,24 @@
-//! Claims that limits and groups ask for, where the file does not say whose tokens are believed.
+//! Claims that limits and groups ask for, in a file without `[jwt]`.
 
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::Document;
 use crate::config::value::quoted;
 use crate::key::Part;
 
-/// A claim is only one when somebody has verified it.
+/// A claim counts only in a token that has been verified.
 pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
     if document.may_define("jwt", "jwt") {
         return;
     }
     let limits = document.limits.iter().flat_map(|limit| {
+        let user = format!("limit {}", quoted(&limit.name.value));
         let parts = limit.by.entries().iter();
-        parts.map(|at| {
-            (
-                format!("limit {}", quoted(&limit.name.value)),
-                at.value.as_ref(),
-                &at.span,
-            )
-        })
+        parts.map(move |at| (user.clone(), at.value.as_ref(), &at.span))
     });
     let groups = document.groups.iter().filter_map(|group| {
+        let user = format!("group {}", quoted(&group.name.value));
         let at = group.by.at()?;
-        Some((
-            format!("group {}", quoted(&group.name.value)),
-            Some(&at.value),
-            &at.span,
-        ))
+        Some((user, Some(&at.value), &at.span))
     });
     for (user, part, span) in limits.chain(groups) {
         let Some(Part::Jwt { claim, .. }) = part else {
@@ -35,10 +27,10 @@ pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
         found.push(
             Diagnostic::error(
                 Code::UnverifiedClaim,
-                format!("{user} asks for the claim {}, which nobody verifies", quoted(claim)),
+                format!("{user} asks for the claim {}, which no key verifies", quoted(claim)),
             )
-            .at(span, "anybody can claim anything")
-            .help("say whose tokens are believed\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]"),
+            .at(span, "any client can claim anything")
+            .help("name the keys that verify tokens\n[jwt]\nkeys = \"issuer.pem\"\nalgorithms = [\"RS256\"]"),
         );
     }
 }

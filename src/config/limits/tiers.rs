@@ -1,16 +1,15 @@
-//! Tiers of a limit: the limit itself, compiled with what a group has otherwise; and which keys groups know.
+//! Tiers of a limit: the limit compiled with the numbers of a group; and the groups that know its keys.
 
-use super::{Groups, Known, alone};
-use crate::config::Severity;
-use crate::config::diagnostic::{Code, Diagnostic};
+use super::{Groups, Known, has_errors, untiered};
+use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Limit, Setting, Tier as Written};
-use crate::config::source::At;
+use crate::config::span::At;
 use crate::key::{Group, Part, Unknown};
 use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
 
-/// Gives `limits`, which `written` has been compiled to, their tiers. Nothing is left when one of them is wrong.
+/// Gives `limits`, compiled from `written`, their tiers. No limit is left when one of the tiers is wrong.
 pub(super) fn add(
     limits: Vec<limit::Limit>,
     written: &Limit,
@@ -28,13 +27,13 @@ pub(super) fn add(
         .collect();
     of_groups.sort_by_key(|((position, _), _)| *position);
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
-    // What each of them is made from, without all the others.
+    // A tier is compiled from the limit without tiers.
     let base = Limit {
         tiers: Setting::Absent,
         ..written.clone()
     };
     for ((_, group), tier) in of_groups {
-        let Some(compiled) = compile(&limits, &base, tier, (group, groups), found) else {
+        let Some(compiled) = compile(&limits, &base, tier, groups, found) else {
             return Vec::new();
         };
         for (tiers, limit) in tiers.iter_mut().zip(compiled) {
@@ -53,7 +52,7 @@ fn compile(
     limits: &[limit::Limit],
     written: &Limit,
     tier: &At<Written>,
-    (group, groups): (&Group, &Groups),
+    groups: &Groups,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Vec<limit::Limit>> {
     let whole = written.with_tier(&tier.value);
@@ -62,50 +61,35 @@ fn compile(
         return None;
     }
     let mut mistakes = Vec::new();
-    let compiled = alone(&whole, &limits[0].name, groups, &mut mistakes);
-    // What is wrong with the limit itself has been said once.
+    let compiled = untiered(&whole, &limits[0].name, groups, &mut mistakes);
+    // A mistake of the limit itself has been reported.
     mistakes.retain(|one| {
         let span = |one: &Diagnostic| one.primary.as_ref().map(|label| label.span.clone());
         let same = |other: &Diagnostic| other.code == one.code && span(other) == span(one);
         !found.iter().any(same)
     });
-    let wrong = mistakes.iter().any(|one| one.severity == Severity::Error);
+    let is_wrong = has_errors(&mistakes);
     found.append(&mut mistakes);
-    (!wrong && compiled.len() == limits.len() && *group.name == *tier.value.name.value)
-        .then_some(compiled)
+    (!is_wrong && compiled.len() == limits.len()).then_some(compiled)
 }
 
 fn other_list(written: &Limit, tier: &Written) -> Diagnostic {
     let (name, group) = (&written.name.value, &tier.name.value);
-    let (own, theirs) = (written.rate.entries().len(), tier.rate.entries().len());
     let rates = |many: usize| match many {
         1 => "one rate".to_owned(),
         many => format!("{many} rates"),
     };
-    let place = tier.rate.at().map_or(&tier.name.span, |at| &at.span);
-    let mut diagnostic = Diagnostic::error(
-        Code::Conflict,
-        format!(
-            "limit `{name}` has {}, and its tier for `{group}` {}",
-            rates(own),
-            rates(theirs)
-        ),
-    )
-    .at(place, "a tier has as many rates as its limit, one for each");
-    if let Some(rates) = written.rate.at() {
-        diagnostic = diagnostic.and(&rates.span, rates_of(own));
-    }
-    diagnostic.help("write as many, in the same order")
+    let own = rates(written.rate.entries().len());
+    let others = rates(tier.rate.entries().len());
+    let place = tier.rate.span().unwrap_or(&tier.name.span);
+    let message = format!("limit `{name}` has {own}, and its tier for `{group}` has {others}");
+    Diagnostic::conflict(message)
+        .at(place, "a tier has as many rates as its limit, one for each")
+        .and_if(written.rate.span(), own)
+        .help("write as many, in the same order")
 }
 
-fn rates_of(many: usize) -> &'static str {
-    match many {
-        1 => "one",
-        _ => "these",
-    }
-}
-
-/// The groups that know the values of each of `parts`, for a limit whose unknown keys count otherwise.
+/// The groups that know the values of each of `parts`, for a limit with `unknown`.
 pub(super) fn known(
     written: &Limit,
     parts: &[Part],
@@ -132,20 +116,17 @@ pub(super) fn known(
         .find(|part| !matches!(part, Part::Ip(_) | Part::Method | Part::Route));
     let help = match example {
         Some(part) => format!(
-            "add a group by the same, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"
+            "add a group by that part, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"
         ),
-        None => "leave `unknown` out: nobody can invent what this limit counts by".to_owned(),
+        None => "leave `unknown` out: no client can invent the key of this limit".to_owned(),
     };
+    let name = &written.name.value;
     found.push(
-        Diagnostic::error(
-            Code::Conflict,
-            format!(
-                "limit `{}` tells unknown keys apart, and no group knows any",
-                written.name.value
-            ),
-        )
+        Diagnostic::conflict(format!(
+            "limit `{name}` has `unknown`, but no group knows its keys"
+        ))
         .at(&unknown.span, "every key would be unknown")
-        .and(&by.span, "counted by this")
+        .and(&by.span, "the key")
         .help(help),
     );
     None

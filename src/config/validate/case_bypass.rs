@@ -1,4 +1,5 @@
-//! Routes that an upstream without case can be reached past: `/LOGIN` goes to a more general route, with laxer limits.
+//! Routes that a path in another case bypasses: `/LOGIN` goes to a more general route with laxer limits, and the upstream may
+//! take it for `/login`.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Route};
@@ -8,17 +9,18 @@ use crate::route::{Asked, Condition, HostPattern, Rule, Segment, Table};
 use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A route that is passed by, with a path in another case and the limits that do not hold there.
+/// A route that is bypassed, the path in another case, and the limits that do not hold there.
 struct CaseBypass<'a> {
     route: &'a Route,
     path: String,
     without: Vec<&'a str>,
 }
 
-/// Notes the general routes, each once.
+/// Notes the general routes that take the other spellings, each once.
 pub(super) fn note(
     document: &Document,
-    (rules, table): (&[Rule], &Table),
+    rules: &[Rule],
+    table: &Table,
     found: &mut Vec<Diagnostic>,
 ) {
     let routes = document.routes.iter();
@@ -64,11 +66,11 @@ pub(super) fn note(
     }
     for (taken, passed) in general {
         let taken = rules.get(taken).and_then(|rule| routes.get(&*rule.name));
-        found.extend(taken.and_then(|taken| told(taken, &passed)));
+        found.extend(taken.and_then(|taken| bypass(taken, &passed)));
     }
 }
 
-/// The servers of each upstream: two names may stand for the same.
+/// The servers of each upstream: two upstreams may have one server.
 struct ServerSet<'a>(HashMap<&'a str, Vec<String>>);
 
 impl<'a> ServerSet<'a> {
@@ -88,7 +90,7 @@ impl<'a> ServerSet<'a> {
     }
 }
 
-fn told(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
+fn bypass(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
     let (first, others) = passed.split_first()?;
     let without: Vec<String> = first.without.iter().map(|name| quoted(name)).collect();
     let (limits, name) = (without.join(" and "), quoted(&first.route.name.value));
@@ -102,9 +104,9 @@ fn told(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
     )
     .at(
         place(taken),
-        "takes the other spellings, and leads to the same upstream",
+        "this route takes the other spellings, and leads to the same upstream",
     )
-    .and(place(first.route), "holds for this spelling alone")
+    .and(place(first.route), "this route holds for one spelling alone")
     .about(&taken.name.span)
     .about(&first.route.name.span)
     .help(format!(
@@ -116,7 +118,10 @@ fn told(taken: &Route, passed: &[CaseBypass<'_>]) -> Option<Diagnostic> {
             .iter()
             .map(|other| quoted(&other.route.name.value).to_string())
             .collect();
-        diagnostic = diagnostic.note(format!("likewise {}", names.join(", ")));
+        diagnostic = diagnostic.note(format!(
+            "it takes the other spellings of {} too",
+            names.join(", ")
+        ));
     }
     Some(diagnostic)
 }
@@ -125,7 +130,7 @@ fn decides(limit: &super::super::document::Limit) -> bool {
     limit.mode().decides()
 }
 
-/// A request that `rule` takes, but for its path.
+/// A request that meets every condition of `rule`.
 struct ProbeRequest {
     host: String,
     method: Method,
@@ -185,7 +190,7 @@ impl Asked for ProbeRequest {
 fn other_spellings(rule: &Rule) -> Vec<String> {
     let segments = &rule.path.segments;
     let has_case = |segment: &Segment| match segment {
-        // What is percent-encoded has no case to change.
+        // A percent-encoded segment has no case to change.
         Segment::Literal(text) => {
             !text.contains('%') && text.bytes().any(|byte| byte.is_ascii_alphabetic())
         }

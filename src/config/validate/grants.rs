@@ -1,4 +1,4 @@
-//! Included files claim and drop what their entries of `include` let them, and nothing else.
+//! Grants: included files claim and drop only what their entries of `include` let them.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Route};
@@ -22,7 +22,7 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
     }
 }
 
-/// What the file may do that says something, and how it is called; what an option replaced is nobody's but the operator's.
+/// The grant of the included file that has `span`, and the file's name. A value that `--set` replaced is the operator's.
 fn bounded<'s>(source: &'s Source, span: &Span) -> Option<(&'s Grant, String)> {
     let grant = source.grant(span.start)?;
     Some((grant, source.place(span.start)))
@@ -152,7 +152,7 @@ fn drops(route: &Route, dropped: &At<String>, source: &Source, found: &mut Vec<D
     found.push(grant.shown(refused, source, &grant.with("drops", name)));
 }
 
-/// An entry that lets its files drop what nobody holds.
+/// An entry that lets its files drop limits that `[defaults]` does not have.
 fn nothing_to_drop(grant: &Grant, document: &Document, found: &mut Vec<Diagnostic>) {
     let defaults = document.defaults.limits.entries();
     for name in &grant.drops {

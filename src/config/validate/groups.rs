@@ -1,14 +1,12 @@
-//! Groups that are named are defined, and those that are defined are of use to a limit.
+//! Groups: every one that is named is defined, and a limit refers to every one that is defined.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::Document;
-use super::super::source::Source;
 use super::super::value::quoted;
-use super::names::NameIndex;
+use super::names::{NameIndex, WholeFile};
 
-/// Notes what is named and not defined, and what is defined and changes nothing.
-pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
-    let place = (document, source);
+/// Notes groups that are named and not defined, and groups that change nothing.
+pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
+    let document = file.document;
     let mut groups = NameIndex::new(
         "groups",
         Code::UnknownGroup,
@@ -20,12 +18,12 @@ pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagno
         let title = format!("limit {}", quoted(&limit.name.value));
         for tier in limit.tiers.entries() {
             let user = format!("{title} has a tier for group");
-            groups.used(&user, &tier.value.name, place, found);
+            groups.used(&user, &tier.value.name, file, found);
         }
         let exempt = limit.exempt.get();
         for name in exempt.map_or(&[][..], |exempt| exempt.groups.entries()) {
             let user = format!("{title} exempts group");
-            groups.used(&user, name, place, found);
+            groups.used(&user, name, file, found);
         }
         unread |= limit.tiers.is_bad() || limit.exempt.is_bad() || limit.unknown.is_bad();
         if !limit.unknown.is_absent() {

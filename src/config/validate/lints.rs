@@ -1,4 +1,4 @@
-//! What is allowed and hardly meant: each of these files would run, and somebody would wonder one day.
+//! Lints: settings that are allowed and hardly meant.
 
 use super::super::boot::admin_address;
 use super::super::diagnostic::{Code, Diagnostic};
@@ -14,14 +14,14 @@ use std::time::Duration;
 /// The longest that a limit, or its tier for a group, holds a request.
 struct LongestWait<'a> {
     limit: &'a Limit,
-    /// Whose it is, where it is not everybody's.
+    /// The group of the tier, if a tier holds the longest.
     group: Option<&'a str>,
     wait: Duration,
-    /// What says so, where something does.
+    /// The key that says so, where one does.
     place: Option<&'a Span>,
 }
 
-/// Notes all of them.
+/// Notes every lint.
 pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     open_admin(document, found);
     more_than_all(document, found);
@@ -41,7 +41,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     both_schemes(document, found);
 }
 
-/// The admin listener asks nobody who they are.
+/// The admin listener authenticates no client.
 fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
     let Some(address) = admin_address(document).filter(|at| !at.ip().is_loopback()) else {
         return;
@@ -49,7 +49,7 @@ fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
     let Some(at) = document.admin.as_ref().and_then(|admin| admin.listen.at()) else {
         return;
     };
-    let who = if address.ip().is_unspecified() {
+    let reach = if address.ip().is_unspecified() {
         "on every address of this machine"
     } else {
         "beyond this machine"
@@ -57,11 +57,14 @@ fn open_admin(document: &Document, found: &mut Vec<Diagnostic>) {
     found.push(
         Diagnostic::warning(
             Code::OpenAdmin,
-            format!("the admin listener can be reached {who}"),
+            format!("the admin listener can be reached {reach}"),
         )
-        .at(&at.span, "whoever reaches it may read everything it shows")
+        .at(
+            &at.span,
+            "any client that reaches it can read everything it shows",
+        )
         .help(format!(
-            "write `\"127.0.0.1:{}\"`, or see to it that nobody else gets there",
+            "write `\"127.0.0.1:{}\"`, or let only your own machines reach it",
             address.port()
         )),
     );
@@ -85,8 +88,8 @@ fn more_than_all(document: &Document, found: &mut Vec<Diagnostic>) {
                     own.value, all.value
                 ),
             )
-            .at(&own.span, "it never holds")
-            .and(&all.span, "this does before")
+            .at(&own.span, "has no effect")
+            .and(&all.span, "reached before")
             .help("write less, or leave it out for a tenth of `max_connections`"),
         );
     }
@@ -115,15 +118,15 @@ fn one_for_all(document: &Document, found: &mut Vec<Diagnostic>) {
             )
             .at(
                 &by.span,
-                "the address of whoever connects: the proxy's, behind one",
+                "the address of the peer, which is the proxy's behind a proxy",
             )
-            .and(sign, "what a proxy in front writes")
+            .and(sign, "a field that a proxy in front writes")
             .help("name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`"),
         );
     }
 }
 
-/// A route that asks for what only a proxy in front of the gateway writes.
+/// The condition of a route on a field that only a proxy in front of the gateway writes.
 fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
     let all = route.conditions();
     let written_by_proxies = |at: &&At<Condition>| match &at.value {
@@ -146,7 +149,7 @@ fn sign_of_a_proxy(route: &Route) -> Option<&Span> {
     all.into_iter().find(written_by_proxies).map(|at| &at.span)
 }
 
-/// That a request came by `https` is only believed of a trusted proxy.
+/// Only a trusted proxy is believed that a request came by `https`.
 fn unreachable_by_https(document: &Document, route: &Route, found: &mut Vec<Diagnostic>) {
     let mut all = route.conditions();
     let https = all.find(|at| at.value == Condition::Https(true));
@@ -160,13 +163,13 @@ fn unreachable_by_https(document: &Document, route: &Route, found: &mut Vec<Diag
         )
         .at(
             &https.span,
-            "nobody is trusted to say that it came by `https`",
+            "no proxy is trusted to state that a request came by `https`",
         )
         .help("name the networks of your proxies: `[server]` `trust = [\"10.0.0.0/8\"]`"),
     );
 }
 
-/// `http` and `https` together are every request: nothing is left for the route that asks for neither.
+/// Routes for `http` and for `https` together take every request: none is left for the route without `scheme`.
 fn both_schemes(document: &Document, found: &mut Vec<Diagnostic>) {
     let asks = |route: &Route| {
         let mut all = route.conditions();
@@ -206,7 +209,7 @@ fn both_schemes(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What a route asks for, but for the scheme.
+/// The conditions of a route without the scheme.
 fn apart_from_scheme(route: &Route) -> String {
     let hosts = route
         .host
@@ -239,7 +242,7 @@ fn delays(limit: &Limit) -> bool {
         && limit.over.or(Over::Delay) == Over::Delay
 }
 
-/// The longest of the limit's own and of its tiers'.
+/// The longest hold of the limit and of its tiers.
 fn longest(limit: &Limit) -> LongestWait<'_> {
     let mut longest = hold(limit, None);
     for tier in limit.tiers.entries() {
@@ -251,7 +254,7 @@ fn longest(limit: &Limit) -> LongestWait<'_> {
     longest
 }
 
-/// Nobody is held for longer than `max_wait`, nor for longer than a full queue takes.
+/// The longest hold: `max_wait`, or the time of a full queue where that is shorter.
 fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     let max_wait = tier.and_then(|tier| tier.max_wait.at());
     let max_wait = max_wait.or(limit.max_wait.at());
@@ -278,7 +281,7 @@ fn hold<'a>(limit: &'a Limit, tier: Option<&'a Tier>) -> LongestWait<'a> {
     }
 }
 
-/// Who waits longer than the upstream may take has usually gone by then.
+/// A client that waits longer than the upstream may take has usually left by then.
 fn waits_longer(
     document: &Document,
     route: &Route,

@@ -1,16 +1,24 @@
-//! Every name that is used is defined, and the other way round.
+//! Names: every one that is used is defined, and every one that is defined is used.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, List};
-use super::super::source::{At, Source, Span};
+use super::super::source::Source;
+use super::super::span::{At, Span};
 use super::super::suggest::{all_of, nearest};
 use super::super::value::{in_list, quoted};
 use crate::key::Part;
 use crate::route::PathPattern;
 use std::collections::{HashMap, HashSet};
 
-/// After so many mistakes no more text is searched: nobody reads more, and each takes time.
+/// After so many mistakes no more text is searched: each search takes time.
 const ENOUGH: usize = 100;
+
+/// The document and the text that it was read from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WholeFile<'a> {
+    pub(super) document: &'a Document,
+    pub(super) source: &'a Source,
+}
 
 /// The names of one table: those that are defined, and those that are used.
 pub(super) struct NameIndex<'a> {
@@ -37,33 +45,57 @@ impl<'a> NameIndex<'a> {
         }
     }
 
-    /// `name` is used; `user` says by whom and what for.
+    /// Notes that `name` is used. `user` is the beginning of the message: `route `a` is held to limit`.
     pub(super) fn used(
         &mut self,
         user: &str,
         name: &'a At<String>,
-        (document, source): (&Document, &Source),
+        file: WholeFile<'_>,
         found: &mut Vec<Diagnostic>,
     ) {
         self.used.insert(&name.value);
-        let defined = self.known.contains(name.value.as_str())
+        let WholeFile { document, source } = file;
+        let is_defined = self.known.contains(name.value.as_str())
             || document.may_define(self.table, &name.value)
             || (!document.torn.is_empty()
                 && (found.len() > ENOUGH || stands_bare(source.text(), &name.value)));
-        if defined {
+        if is_defined {
             return;
         }
         let near = near(name, &self.defined, found);
         self.used.extend(near.map(|near| near.value.as_str()));
         self.used.extend(parts(&name.value));
-        found.push(undefined(
-            self.code,
-            user,
-            self.table,
-            name,
-            near,
-            &self.defined,
-        ));
+        found.push(self.undefined(user, name, near));
+    }
+
+    fn undefined(&self, user: &str, name: &At<String>, near: Option<&At<String>>) -> Diagnostic {
+        const MOST: usize = 8;
+        let (table, shown) = (self.table, quoted(&name.value));
+        let message = format!("{user} {shown}, which does not exist");
+        let label = format!("there is no `[{table}.{}]`", shown.trim_matches('`'));
+        let diagnostic = Diagnostic::error(self.code, message).at(&name.span, label);
+        let several: Vec<&str> = parts(&name.value).collect();
+        if several.len() > 1 && table == "limits" {
+            return diagnostic.help(in_list(&several));
+        }
+        if let Some(near) = near {
+            let shown = quoted(&near.value);
+            return diagnostic
+                .and(&near.span, format!("{shown} is defined here"))
+                .help(format!("did you mean {shown}?"));
+        }
+        let names = self.defined.iter().take(MOST);
+        let names: Vec<&str> = names.map(|name| name.value.as_str()).collect();
+        let more = if self.defined.len() > MOST {
+            " and more"
+        } else {
+            ""
+        };
+        diagnostic.help(match names.as_slice() {
+            [] => format!("define it: `[{table}.{}]`", name.value.escape_debug()),
+            [only] => format!("there is only {}", quoted(only)),
+            names => format!("there are {}{more}", all_of(names)),
+        })
     }
 
     pub(super) fn is_used(&self, name: &At<String>) -> bool {
@@ -72,73 +104,136 @@ impl<'a> NameIndex<'a> {
 }
 
 /// Notes what is named and not defined, and what is defined and not named.
-pub(super) fn check(document: &Document, source: &Source, found: &mut Vec<Diagnostic>) {
-    let place = (document, source);
-    let mut limits = NameIndex::new(
-        "limits",
-        Code::UnknownLimit,
-        document.limits.iter().map(|limit| &limit.name),
-    );
-    let mut upstreams = NameIndex::new(
-        "upstreams",
-        Code::UnknownUpstream,
-        document.upstreams.iter().map(|upstream| &upstream.name),
-    );
-    let mut unread = !document.torn.is_empty() || !document.lost.is_empty();
-    let routes = document
-        .routes
-        .iter()
-        .map(|route| ("route", &route.name, &route.limits));
-    let targets = document
-        .upstreams
-        .iter()
-        .map(|upstream| ("upstream", &upstream.name, &upstream.limits));
-    for (noun, user, list) in routes.chain(targets) {
-        unread |= list.is_bad();
-        let title = format!("{noun} {}", quoted(&user.value));
-        held_and_dropped(list, &title, found);
-        let user = format!("{title} is held to limit");
-        for name in list.entries() {
+pub(super) fn check(file: WholeFile<'_>, found: &mut Vec<Diagnostic>) {
+    let document = file.document;
+    let names = document.limits.iter().map(|limit| &limit.name);
+    let mut limits = NameIndex::new("limits", Code::UnknownLimit, names);
+    let names = document.upstreams.iter().map(|upstream| &upstream.name);
+    let mut upstreams = NameIndex::new("upstreams", Code::UnknownUpstream, names);
+    let mut is_unread = !document.torn.is_empty() || !document.lost.is_empty();
+    for list in LimitList::all(document) {
+        is_unread |= list.limits.is_bad();
+        held_and_dropped(&list, found);
+        let user = format!("{} is held to limit", list.subject());
+        for name in list.limits.entries() {
             match name.value.strip_prefix('!') {
-                Some(dropped) => drops(document, noun == "route", &title, (dropped, name), found),
-                None => limits.used(&user, name, place, found),
+                Some(dropped) => list.drops(document, dropped, &name.span, found),
+                None => limits.used(&user, name, file, found),
             }
-        }
-    }
-    unread |= document.defaults.limits.is_bad();
-    for name in document.defaults.limits.entries() {
-        match name.value.strip_prefix('!') {
-            Some(dropped) => drops(document, false, "`[defaults]`", (dropped, name), found),
-            None => limits.used("every request is held to limit", name, place, found),
         }
     }
     for route in &document.routes {
         let is_answered = !(route.redirect.is_absent() && route.respond.is_absent());
-        unread |= route.upstream.is_bad() || (route.upstream.is_absent() && !is_answered);
+        is_unread |= route.upstream.is_bad() || (route.upstream.is_absent() && !is_answered);
         let user = format!(
             "route {} sends requests to upstream",
             quoted(&route.name.value)
         );
         if let Some(name) = route.upstream.at() {
-            upstreams.used(&user, name, place, found);
+            upstreams.used(&user, name, file, found);
         }
     }
-    if !unread && !document.routes.is_empty() {
+    if !is_unread && !document.routes.is_empty() {
         unused(document, &limits, &upstreams, found);
     }
 }
 
-/// One list that names a limit and drops it.
-fn held_and_dropped(list: &List<String>, title: &str, found: &mut Vec<Diagnostic>) {
-    for dropped in list.entries() {
+/// A list of limits, and the table that has it.
+struct LimitList<'a> {
+    owner: ListOwner,
+    title: String,
+    limits: &'a List<String>,
+}
+
+#[derive(PartialEq, Eq)]
+enum ListOwner {
+    Route,
+    Upstream,
+    Defaults,
+}
+
+impl<'a> LimitList<'a> {
+    fn all(document: &'a Document) -> impl Iterator<Item = Self> {
+        let routes = document.routes.iter().map(|route| Self {
+            owner: ListOwner::Route,
+            title: format!("route {}", quoted(&route.name.value)),
+            limits: &route.limits,
+        });
+        let upstreams = document.upstreams.iter().map(|upstream| Self {
+            owner: ListOwner::Upstream,
+            title: format!("upstream {}", quoted(&upstream.name.value)),
+            limits: &upstream.limits,
+        });
+        let defaults = Self {
+            owner: ListOwner::Defaults,
+            title: "`[defaults]`".to_owned(),
+            limits: &document.defaults.limits,
+        };
+        routes.chain(upstreams).chain([defaults])
+    }
+
+    /// The subject of "is held to limit".
+    fn subject(&self) -> &str {
+        match self.owner {
+            ListOwner::Defaults => "every request",
+            ListOwner::Route | ListOwner::Upstream => &self.title,
+        }
+    }
+
+    /// `"!NAME"` in the limits of a route drops a default; anywhere else, and for any other name, it drops nothing.
+    fn drops(&self, document: &Document, dropped: &str, span: &Span, found: &mut Vec<Diagnostic>) {
+        let title = &self.title;
+        if self.owner != ListOwner::Route {
+            found.push(
+                Diagnostic::conflict(format!("{title} has no limits of `[defaults]` to drop"))
+                    .at(span, "only a route drops a limit of `[defaults]`")
+                    .help("leave it out"),
+            );
+            return;
+        }
+        let names: Vec<&str> = document
+            .defaults
+            .limits
+            .entries()
+            .iter()
+            .map(|at| at.value.as_str())
+            .collect();
+        if names.contains(&dropped) {
+            return;
+        }
+        let message = format!(
+            "{title} drops limit {}, which `[defaults]` does not have",
+            quoted(dropped)
+        );
+        found.push(
+            Diagnostic::error(Code::UnknownLimit, message)
+                .at(span, "nothing to drop")
+                .help(match names.as_slice() {
+                    [] => "there are no `[defaults]` limits: leave it out".to_owned(),
+                    names => format!("the defaults are {}", all_of(names)),
+                }),
+        );
+    }
+}
+
+/// A list that names a limit and drops it.
+fn held_and_dropped(list: &LimitList<'_>, found: &mut Vec<Diagnostic>) {
+    if list.owner == ListOwner::Defaults {
+        return;
+    }
+    let entries = list.limits.entries();
+    for dropped in entries {
         let Some(name) = dropped.value.strip_prefix('!') else {
             continue;
         };
-        let mut others = list.entries().iter();
-        if let Some(held) = others.find(|at| at.value == name) {
-            let message = format!("{title} is held to limit {} and drops it", quoted(name));
+        if let Some(held) = entries.iter().find(|at| at.value == name) {
+            let message = format!(
+                "{} is held to limit {} and drops it",
+                list.title,
+                quoted(name)
+            );
             found.push(
-                Diagnostic::error(Code::Conflict, message)
+                Diagnostic::conflict(message)
                     .at(&dropped.span, "dropped")
                     .and(&held.span, "and named")
                     .help("keep the one that is meant"),
@@ -147,77 +242,31 @@ fn held_and_dropped(list: &List<String>, title: &str, found: &mut Vec<Diagnostic
     }
 }
 
-/// `"!NAME"` in the limits of a route drops a default; anywhere else, and for any other name, it drops nothing.
-fn drops(
-    document: &Document,
-    may: bool,
-    title: &str,
-    (dropped, at): (&str, &At<String>),
-    found: &mut Vec<Diagnostic>,
-) {
-    let defaults = document.defaults.limits.entries();
-    if may && defaults.iter().any(|at| at.value == dropped) {
-        return;
-    }
-    if !may {
-        found.push(
-            Diagnostic::error(
-                Code::Conflict,
-                format!("{title} has no limits of others to drop"),
-            )
-            .at(&at.span, "only a route drops one of `[defaults]`")
-            .help("leave it out"),
-        );
-        return;
-    }
-    let names: Vec<&str> = defaults.iter().map(|at| at.value.as_str()).collect();
-    found.push(
-        Diagnostic::error(
-            Code::UnknownLimit,
-            format!(
-                "{title} drops limit {}, which `[defaults]` does not have",
-                quoted(dropped)
-            ),
-        )
-        .at(&at.span, "nothing to drop")
-        .help(match names.as_slice() {
-            [] => "there are no `[defaults]` limits: leave it out".to_owned(),
-            names => format!("the defaults are {}", all_of(names)),
-        }),
-    );
-}
-
 fn unused(
     document: &Document,
     limits: &NameIndex<'_>,
     upstreams: &NameIndex<'_>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let warning = |code, message: String, place: &Span, label| {
-        Diagnostic::warning(code, message).at(place, label)
-    };
     for limit in &document.limits {
         if !limits.is_used(&limit.name) {
-            let message = format!("limit {} limits nothing", quoted(&limit.name.value));
-            let label = "no route and no upstream names it";
+            let name = &limit.name.value;
+            let message = format!("limit {} limits nothing", quoted(name));
+            let help = format!("add it to the `limits` of a route: `limits = [\"{name}\"]`");
             found.push(
-                warning(Code::UnusedLimit, message, &limit.place, label).help(format!(
-                    "add it to the `limits` of a route: `limits = [\"{}\"]`",
-                    limit.name.value
-                )),
+                Diagnostic::warning(Code::UnusedLimit, message)
+                    .at(&limit.place, "no route and no upstream names it")
+                    .help(help),
             );
         }
     }
     for upstream in &document.upstreams {
         if !upstreams.is_used(&upstream.name) {
             let message = format!("upstream {} gets no requests", quoted(&upstream.name.value));
-            let label = "no route leads here";
-            found.push(warning(
-                Code::UnusedUpstream,
-                message,
-                &upstream.place,
-                label,
-            ));
+            found.push(
+                Diagnostic::warning(Code::UnusedUpstream, message)
+                    .at(&upstream.place, "no route leads here"),
+            );
         }
     }
 }
@@ -227,8 +276,8 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ' ']).filter(|part| !part.is_empty())
 }
 
-/// Does the text have `name` anywhere outside quotes, as a definition would? In a file of which parts could not be read
-/// it may be defined there.
+/// Does the text have `name` anywhere outside quotes, as a definition would? A part of the file that could not be read may
+/// define it.
 fn stands_bare(text: &str, name: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let quote = |c: char| c == '"' || c == '\'';
@@ -259,59 +308,7 @@ fn near<'a>(
         .copied()
 }
 
-fn undefined(
-    code: Code,
-    user: &str,
-    table: &str,
-    name: &At<String>,
-    near: Option<&At<String>>,
-    defined: &[&At<String>],
-) -> Diagnostic {
-    const MOST: usize = 8;
-    let diagnostic = Diagnostic::error(
-        code,
-        format!("{user} {}, which does not exist", quoted(&name.value)),
-    )
-    .at(
-        &name.span,
-        format!(
-            "there is no `[{table}.{}]`",
-            quoted(&name.value).trim_matches('`')
-        ),
-    );
-    let several: Vec<&str> = parts(&name.value).collect();
-    match near {
-        _ if several.len() > 1 && table == "limits" => diagnostic.help(in_list(&several)),
-        Some(near) => diagnostic
-            .and(
-                &near.span,
-                format!("{} is defined here", quoted(&near.value)),
-            )
-            .help(format!("did you mean {}?", quoted(&near.value))),
-        None if defined.is_empty() => diagnostic.help(format!(
-            "define it: `[{table}.{}]`",
-            name.value.escape_debug()
-        )),
-        None => {
-            let names: Vec<&str> = defined
-                .iter()
-                .take(MOST)
-                .map(|name| name.value.as_str())
-                .collect();
-            let more = if defined.len() > MOST {
-                " and more"
-            } else {
-                ""
-            };
-            diagnostic.help(match names.as_slice() {
-                [only] => format!("there is only {}", quoted(only)),
-                names => format!("there are {}{more}", all_of(names)),
-            })
-        }
-    }
-}
-
-/// A request is granted one number: two limits of it that grant what is left would each mean another.
+/// A request is granted one number, which two limits with `partial` would contradict.
 pub(super) fn one_partial(document: &Document, found: &mut Vec<Diagnostic>) {
     let partial: HashSet<&str> = document
         .limits
@@ -398,9 +395,9 @@ pub(super) fn has_instead(path: Option<&PathPattern>) -> String {
     }
 }
 
-/// Clients tell limits apart by their names.
+/// Clients tell limits by their names, which must differ.
 pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
-    // By what clients see: who has no other name, and the first of those who have.
+    // Names as clients see them: of limits without a public name, and the first of each public name.
     let mut plain: HashMap<&str, &Span> = HashMap::new();
     for limit in &document.limits {
         if limit.public_name.at().is_none() {
@@ -416,14 +413,11 @@ pub(super) fn public(document: &Document, found: &mut Vec<Diagnostic>) {
         let taken = plain.get(name).or_else(|| earlier.get(name)).copied();
         earlier.entry(name).or_insert(&public.span);
         if let Some(taken) = taken {
-            let message = format!(
-                "clients could not tell two limits called {} apart",
-                quoted(&public.value)
-            );
+            let message = format!("two limits have the public name {}", quoted(&public.value));
             found.push(
                 Diagnostic::error(Code::Duplicate, message)
                     .at(&public.span, "the name is taken")
-                    .and(taken, "by this one"),
+                    .and(taken, "by this limit"),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What is written of Redis where none is asked, or in vain: leases, and what to do without it.
+//! Settings of Redis in a file without one: leases, and `on_down`.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{CounterStore, Document, Limit as Written};
@@ -7,7 +7,7 @@ use crate::limit::{Leasing, Limit, Scope};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Notes all of it. `compiled` are the document's limits.
+/// Notes settings without effect. `compiled` are the document's limits.
 pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec<Diagnostic>) {
     let mut by_name: HashMap<&str, &Limit> = HashMap::new();
     for limit in compiled {
@@ -20,14 +20,14 @@ pub(super) fn note(document: &Document, compiled: &[Arc<Limit>], found: &mut Vec
         unleased(document, written, limit, found);
         if document.counted == CounterStore::Memory && limit.scope == Scope::Cluster {
             let says = format!(
-                "limit `{}` says what to do without Redis, and there is none",
+                "limit `{}` has `on_down`, but the file names no Redis",
                 written.name.value
             );
             never_away(written.on_down.at().map(|at| &at.span), says, found);
         }
     }
     if document.counted == CounterStore::Memory {
-        let says = "the store says what to do without Redis, and there is none".to_owned();
+        let says = "the store has `on_down`, but the file names no Redis".to_owned();
         never_away(document.store.on_down.at().map(|at| &at.span), says, found);
     }
 }
@@ -42,7 +42,7 @@ fn never_away(on_down: Option<&Span>, says: String, found: &mut Vec<Diagnostic>)
     }
 }
 
-/// Leases that the limit could give, and no Redis to take them from. What the limit itself rules out has been noted.
+/// Leases without a Redis to take them from. A limit that rules leases out by itself has been noted.
 fn unleased(document: &Document, written: &Written, limit: &Limit, found: &mut Vec<Diagnostic>) {
     let asked = written.lease.at().filter(|at| at.value != Leasing::Off);
     let Some(lease) = asked.filter(|_| limit.why_unleased().is_none()) else {
@@ -50,7 +50,7 @@ fn unleased(document: &Document, written: &Written, limit: &Limit, found: &mut V
     };
     let name = &written.name.value;
     if document.counted == CounterStore::Memory {
-        let why = "counters are in this process, where nobody need be asked";
+        let why = "counters are in this process, and cost no call";
         found.push(
             Diagnostic::warning(Code::Conflict, format!("limit `{name}` gives no leases"))
                 .at(&lease.span, why)

@@ -1,4 +1,4 @@
-//! What becomes of a route's requests: that there is one thing, and that it can be made of what the path has.
+//! Rewrites, redirects and responses of a route: it has one end, and its path has every parameter that they name.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Route, Setting};
@@ -8,7 +8,7 @@ use super::names::has_instead;
 use super::routes::any_path;
 use crate::route::{PathPattern, Segment, Template};
 
-/// Notes what cannot be made.
+/// Notes routes with two ends or two rewrites, and parameters that the path does not have.
 pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) {
     for route in &document.routes {
         if let (Setting::Valid(one), Setting::Valid(other)) = (&route.strip_prefix, &route.rewrite)
@@ -17,12 +17,12 @@ pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) {
                 Diagnostic::error(
                     Code::Conflict,
                     format!(
-                        "route {} says twice what becomes of the path",
+                        "route {} rewrites the path twice",
                         quoted(&route.name.value)
                     ),
                 )
-                .at(&other.span, "the whole path anew")
-                .and(&one.span, "all but its beginning")
+                .at(&other.span, "a new path")
+                .and(&one.span, "the path without its prefix")
                 .help("keep one of the two"),
             );
         }
@@ -37,7 +37,7 @@ pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// How the path that is forwarded is made, where it is not the one that was matched.
+/// The template of the forwarded path, where that is not the matched one.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -70,7 +70,7 @@ fn stripped(route: &Route) -> Result<Option<Template>, Box<Diagnostic>> {
             quoted(&text)
         ),
     )
-    .at(&prefix.span, "nothing to take away from those")
+    .at(&prefix.span, "no prefix to strip from those")
     .help(format!("write `path = \"{text}/{{*rest}}\"`"));
     Err(Box::new(match route.path.at() {
         Some(path) => diagnostic.and(&path.span, "its path"),
@@ -98,7 +98,7 @@ pub(in crate::config) fn redirected(route: &Route) -> Result<Option<Template>, B
     made(route, "redirect.to", origin, &path).map(Some)
 }
 
-/// A request is forwarded or answered, and what is answered is not prepared for an upstream.
+/// A request is forwarded or answered: a route has one of these ends, and keys for an upstream only with an `upstream`.
 fn one_end(route: &Route, found: &mut Vec<Diagnostic>) {
     let span = |key: &'static str, span: Option<&Span>| span.map(|span| (key, span.clone()));
     let ends = [
@@ -117,8 +117,8 @@ fn one_end(route: &Route, found: &mut Vec<Diagnostic>) {
                 Code::Conflict,
                 format!("route {name} has both `{first}` and `{second}`"),
             )
-            .at(&also, "one end too many")
-            .and(&place, "the other")
+            .at(&also, "one of the two is too many")
+            .and(&place, "the other one")
             .help("keep one of them, or give each a route of its own"),
         );
         return;
@@ -148,7 +148,7 @@ fn one_end(route: &Route, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What the key says in `text`, behind `origin`.
+/// The template that `key` has in `text`, behind `origin`.
 fn made(
     route: &Route,
     key: &str,
@@ -164,7 +164,7 @@ fn made(
             format!("`{key}` of route {name} names `{parameter}`, which its path does not have"),
         )
         .at(&text.span, format!("no `{parameter}`"))
-        .help(has_so(path, &parameter));
+        .help(instead(path, &parameter));
         Box::new(match route.path.at() {
             Some(path) => diagnostic.and(&path.span, "its path"),
             None => diagnostic,
@@ -172,8 +172,8 @@ fn made(
     })
 }
 
-/// The parameter that is there under this name, or all that are.
-fn has_so(path: &PathPattern, parameter: &str) -> String {
+/// The help for a parameter that the path does not have: its spelling in the path, or all parameters.
+fn instead(path: &PathPattern, parameter: &str) -> String {
     let bare = parameter.trim_matches(['{', '*', '}']);
     let same = path.segments.iter().find_map(|segment| match segment {
         Segment::Parameter(name) if **name == *bare => Some(format!("{{{name}}}")),

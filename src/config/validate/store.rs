@@ -1,4 +1,4 @@
-//! `[store]` held against itself: what contradicts the address, and secrets in the file.
+//! `[store]`: settings that contradict the address, and secrets in the file.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, SecretSource, StoreTls};
@@ -23,7 +23,7 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
     ] {
         if let (Some(key), Some(url)) = (key, url) {
             found.push(
-                Diagnostic::error(Code::Conflict, format!("the store has two {what}"))
+                Diagnostic::conflict(format!("the store has two {what}"))
                     .at(&key.span, "one is here")
                     .and(url, "the other is in the address")
                     .help("take it out of the address"),
@@ -61,13 +61,13 @@ pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
     {
         found.push(
             Diagnostic::warning(Code::SecretInFile, "a password is written into the file")
-                .at(span, "whoever reads the file knows it")
+                .at(span, "every reader of the file knows it")
                 .help("write `password = { file = \"/run/secrets/redis\" }` or `password = { env = \"REDIS_PASSWORD\" }`"),
         );
     }
 }
 
-/// A user without a password, who would have to be somebody else to log in.
+/// A user without a password.
 fn without_password(table: &str, named: Option<&Span>, found: &mut Vec<Diagnostic>) {
     if let Some(span) = named {
         found.push(
@@ -75,7 +75,7 @@ fn without_password(table: &str, named: Option<&Span>, found: &mut Vec<Diagnosti
                 Code::MissingKey,
                 format!("`{table}` names a user, and no `password`"),
             )
-            .at(span, "nobody logs in by a name alone")
+            .at(span, "a name alone does not log in")
             .help(
                 "add `password = { file = \"/run/secrets/redis\" }`, or `password = \"\"` for a user that has none",
             ),
@@ -101,13 +101,13 @@ fn timeout(at: &At<Duration>, found: &mut Vec<Diagnostic>) {
     );
 }
 
-/// A password that stands in the file itself.
+/// The place of a password that stands in the file itself.
 fn literal(password: Option<&At<SecretSource>>) -> Option<&Span> {
     let in_file = password.filter(|at| matches!(at.value, SecretSource::Literal(_)));
     in_file.map(|at| &at.span)
 }
 
-/// What has a meaning for a Redis only.
+/// Settings that only a Redis has.
 fn beside_memory(document: &Document, found: &mut Vec<Diagnostic>) {
     let written = &document.store;
     let functions = written.functions.at().filter(|at| at.value);
@@ -137,7 +137,7 @@ fn beside_memory(document: &Document, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What has no meaning for this Redis.
+/// Settings that this Redis does not have.
 fn beside_redis(
     document: &Document,
     target: &RedisTarget,
@@ -152,12 +152,12 @@ fn beside_redis(
                 "leave `tls` out",
             ),
             _ => (
-                "this address is without TLS",
+                "an address without TLS",
                 "write `rediss` in place of `redis` in the address, or leave `tls` out",
             ),
         };
         found.push(
-            Diagnostic::error(Code::Conflict, "the store has `tls`, and no TLS")
+            Diagnostic::conflict("the store has `tls`, but its address is without TLS")
                 .at(&tls.span, "")
                 .and(url, why)
                 .help(help),
@@ -166,9 +166,9 @@ fn beside_redis(
     let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
     if let Some(sentinel) = written.sentinel.at().filter(|_| !by_sentinels) {
         found.push(
-            Diagnostic::error(Code::Conflict, "no sentinels are asked where the store is")
-                .at(&sentinel.span, "nobody to tell this to")
-                .and(url, "this is where it is")
+            Diagnostic::conflict("the store has `sentinel`, but its address names no sentinels")
+                .at(&sentinel.span, "settings for sentinels")
+                .and(url, "the address")
                 .help(
                     "write `url = \"redis+sentinel://h1,h2,h3/NAME/0\"`, or leave `sentinel` out",
                 ),

@@ -1,5 +1,5 @@
-//! Fields that the file counts on and that are dropped before anything reads them: limits that count nothing by them, groups
-//! that nobody is in, routes that nothing reaches.
+//! Fields that the file reads and the gateway drops before: limits that count nothing by them, groups without members,
+//! routes that no request reaches.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{CostSource, Document, GroupTable, Limit};
@@ -10,7 +10,8 @@ use crate::key::Part;
 use crate::route::Condition;
 use http::HeaderName;
 
-/// What of the file looks at a request's method, so that no field may ask the upstream for another one; and how it does.
+/// The key of the file that reads a request's method, and how it does. Where there is one, no field may ask the upstream for
+/// another method.
 pub(in crate::config) fn looks_at_method(document: &Document) -> Option<(&Span, &'static str)> {
     let mut routes = document.routes.iter();
     let route = routes.find_map(|route| {
@@ -33,9 +34,9 @@ fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
     Some((&dedupe.span, "a limit tells repeats by their method too"))
 }
 
-/// Notes every place that reads such a field.
+/// Notes every place that reads a dropped field.
 pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
-    // What cannot be read may name somebody.
+    // A `trust` that cannot be read may name a network.
     let trust = &document.server.trust;
     let trusted = trust.is_bad() || !trust.entries().is_empty();
     let looked_at = looks_at_method(document);
@@ -55,21 +56,42 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     }
     if let Some(header) = document.jwt.as_ref().and_then(|jwt| jwt.header.at()) {
         let message = || "no request has a token: its field is dropped".to_owned();
-        found.extend(dropped.warning(Code::DroppedField, (&header.value, &header.span), message));
+        found.extend(dropped.warning(Code::DroppedField, ReadField::of(header), message));
     }
     for route in &document.routes {
         let message = || format!("no request reaches route {}", quoted(&route.name.value));
         let all = route.conditions();
         found.extend(all.into_iter().find_map(|at| match &at.value {
-            Condition::Field(name, _) => {
-                dropped.warning(Code::UnreachableRoute, (name, &at.span), message)
-            }
+            Condition::Field(name, _) => dropped.warning(
+                Code::UnreachableRoute,
+                ReadField {
+                    name,
+                    span: &at.span,
+                },
+                message,
+            ),
             Condition::Query(..) | Condition::Https(_) => None,
         }));
     }
 }
 
-/// Which fields are dropped under this file.
+/// A field, and the place where the file reads it.
+#[derive(Clone, Copy)]
+struct ReadField<'a> {
+    name: &'a HeaderName,
+    span: &'a Span,
+}
+
+impl<'a> ReadField<'a> {
+    fn of(at: &'a At<HeaderName>) -> Self {
+        Self {
+            name: &at.value,
+            span: &at.span,
+        }
+    }
+}
+
+/// The fields that are dropped under this file.
 struct StrippedFields<'a, W> {
     why: W,
     looked_at: Option<(&'a Span, &'static str)>,
@@ -87,7 +109,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
             let Some(header) = dedupe.header.at() else {
                 return;
             };
-            let field = (&header.value, &header.span);
+            let field = ReadField::of(header);
             let message = || {
                 format!(
                     "{} knows no repeats: no request has the field of their id",
@@ -108,12 +130,12 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
                     title()
                 )
             };
-            let field = (&header.value, &header.span);
+            let field = ReadField::of(header);
             found.extend(self.warning(Code::DroppedField, field, message));
         }
     }
 
-    /// A group that nobody is in, and who has to do with it.
+    /// A group without members, and the limits that name it.
     fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
         let Some(Part::Header { name, .. }) = group.by.get() else {
             return;
@@ -121,11 +143,18 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let Some(at) = group.by.at() else { return };
         let message = || {
             format!(
-                "nobody is in group {}: no request has the field that it goes by",
+                "group {} has no members: no request has the field that it goes by",
                 quoted(&group.name.value)
             )
         };
-        let Some(mut warning) = self.warning(Code::DroppedField, (name, &at.span), message) else {
+        let Some(mut warning) = self.warning(
+            Code::DroppedField,
+            ReadField {
+                name,
+                span: &at.span,
+            },
+            message,
+        ) else {
             return;
         };
         for limit in &document.limits {
@@ -137,35 +166,39 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
             let exempt = limit.exempt.get().map(|exempt| exempt.groups.entries());
             let mut exempt = exempt.unwrap_or_default().iter();
             if let Some(at) = exempt.find(|at| at.value == group.name.value) {
-                warning = warning.and(&at.span, "exempts nobody");
+                warning = warning.and(&at.span, "exempts no request");
             }
         }
         found.push(warning);
     }
 
-    fn part<'p>(&self, at: &'p At<Option<Part>>) -> Option<(&'p HeaderName, &'p Span)> {
+    fn part<'p>(&self, at: &'p At<Option<Part>>) -> Option<ReadField<'p>> {
         match &at.value {
-            Some(Part::Header { name, .. }) if (self.why)(name).is_some() => Some((name, &at.span)),
+            Some(Part::Header { name, .. }) if (self.why)(name).is_some() => Some(ReadField {
+                name,
+                span: &at.span,
+            }),
             _ => None,
         }
     }
 
-    /// Nothing of a field that stays.
+    /// The warning about a field, if it is dropped.
     fn warning(
         &self,
         code: Code,
-        (name, span): (&HeaderName, &Span),
+        field: ReadField<'_>,
         message: impl Fn() -> String,
     ) -> Option<Diagnostic> {
+        let ReadField { name, span } = field;
         let why = (self.why)(name)?;
         let warning = |label: &str| Diagnostic::warning(code, message()).at(span, label);
         Some(match why {
             StripCause::Address => warning(
-                "dropped: nobody is trusted to send it, and anybody could write any address there",
+                "dropped: no proxy is trusted to send it, and any client could write any address there",
             )
             .help("name the networks of the proxies that write it: `[server]` `trust = [\"10.0.0.0/8\"]`"),
             StripCause::Method => {
-                let warning = warning("dropped, since it asks for another method than the one that is looked at")
+                let warning = warning("dropped, since it asks for another method than the one that the file looks at")
                     .help("look at another field, or at the method itself");
                 match self.looked_at {
                     Some((place, how)) if place != span => warning.and(place, how),
@@ -175,7 +208,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
             StripCause::Name | StripCause::Named => {
                 let joint = name.as_str().replace(['_', '"'], "-");
                 warning("dropped, since some upstreams take its name for another")
-                    .help(format!("have clients send `{joint}`, and write that"))
+                    .help(format!("let clients send `{joint}`, and write that"))
             }
         })
     }

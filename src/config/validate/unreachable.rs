@@ -1,4 +1,4 @@
-//! What can be read and holds for nobody: exemptions of all that a limit's routes take, groups that nobody can be in.
+//! Unreachable settings: limits that exempt every request of their routes, groups that no request can be in.
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Exempt, Route};
@@ -8,7 +8,7 @@ use crate::route::{PathPattern, Segment};
 use http::Method;
 use std::collections::HashMap;
 
-/// Notes all of it.
+/// Notes limits and groups without effect.
 pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     if !document.torn.is_empty() || !document.lost.is_empty() {
         return;
@@ -47,22 +47,22 @@ fn exempt(document: &Document, found: &mut Vec<Diagnostic>) {
             continue;
         };
         if users.iter().all(|route| is_covered(route, &at.value)) {
-            let message = format!("limit {} holds for nobody", quoted(name));
+            let message = format!("limit {} exempts every request", quoted(name));
             found.push(
                 Diagnostic::warning(Code::ExemptsEveryone, message)
-                    .at(&at.span, "exempts all that its routes take")
+                    .at(&at.span, "covers every request of its routes")
                     .help("exempt less, or leave the limit out of the routes"),
             );
         }
     }
 }
 
-/// Does it exempt every request that `route` takes? `/` has been told of before.
+/// Does the limit exempt every request of `route`? An exemption of `/` has been noted.
 fn is_covered(route: &Route, exempt: &Exempt) -> bool {
     let methods = route.methods.entries();
     let spared = exempt.methods.entries();
     let is_spared = |method: &Method| spared.iter().any(|other| other.value == *method);
-    // A route for GET takes HEAD, which only its own name exempts.
+    // A route for GET takes HEAD, which an exemption of GET does not cover.
     let is_all_spared =
         |method: &Method| is_spared(method) && (*method != Method::GET || is_spared(&Method::HEAD));
     let by_method = !methods.is_empty() && methods.iter().all(|at| is_all_spared(&at.value));
@@ -108,7 +108,7 @@ fn unnamed_parameter(document: &Document, found: &mut Vec<Diagnostic>) {
             );
             found.push(
                 Diagnostic::warning(Code::UnknownParameter, message)
-                    .at(&at.span, "nobody is in it")
+                    .at(&at.span, "no request is in the group")
                     .help(format!(
                         "name a segment so: `path = \"/tenants/{{{name}}}\"`, or write the name that the paths have"
                     )),

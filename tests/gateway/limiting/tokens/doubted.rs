@@ -179,8 +179,7 @@ async fn a_key_in_a_file_is_taken_by_its_name() {
     let told = "error[bad-jwt-key]: `[jwt]` has 5 keys without an id for HS256";
     assert!(five.stderr.contains(told), "{five:?}");
     assert!(
-        five.stderr
-            .contains("a token is tried with 4 of them at most"),
+        five.stderr.contains("a token is tried with 4 keys at most"),
         "{five:?}"
     );
 }
