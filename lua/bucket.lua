@@ -3,7 +3,7 @@
 --
 -- The state is the double `at`, or `at`, `part` and `den`: empty at `at + part/den` microseconds. A level is the time
 -- it takes to drain: whole microseconds, and a part of one over the limit's own denominator. Where charges are settled
--- two doubles stand behind it (metered.lua).
+-- two doubles stand behind it (settlement.lua).
 --
 -- take      raises the level by the charge unless that exceeds the capacity, or the level exceeds the latest at which
 --           anything may still be admitted

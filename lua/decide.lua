@@ -4,7 +4,7 @@
 --           before the next is checked, so that a batch equals the same calls one after another.
 -- reply     the time as a double; then for each request a byte:
 --             0   and for each limit `wait` and `whole` as doubles and `part` as four bytes (the twins' answers), and
---                 what metered.lua says more
+--                 what settlement.lua says more
 --             1   it could not be decided, and nothing was written: a byte saying which limit, and the reason behind a
 --                 byte for its length
 --

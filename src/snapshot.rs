@@ -10,7 +10,7 @@ use crate::route::{PathPattern, Table, Template};
 use crate::upstream::Upstream;
 use bytes::Bytes;
 use changes::Changes;
-use errors::Looks;
+use errors::ErrorFormats;
 use http::{HeaderValue, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Snapshot {
     /// Which limit fields responses carry.
     pub fields: FieldStyle,
     /// What answers of the gateway's own look like.
-    pub errors: Looks,
+    pub errors: ErrorFormats,
     /// By how much of itself the time to come back may be spread, in percent.
     pub jitter: u8,
     /// May a field ask the upstream for another method than the request's? Not where a route or a limit looks at that.
@@ -61,7 +61,7 @@ pub struct Service {
     /// Position in [`Snapshot::upstreams`]; none for what no route matches.
     pub upstream: Option<usize>,
     /// What it answers itself, where it has no upstream.
-    pub own: Option<Own>,
+    pub own: Option<StaticReply>,
     /// What is forwarded instead of the path that was matched, if not that.
     pub rewrite: Option<Template>,
     /// What becomes of its requests' fields.
@@ -92,7 +92,7 @@ impl Service {
 
 /// What a route answers itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Own {
+pub enum StaticReply {
     /// It leads elsewhere; the query goes along.
     Redirect {
         /// Where to.

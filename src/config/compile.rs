@@ -12,8 +12,8 @@ use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
-use crate::snapshot::errors::Looks;
-use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
+use crate::snapshot::errors::ErrorFormats;
+use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot, StaticReply};
 use crate::store::Source;
 use crate::upstream;
 use http::HeaderValue;
@@ -26,7 +26,7 @@ use std::time::Duration;
 pub(super) fn compile(
     document: &Document,
     checked: Validation,
-    (boot, errors): (Boot, Looks),
+    (boot, errors): (Boot, ErrorFormats),
     (groups, jwt): (Groups, Option<TokenRules>),
     report: Report,
 ) -> Compiled {
@@ -237,10 +237,10 @@ fn unrouted(document: &Document, limits: &HashMap<&str, Vec<&Arc<Limit>>>) -> Op
 }
 
 /// What a route answers itself.
-fn own(route: &document::Route) -> Option<Own> {
+fn own(route: &document::Route) -> Option<StaticReply> {
     if let Some(redirect) = route.redirect.get() {
         let to = redirected(route).ok().flatten()?;
-        return Some(Own::Redirect {
+        return Some(StaticReply::Redirect {
             to,
             status: redirect.status,
         });
@@ -248,7 +248,7 @@ fn own(route: &document::Route) -> Option<Own> {
     let respond = route.respond.get()?;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     let usual = (!respond.body.is_empty()).then_some(plain);
-    Some(Own::Respond {
+    Some(StaticReply::Respond {
         status: respond.status,
         body: respond.body.clone().into(),
         content_type: respond.content_type.clone().or(usual),

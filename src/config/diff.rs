@@ -20,7 +20,7 @@ use crate::key::Group;
 use crate::key::client_ip::Field;
 use crate::limit::Limit;
 use crate::route::Rule as RouteRule;
-use crate::snapshot::errors::Looks;
+use crate::snapshot::errors::ErrorFormats;
 use crate::snapshot::{FieldStyle, HoldCaps};
 use crate::upstream::Upstream;
 use ipnet::IpNet;
@@ -55,7 +55,7 @@ pub struct Outline {
     /// Which fields responses carry.
     pub fields: FieldStyle,
     /// What errors look like.
-    pub errors: Looks,
+    pub errors: ErrorFormats,
     /// By how many percent the time to come back is spread.
     pub jitter: u8,
     /// Bounds on held requests.

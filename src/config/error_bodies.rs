@@ -5,7 +5,7 @@ use super::document::{Document, ErrorText, Given};
 use super::files::Files;
 use super::grant::unread;
 use super::source::{At, Source};
-use crate::snapshot::errors::{ErrorBody, Looks, Page};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats, Page};
 use std::sync::Arc;
 
 /// More bytes than this are refused: it is sent to everybody who is.
@@ -17,7 +17,7 @@ pub(super) fn read(
     source: &Source,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> Looks {
+) -> ErrorFormats {
     let mut body = |written: &Given<ErrorText>| {
         let at = written.at()?;
         Some(one(at, source, files, found))
@@ -27,7 +27,7 @@ pub(super) fn read(
         let name = limit.name.value.as_str();
         Some((Arc::from(name), body(&limit.told.body)?))
     });
-    Looks {
+    ErrorFormats {
         of_limits: of_limits.collect(),
         everywhere,
     }

@@ -1,7 +1,7 @@
 //! Where limits give leases, and what that means in numbers: for `check`, for `explain`, and for what is written in vain.
 
 use super::value::show_span;
-use crate::limit::{Leasing, Limit, Mode, Scope};
+use crate::limit::{LeaseSetting, Limit, Mode, Scope};
 use crate::store::{LEASED_FROM, LEASED_WITHIN};
 
 /// On which terms a key that is busy is leased: `a worker takes up to 50 permits at once ...`; nothing
@@ -43,7 +43,7 @@ pub fn of_request(limit: &Limit) -> Option<String> {
         return None;
     }
     Some(match (limit.why_unleased(), terms(limit)) {
-        _ if limit.leasing == Leasing::Off => "never leased: lease = \"off\"".to_owned(),
+        _ if limit.leasing == LeaseSetting::Off => "never leased: lease = \"off\"".to_owned(),
         (Some(why), _) => format!("never leased: {why}"),
         (None, Some(terms)) => format!("leased while it is busy: {terms}"),
         (None, None) => return None,

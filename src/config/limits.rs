@@ -14,11 +14,12 @@ use super::groups::Groups;
 use super::source::{At, Span};
 use super::value::show_quota;
 use crate::key::{
-    Exempt, IdField, KeyTemplate, Known, Meter, Missing, OnLeave, Part, Price, Sameness,
+    Exemption, IdField, KeyPart, KeyTemplate, KnownValues, Meter, MissingKey, OnLeave, Price,
+    Sameness,
 };
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::{self, Answers, GivesBack, Leasing, Mode, Rule, Scope};
+use crate::limit::{self, LeaseSetting, Mode, RefundCondition, ResponsePolicy, Rule, Scope};
 use std::sync::Arc;
 
 /// The tag of all limits where the store has them together.
@@ -100,13 +101,13 @@ fn alone(
         return Vec::new();
     };
     let (cost, price, meter) = price(written);
-    let (gives_back, dedupe) = (gives_back(written), dedupe(written));
+    let (refund_on, dedupe) = (refund_on(written), dedupe(written));
     let exempt = exempt(written, groups, found);
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
-        let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = limit.giving_back(refund_on).counted_by(scope);
         let limit = limit.written_at(written.name.span.start);
-        let limit = limit.leasing(written.lease.or(Leasing::Auto));
+        let limit = limit.leasing(written.lease.or(LeaseSetting::Auto));
         let limit = limit.telling(answers(written));
         let limit = limit.in_mode(written.mode.or(Mode::Enforce));
         let limit = limit.without_store(written.on_down.get().copied());
@@ -209,14 +210,14 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
             .and(first, "the first time"),
         );
     }
-    let parts: Vec<Part> = by
+    let parts: Vec<KeyPart> = by
         .value
         .iter()
         .filter_map(|part| part.value.clone())
         .collect();
     let mut template = KeyTemplate {
         parts,
-        missing: written.missing.or(Missing::Refuse),
+        missing: written.missing.or(MissingKey::Refuse),
         unknown: None,
     };
     if let Some(unknown) = written.unknown.at() {
@@ -224,7 +225,7 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     }
     let absent = template.can_be_absent();
     if !absent {
-        template.missing = Missing::Shared;
+        template.missing = MissingKey::Shared;
     }
     match written.missing.at() {
         Some(missing) if !absent => found.push(
@@ -247,8 +248,9 @@ fn template(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Op
     (errors.count() == 0).then_some(template)
 }
 
-fn repeated(parts: &[At<Option<Part>>]) -> Option<(&Span, &Span)> {
-    let same = |a: &Part, b: &Part| matches!((a, b), (Part::Ip(_), Part::Ip(_))) || a == b;
+fn repeated(parts: &[At<Option<KeyPart>>]) -> Option<(&Span, &Span)> {
+    let same =
+        |a: &KeyPart, b: &KeyPart| matches!((a, b), (KeyPart::Ip(_), KeyPart::Ip(_))) || a == b;
     parts.iter().enumerate().find_map(|(index, later)| {
         let earlier =
             parts[..index]
@@ -263,15 +265,15 @@ fn repeated(parts: &[At<Option<Part>>]) -> Option<(&Span, &Span)> {
 
 fn missing_choice(
     written: &Limit,
-    by: &At<Vec<At<Option<Part>>>>,
+    by: &At<Vec<At<Option<KeyPart>>>>,
     template: &KeyTemplate,
 ) -> Diagnostic {
     let absent = template.parts.iter().find(|part| part.can_be_absent());
     let what = match absent {
-        Some(Part::Cookie(name)) => format!("cookie `{name}`"),
-        Some(Part::Query { name, .. }) => format!("query parameter `{name}`"),
-        Some(Part::Header { name, .. }) => format!("header `{name}`"),
-        Some(Part::Jwt { claim, .. }) => format!("claim `{claim}`"),
+        Some(KeyPart::Cookie(name)) => format!("cookie `{name}`"),
+        Some(KeyPart::Query { name, .. }) => format!("query parameter `{name}`"),
+        Some(KeyPart::Header { name, .. }) => format!("header `{name}`"),
+        Some(KeyPart::Jwt { claim, .. }) => format!("claim `{claim}`"),
         _ => "something".into(),
     };
     Diagnostic::error(
@@ -292,13 +294,13 @@ fn missing_choice(
 }
 
 /// What it tells clients.
-fn answers(written: &Limit) -> Answers {
-    let (told, otherwise) = (&written.told, Answers::default());
+fn answers(written: &Limit) -> ResponsePolicy {
+    let (told, otherwise) = (&written.told, ResponsePolicy::default());
     let status = |given: &Given<u32>, otherwise| {
         let written = given.get().and_then(|status| u16::try_from(*status).ok());
         written.unwrap_or(otherwise)
     };
-    Answers {
+    ResponsePolicy {
         public_name: told.public_name.get().map(|name| name.as_str().into()),
         refusal: status(&told.status, otherwise.refusal),
         keyless: status(&told.missing_status, otherwise.keyless),
@@ -307,18 +309,18 @@ fn answers(written: &Limit) -> Answers {
 }
 
 /// After what charges go back.
-fn gives_back(written: &Limit) -> GivesBack {
+fn refund_on(written: &Limit) -> RefundCondition {
     let has = |word| written.refund.entries().iter().any(|at| at.value == word);
-    GivesBack {
+    RefundCondition {
         errors: has(Refund::Errors),
         cancels: has(Refund::Cancels),
     }
 }
 
 /// Whom it does not hold for.
-fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exempt>> {
+fn exempt(written: &Limit, groups: &Groups, found: &mut Vec<Diagnostic>) -> Option<Arc<Exemption>> {
     let at = written.exempt.at()?;
-    let exempt = Exempt {
+    let exempt = Exemption {
         networks: at.value.ip.entries().iter().map(|at| at.value).collect(),
         methods: at
             .value

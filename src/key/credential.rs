@@ -7,7 +7,7 @@ use http::{HeaderName, header};
 use smallvec::SmallVec;
 
 /// A credential as it is counted; hardly any is longer than this, and then it has room of its own.
-pub type Spelled = SmallVec<[u8; 1024]>;
+pub type CredentialText = SmallVec<[u8; 1024]>;
 
 /// Are the values of this field credentials?
 #[must_use]
@@ -17,10 +17,10 @@ pub fn is_in(field: &HeaderName) -> bool {
 
 /// `value` with its scheme in small letters, and one blank where there are several, or tabs.
 #[must_use]
-pub fn spelled(value: &[u8]) -> Spelled {
+pub fn spelled(value: &[u8]) -> CredentialText {
     let mut words = value.split(is_blank).filter(|word| !word.is_empty());
     let (first, second) = (words.next().unwrap_or_default(), words.next());
-    let mut spelled = Spelled::from_slice(first);
+    let mut spelled = CredentialText::from_slice(first);
     if let Some(second) = second {
         spelled.make_ascii_lowercase();
         for word in std::iter::once(second).chain(words) {

@@ -20,7 +20,7 @@ use crate::key::Caller;
 use crate::key::cookie::Cookies;
 use crate::key::token::Token;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Outcome, Ruling, Wait};
+use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use crate::limit::{Limit, Scope};
 use crate::snapshot::Service;
 use crate::store::{Charge, Decided, DecidedBy, Store};
@@ -170,7 +170,7 @@ impl Admission {
 
     /// What was said by `index` of the plan, a limit that does not decide. Nothing where nobody has counted.
     #[must_use]
-    pub fn aside(&self, index: usize) -> Option<Outcome> {
+    pub fn aside(&self, index: usize) -> Option<VerdictOutcome> {
         let mut aside = self.decided.as_ref()?.aside.iter();
         let aside = aside.find(|aside| aside.index == index)?;
         Some(aside.verdict?.outcome)
@@ -179,14 +179,14 @@ impl Admission {
     /// What `limit`, number `index` of the plan, has said. Where nobody could, what stands in for it; nothing where nobody
     /// was asked, since the remembered refusal of another was enough.
     #[must_use]
-    pub fn outcome(&self, index: usize, limit: &Limit) -> Option<Outcome> {
+    pub fn outcome(&self, index: usize, limit: &Limit) -> Option<VerdictOutcome> {
         let known = self.decided.as_ref().filter(|_| self.is_known(limit));
         let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
         match (verdict, self.by) {
             (Some(verdict), _) => Some(verdict.outcome),
             (None, DecidedBy::Remembered) => None,
-            (None, DecidedBy::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
-            (None, _) => Some(Outcome::Admit { delay: 0 }),
+            (None, DecidedBy::Closed) => Some(VerdictOutcome::Refuse(Wait::Micros(0))),
+            (None, _) => Some(VerdictOutcome::Admit { delay: 0 }),
         }
     }
 
@@ -300,8 +300,8 @@ impl Admission {
     pub fn delayed_by(&self) -> Option<usize> {
         let decision = &self.decided.as_ref()?.decision;
         let delay = |outcome| match outcome {
-            Outcome::Admit { delay } => delay,
-            Outcome::Refuse(_) => 0,
+            VerdictOutcome::Admit { delay } => delay,
+            VerdictOutcome::Refuse(_) => 0,
         };
         let longest = decision
             .verdicts

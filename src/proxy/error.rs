@@ -2,8 +2,8 @@
 
 use super::body::{Broken, is_malformed};
 use super::request::BadRequest;
-use crate::key::Part;
-use crate::key::token::NoToken;
+use crate::key::KeyPart;
+use crate::key::TokenDoubt;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::listen::Finding;
@@ -34,7 +34,7 @@ pub enum ProxyError {
         /// The limit's name.
         limit: Arc<str>,
         /// What it counts by.
-        part: Part,
+        part: KeyPart,
         /// What it answers.
         status: StatusCode,
     },
@@ -44,7 +44,7 @@ pub enum ProxyError {
         /// The limit's name.
         limit: Arc<str>,
         /// What it counts by.
-        part: Part,
+        part: KeyPart,
         /// What it answers.
         status: StatusCode,
     },
@@ -54,9 +54,9 @@ pub enum ProxyError {
         /// The limit's name.
         limit: Arc<str>,
         /// What it, or its group, goes by.
-        part: Part,
+        part: KeyPart,
         /// What is wrong with the token.
-        why: NoToken,
+        why: TokenDoubt,
         /// What it answers.
         status: StatusCode,
     },
@@ -66,7 +66,7 @@ pub enum ProxyError {
         /// The limit's name.
         limit: Arc<str>,
         /// What it counts by.
-        part: Part,
+        part: KeyPart,
     },
     /// A limit refuses.
     #[error("the limit \"{limit}\" refuses")]
@@ -147,7 +147,7 @@ impl ProxyError {
 
     /// `limit` lacks its key `part`.
     #[must_use]
-    pub fn keyless(limit: &Limit, part: &Part) -> Self {
+    pub fn keyless(limit: &Limit, part: &KeyPart) -> Self {
         Self::MissingKey {
             limit: Arc::clone(&limit.name),
             part: part.clone(),
@@ -157,7 +157,7 @@ impl ProxyError {
 
     /// Nobody knows what `part` says, and `limit` takes only what is known.
     #[must_use]
-    pub fn unknown(limit: &Limit, part: &Part) -> Self {
+    pub fn unknown(limit: &Limit, part: &KeyPart) -> Self {
         Self::UnknownKey {
             limit: Arc::clone(&limit.name),
             part: part.clone(),
@@ -167,7 +167,7 @@ impl ProxyError {
 
     /// `limit` asks for `part`, which is claimed by a token that is not believed.
     #[must_use]
-    pub fn bad_token(limit: &Limit, part: &Part, why: NoToken) -> Self {
+    pub fn bad_token(limit: &Limit, part: &KeyPart, why: TokenDoubt) -> Self {
         Self::BadToken {
             limit: Arc::clone(&limit.name),
             part: part.clone(),
@@ -178,7 +178,7 @@ impl ProxyError {
 
     /// `limit`, or a group of it, goes by `part`, which came several times and differs.
     #[must_use]
-    pub fn ambiguous(limit: &Limit, part: &Part) -> Self {
+    pub fn ambiguous(limit: &Limit, part: &KeyPart) -> Self {
         Self::AmbiguousKey {
             limit: Arc::clone(&limit.name),
             part: part.clone(),

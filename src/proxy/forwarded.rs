@@ -4,8 +4,9 @@
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
 use super::request::{Target, is_host};
-use crate::key::address::Spelled;
-use crate::key::client_ip::{Field, Speaks, Trust, read_address};
+use crate::key::address::AddressText;
+use crate::key::address::read_address;
+use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
 use crate::listen::Introduced;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
@@ -35,7 +36,7 @@ pub struct Origin<'a> {
     /// The field of a trusted peer that is believed alone ([`Trust::leading`]): the other one is a stranger's.
     pub leading: Option<Field>,
     /// By which of its fields the scheme and the host are told ([`Trust::speaks`]).
-    pub speaks: Speaks,
+    pub speaks: OriginFields,
     /// The host that the client asked for, with its port; an HTTP/1.0 client may have named none.
     pub host: Option<&'a HeaderValue>,
     /// The scheme of the connection the request came on.
@@ -52,7 +53,7 @@ impl Line {
     }
 
     fn address(&mut self, address: IpAddr) {
-        self.text(Spelled::of(address.to_canonical()).as_bytes());
+        self.text(AddressText::of(address.to_canonical()).as_bytes());
     }
 }
 
@@ -153,7 +154,7 @@ pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target
 }
 
 /// What `Forwarded` tells of scheme and host, where it speaks.
-fn told(fields: &HeaderMap, speaks: Speaks) -> (Option<&'static str>, Option<HeaderValue>) {
+fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<&'static str>, Option<HeaderValue>) {
     match speaks.forwarded {
         true => (told_scheme(fields), told_host(fields)),
         false => (None, None),

@@ -72,7 +72,7 @@ impl Worker {
         exchange.held_for(time);
         let used = held?.into_iter();
         if let Some(returns) = &exchange.returns {
-            returns.keep_more(used.filter(|place| place.limit.gives_back.cancels));
+            returns.keep_more(used.filter(|place| place.limit.refund_on.cancels));
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ pub struct Coming<'a> {
     pub trust: &'a Trust,
 }
 
-impl route::Asked for Coming<'_> {
+impl route::RequestView for Coming<'_> {
     fn fields(&self) -> &HeaderMap {
         &self.parts.headers
     }

@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use super::forwarded::{self, Origin};
 use super::request::{BadRequest, Target};
 use super::{hop, request_id};
-use crate::key::client_ip::Speaks;
+use crate::key::client_ip::OriginFields;
 use crate::listen::Peer;
 use crate::route::Template;
 use crate::upstream::Server;
@@ -83,7 +83,7 @@ pub fn head(
         },
         speaks: match trusted {
             true => trust.speaks(address, fields),
-            false => Speaks::default(),
+            false => OriginFields::default(),
         },
         host: target.authority(),
         scheme: if trusted { target.scheme() } else { "http" },

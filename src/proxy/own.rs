@@ -1,15 +1,15 @@
 //! What a route answers itself: a redirect, or a text.
 
 use super::body::Body;
-use crate::snapshot::Own;
+use crate::snapshot::StaticReply;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, Uri, header};
 
 /// The answer of `own` to a request for `uri`, whose path is in forwarded form.
 #[must_use]
-pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Body> {
+pub fn answer(own: &StaticReply, method: &Method, uri: &Uri) -> Response<Body> {
     match own {
-        Own::Redirect { to, status } => {
+        StaticReply::Redirect { to, status } => {
             let mut response = Response::new(Body::own(Bytes::new()));
             *response.status_mut() = *status;
             let mut there = String::with_capacity(uri.path().len() + to.written().len());
@@ -24,7 +24,7 @@ pub fn answer(own: &Own, method: &Method, uri: &Uri) -> Response<Body> {
             }
             response
         }
-        Own::Respond {
+        StaticReply::Respond {
             status,
             body,
             content_type,

@@ -8,10 +8,10 @@ pub use form::Form;
 use super::body::Body;
 use super::error::ProxyError;
 use super::fields;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::snapshot::errors::{ErrorBody, Looks};
+use crate::snapshot::errors::{ErrorBody, ErrorFormats};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use smallvec::SmallVec;
@@ -49,7 +49,12 @@ pub struct Told<'a, 'l> {
 /// The answer, its fields in the room of `spare`, which has none; `preferred` is what the client would rather have,
 /// where somebody has asked.
 #[must_use]
-pub fn to(told: &Told<'_, '_>, looks: &Looks, preferred: Form, spare: HeaderMap) -> Response<Body> {
+pub fn to(
+    told: &Told<'_, '_>,
+    looks: &ErrorFormats,
+    preferred: Form,
+    spare: HeaderMap,
+) -> Response<Body> {
     let body = match told.error {
         ProxyError::Limited { limit, .. } => looks.of_refusal(limit),
         _ => &looks.everywhere,
@@ -142,10 +147,10 @@ fn challenge(error: &ProxyError) -> Option<String> {
         _ => return None,
     };
     Some(match part {
-        Part::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
-        Part::Query { name, .. } => format!("ApiKey query=\"{name}\""),
-        Part::Header { name, .. } => format!("ApiKey field=\"{name}\""),
-        Part::Jwt { .. } => "Bearer".to_owned(),
+        KeyPart::Cookie(name) => format!("ApiKey cookie=\"{name}\""),
+        KeyPart::Query { name, .. } => format!("ApiKey query=\"{name}\""),
+        KeyPart::Header { name, .. } => format!("ApiKey field=\"{name}\""),
+        KeyPart::Jwt { .. } => "Bearer".to_owned(),
         _ => "ApiKey".to_owned(),
     })
 }

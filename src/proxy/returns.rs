@@ -3,8 +3,8 @@
 
 use super::error::ProxyError;
 use super::told::{self, Cost, Reading};
-use crate::key::{OnLeave, Place};
-use crate::limit::{GivesBack, rate};
+use crate::key::{MeterPlace, OnLeave};
+use crate::limit::{RefundCondition, rate};
 use crate::store::{Charge, DecidedBy, Store};
 use crate::telemetry::metrics::Told;
 use http::{HeaderMap, StatusCode};
@@ -117,10 +117,10 @@ impl Returns {
         }
     }
 
-    fn give(&self, which: impl Fn(GivesBack) -> bool, rest: impl Fn(Charge)) {
+    fn give(&self, which: impl Fn(RefundCondition) -> bool, rest: impl Fn(Charge)) {
         let charges = self.charges.take();
         for charge in charges {
-            if which(charge.limit.gives_back) {
+            if which(charge.limit.refund_on) {
                 self.store.refund(charge, self.by);
             } else {
                 rest(charge);
@@ -133,7 +133,7 @@ impl Returns {
         let Some(meter) = &charge.limit.meter else {
             return;
         };
-        if let Place::Header(_) = meter.place {
+        if let MeterPlace::Header(_) = meter.place {
             let (told, units) = told::in_head(&charge.limit, meter, fields);
             return self.correct(&charge, told, units);
         }

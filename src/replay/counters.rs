@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, Timestamp};
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measured, Wait};
+use crate::limit::verdict::{Measurement, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
     Charge, Check, Correction, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source,
@@ -174,7 +174,7 @@ impl Memory {
         if self.store.len() > self.room {
             self.sweep(now);
         }
-        let goes_on = |(check, measured): (&Check<'_>, &Measured)| {
+        let goes_on = |(check, measured): (&Check<'_>, &Measurement)| {
             measured.wait == Wait::Micros(0) && !check.limit.rule.queues()
         };
         if wanted || !checks.iter().zip(&half.measured).all(goes_on) {

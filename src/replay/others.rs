@@ -13,7 +13,7 @@ use super::fields::Mapping;
 use super::habits::Habits;
 use super::json::{self, Value};
 use super::line::{Beside, Fault, Request};
-use crate::key::client_ip::read_address;
+use crate::key::address::read_address;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::net::IpAddr;

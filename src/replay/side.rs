@@ -22,7 +22,7 @@ use crate::limit::rate::Cost;
 use crate::proxy::admit::Plan;
 use crate::proxy::dropped::{Believed, tidy};
 use crate::proxy::location::Destination;
-use crate::route::{Asked, host_key};
+use crate::route::{RequestView, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, Decided, StoreError};
 use http::{HeaderMap, Method};
@@ -244,7 +244,7 @@ impl Side {
                 // Refused after having been charged: what belongs to the wait goes back at once.
                 for (index, check) in checks.iter().enumerate() {
                     let limit = check.limit;
-                    let back = limit.gives_back.cancels
+                    let back = limit.refund_on.cancels
                         || limit.holds_back()
                         || limit.rule.holds().is_some();
                     if let Some(charge) = Charge::of(decided, index, check).filter(|_| back) {
@@ -256,7 +256,7 @@ impl Side {
         }
         if let Some(slots) = &mut self.slots {
             for (index, check) in checks.iter().enumerate() {
-                let (gives, rule) = (check.limit.gives_back, &check.limit.rule);
+                let (gives, rule) = (check.limit.refund_on, &check.limit.rule);
                 let is_queued = wait > 0 && check.limit.holds_back();
                 // A place in a queue comes back with who leaves it.
                 let left = has_left && (gives.cancels || is_queued && wait > request.duration);
@@ -382,7 +382,7 @@ struct Logged<'a, 'r> {
     head: &'a Head,
 }
 
-impl Asked for Logged<'_, '_> {
+impl RequestView for Logged<'_, '_> {
     fn fields(&self) -> &HeaderMap {
         &self.head.fields
     }

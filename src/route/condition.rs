@@ -20,7 +20,7 @@ pub enum Condition {
 }
 
 /// A request, as conditions look at it. Nothing of it is worked out before a condition asks.
-pub trait Asked {
+pub trait RequestView {
     /// Its fields.
     fn fields(&self) -> &HeaderMap;
     /// Its query, as it came.
@@ -31,7 +31,7 @@ pub trait Asked {
 
 impl Condition {
     /// Is it so?
-    pub(super) fn holds(&self, asked: &impl Asked) -> bool {
+    pub(super) fn holds(&self, asked: &impl RequestView) -> bool {
         match self {
             Self::Field(name, None) => asked.fields().contains_key(name),
             Self::Field(name, Some(value)) => {
@@ -91,7 +91,7 @@ pub(super) fn compatible(these: &[Condition], those: &[Condition]) -> bool {
 
 /// A request's values of one parameter, decoded.
 fn parameters<'a>(
-    asked: &'a impl Asked,
+    asked: &'a impl RequestView,
     name: &'a str,
 ) -> impl Iterator<Item = Cow<'a, [u8]>> + 'a {
     let query = asked.query().unwrap_or_default();
@@ -196,7 +196,7 @@ mod tests {
 
     struct Sent(HeaderMap, &'static str);
 
-    impl Asked for Sent {
+    impl RequestView for Sent {
         fn fields(&self) -> &HeaderMap {
             &self.0
         }

@@ -10,7 +10,7 @@ use super::error::StoreError;
 use super::half::{Half, Measurements};
 use super::memory::MemoryStore;
 use crate::limit::OnDown;
-use crate::limit::verdict::{INLINE_LIMITS, Measured};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement};
 use crate::telemetry::metrics::{self, StoreMetrics};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -76,7 +76,7 @@ impl StandIn<'_> {
         let measured: Measurements = checks
             .iter()
             .map(|check| match self.does(check) {
-                OnDown::Local => counted.next().unwrap_or(Measured::UNKNOWN),
+                OnDown::Local => counted.next().unwrap_or(Measurement::UNKNOWN),
                 _ => check.nobody(),
             })
             .collect();

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Decision, INLINE_LIMITS, Measured, Outcome, Repeat, Ruling};
+use crate::limit::verdict::{Decision, INLINE_LIMITS, Measurement, Repeat, Ruling, VerdictOutcome};
 use crate::limit::{Limit, LimitId, OnDown, RecordMark, Scope, Ticket};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -50,24 +50,24 @@ impl<'a> Check<'a> {
 
 impl Check<'_> {
     /// What stands for a measurement that nobody made.
-    pub(super) fn nobody(&self) -> Measured {
+    pub(super) fn nobody(&self) -> Measurement {
         match self.limit.mode.decides() {
-            true => Measured::UNKNOWN,
-            false => Measured::SPOILT,
+            true => Measurement::UNKNOWN,
+            false => Measurement::SPOILT,
         }
     }
 
     /// How long after its decision at `at` the turn is that its charge in this queue has paid for.
-    pub(super) fn turn(&self, at: Timestamp, measured: Measured) -> Duration {
+    pub(super) fn turn(&self, at: Timestamp, measured: Measurement) -> Duration {
         let verdict = self.limit.rule.verdict(measured, at, self.cost, true);
         match verdict.outcome {
-            Outcome::Admit { delay } => Duration::from_micros(delay),
-            Outcome::Refuse(_) => Duration::ZERO,
+            VerdictOutcome::Admit { delay } => Duration::from_micros(delay),
+            VerdictOutcome::Refuse(_) => Duration::ZERO,
         }
     }
 
     /// The ticket of what was charged at `at`, if anything was.
-    pub(super) fn ticket(&self, at: Timestamp, measured: Measured) -> Option<Ticket> {
+    pub(super) fn ticket(&self, at: Timestamp, measured: Measurement) -> Option<Ticket> {
         self.ticket_as_one_of(at, measured, NonZeroU32::MIN)
     }
 
@@ -75,7 +75,7 @@ impl Check<'_> {
     fn ticket_as_one_of(
         &self,
         at: Timestamp,
-        measured: Measured,
+        measured: Measurement,
         gateways: NonZeroU32,
     ) -> Option<Ticket> {
         let record = match (measured.repeat, self.repeats()) {

@@ -2,7 +2,7 @@
 //! their request. Twin: `lua/shadow.lua`.
 
 use super::batch::Check;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Verdict, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, Wait};
 use smallvec::SmallVec;
 
 /// What a limit that does not decide says of a request.
@@ -51,7 +51,7 @@ pub(super) struct Charges {
 
 impl Charges {
     /// Of `checks` as they were measured. Nothing of a request that is `refused` elsewhere.
-    pub(super) fn of(checks: &[Check<'_>], measured: &[Measured], refused: bool) -> Self {
+    pub(super) fn of(checks: &[Check<'_>], measured: &[Measurement], refused: bool) -> Self {
         if all_decide(checks) {
             return Self {
                 admitted: !refused && measured.iter().all(admits),
@@ -62,7 +62,7 @@ impl Charges {
     }
 
     /// The same, the groups being known.
-    pub(super) fn by(groups: &[u8], measured: &[Measured], refused: bool) -> Self {
+    pub(super) fn by(groups: &[u8], measured: &[Measurement], refused: bool) -> Self {
         let admit = |group: u8| {
             let mut all = groups.iter().zip(measured);
             all.all(|(other, measured)| *other != group || admits(measured))
@@ -81,6 +81,6 @@ impl Charges {
     }
 }
 
-fn admits(measured: &Measured) -> bool {
+fn admits(measured: &Measurement) -> bool {
     measured.wait == Wait::Micros(0)
 }

@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::{MemoryStore, Store};
 use crate::clock::Timestamp;
 use crate::limit::Scope;
-use crate::limit::verdict::Measured;
+use crate::limit::verdict::Measurement;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Hands a place over that cannot go back by itself now, if somebody takes it.
-    pub(super) fn leave_behind(&self, check: &Check<'_>, at: Timestamp, measured: Measured) {
+    pub(super) fn leave_behind(&self, check: &Check<'_>, at: Timestamp, measured: Measurement) {
         let Self::Redis { shared, .. } = self else {
             return;
         };

@@ -5,13 +5,13 @@ use super::decided_by::DecidedBy;
 use super::error::StoreError;
 use crate::clock::Timestamp;
 use crate::limit::OnDown;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Verdict};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// What a store measured for each limit of a request.
-pub type Measurements = SmallVec<[Measured; INLINE_LIMITS]>;
+pub type Measurements = SmallVec<[Measurement; INLINE_LIMITS]>;
 
 /// What was measured for some of a request's limits, and when by the clock of who measured it.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl Half {
         &self,
         index: usize,
         check: &Check<'_>,
-        measured: &Measured,
+        measured: &Measurement,
         charged: bool,
     ) -> Verdict {
         if let Some((_, verdict)) = self.said.iter().find(|(said, _)| *said == index) {
@@ -126,7 +126,7 @@ impl Half {
             return check.limit.rule.verdict(*measured, at, cost, charged);
         }
         let limit = check.limit;
-        limit.verdict_as_one_of((*measured, at), cost, charged, gateways)
+        limit.verdict_as_one_of(*measured, at, cost, charged, gateways)
     }
 
     /// As one of how many gateways.

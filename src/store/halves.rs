@@ -61,11 +61,11 @@ pub(super) async fn decide(
 /// The decision of this gateway's own limits, beside which no other stands.
 fn alone(memory: &MemoryStore, checks: &[Check<'_>]) -> Decided {
     let mut limits = checks.iter().map(|check| check.limit);
-    if !limits.any(|limit| limit.was_asked_apart()) {
+    if !limits.any(|limit| limit.is_asked_with_history()) {
         return memory.decide(checks);
     }
     // Who asks in another way forgets what the state says beside.
-    let apart = apart(checks, Limit::apart_if_made);
+    let apart = apart(checks, Limit::with_history_if_asked);
     Decided::of_half(checks, memory.measure(&apart, None, false))
 }
 
@@ -95,7 +95,7 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     fn take((store, memory): (&'a Store, &'a MemoryStore), checks: Checks<'a>) -> Self {
         // Others may come between the charge and its return.
-        let checks = apart(&checks, Limit::apart);
+        let checks = apart(&checks, Limit::with_history);
         let Half { at, measured, .. } = memory.measure(&checks, None, false);
         let charges = Charges::of(&checks, &measured, false);
         Self {

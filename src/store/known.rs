@@ -16,12 +16,12 @@ use super::batch::{Check, Decided};
 use super::half::{Half, Measurements};
 use super::news::News;
 use crate::clock::Timestamp;
-use crate::limit::bucket::BucketState;
-use crate::limit::fixed_window::WindowState;
+use crate::limit::BucketState;
+use crate::limit::WindowState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Wait};
 use crate::limit::{Limit, LimitId, Rule, State};
 pub(super) use again::Turn;
 use hashbrown::HashTable;
@@ -56,7 +56,7 @@ struct Refusal {
     cost: Cost,
     /// When the store said so, by its clock.
     at: Timestamp,
-    measured: Measured,
+    measured: Measurement,
     /// When it was asked, as the news count time; and when the answer was here.
     asked: u64,
     told: Instant,
@@ -138,8 +138,8 @@ impl Known {
                     known.push(check.limit.id);
                     refusal
                 }
-                None if decides => Measured::UNKNOWN,
-                None => Measured::SPOILT,
+                None if decides => Measurement::UNKNOWN,
+                None => Measurement::SPOILT,
             });
         }
         let half = Half::whole(at?, measured);
@@ -152,7 +152,7 @@ impl Known {
         refusals: &mut HashTable<Refusal>,
         check: &Check<'_>,
         now: Instant,
-    ) -> Option<(Timestamp, Measured)> {
+    ) -> Option<(Timestamp, Measurement)> {
         let hash = self.news.hash(check.limit.id, check.key);
         let found = refusals
             .find_entry(hash, |refusal| refusal.is_of(hash, check))
@@ -268,14 +268,14 @@ impl Refusal {
 
     /// What a request of `cost` would be told at `at`, if it would be refused and that can be told from here: nobody can
     /// have been admitted since.
-    fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measured> {
+    fn measured_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let least = least(&self.limit).min(cost);
         let nobody_passes = least == cost || self.refused_at(at, least).is_some();
         self.refused_at(at, cost).filter(|_| nobody_passes)
     }
 
     /// The same, had nobody been admitted since.
-    fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measured> {
+    fn refused_at(&self, at: Timestamp, cost: Cost) -> Option<Measurement> {
         let state = match &self.limit.rule {
             Rule::TokenBucket(TokenBucket { interval, .. })
             | Rule::LeakyBucket(LeakyBucket { interval, .. }) => {
@@ -305,13 +305,13 @@ impl Refusal {
 
     /// The same refusal some time later. What has left a log or a window since is not told: less is said to remain than
     /// does.
-    fn nearer(&self, at: Timestamp) -> Option<Measured> {
+    fn nearer(&self, at: Timestamp) -> Option<Measurement> {
         let passed = at.since(self.at);
         let wait = match self.measured.wait {
             Wait::Never => Wait::Never,
             Wait::Micros(wait) => Wait::Micros(wait.checked_sub(passed).filter(|left| *left > 0)?),
         };
-        let mut measured = Measured {
+        let mut measured = Measurement {
             wait,
             ..self.measured
         };
@@ -329,7 +329,7 @@ fn least(limit: &Limit) -> Cost {
 }
 
 /// For how long a refusal holds, if it is one that is worth keeping. A slot may be freed at any time.
-fn lasting(check: &Check<'_>, measured: &Measured) -> Option<Duration> {
+fn lasting(check: &Check<'_>, measured: &Measurement) -> Option<Duration> {
     if measured.spoilt || check.limit.rule.holds().is_some() {
         return None;
     }

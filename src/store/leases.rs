@@ -18,7 +18,7 @@ use super::news::News;
 use super::redis::RedisStore;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
-use crate::limit::{Limit, Terms};
+use crate::limit::{LeaseTerms, Limit};
 use crate::telemetry::metrics::{Operation, Permits, StoreMetrics};
 use demand::Demand;
 pub use demand::{BUSY as LEASED_FROM, SLOT as LEASED_WITHIN};
@@ -280,7 +280,7 @@ impl Leases {
         all.find_mut(hash, |held| held.is_of(hash, check)).map(then)
     }
 
-    fn order(&self, check: &Check<'_>, terms: &Terms, now: Instant) -> Option<u32> {
+    fn order(&self, check: &Check<'_>, terms: &LeaseTerms, now: Instant) -> Option<u32> {
         let hash = self.news.hash(check.limit.id, check.key);
         let demand = self.demand.borrow().of(hash, now);
         self.with(check, |held| held.order(terms, demand, now))
@@ -290,7 +290,7 @@ impl Leases {
     fn told(
         &self,
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         (last, units): (Option<Last>, u32),
         (sent, now): (Instant, Instant),
     ) -> (Rc<Notify>, Instant) {
@@ -337,7 +337,7 @@ impl Leases {
             return;
         };
         let ticket = limit.rule.ticket(last.at, last.measured, Cost::new(units));
-        let ticket = limit.undone(ticket, last.at);
+        let ticket = limit.abandoned(ticket, last.at);
         near.returns(limit, key);
         self.with(check, |held| held.has_returned(units));
         metrics.permits(Permits::Returned, u64::from(units));
@@ -349,7 +349,7 @@ impl Leases {
         let mine = |held: &Held| Some((Arc::clone(&held.limit), held.key.clone(), held.last?));
         let all: Vec<_> = self.held.borrow().iter().filter_map(mine).collect();
         for (limit, key, last) in all {
-            if limit.leases().is_some_and(Terms::give_back) {
+            if limit.leases().is_some_and(LeaseTerms::give_back) {
                 self.give_back(&Check::new(&limit, &key), last, (shared, metrics, near));
             }
         }

@@ -13,8 +13,8 @@ use super::beside::Charges;
 use super::half::{Half, Measurements};
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
-use crate::limit::dedupe::RecordState;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Repeat, Wait};
+use crate::limit::RecordState;
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat, Wait};
 use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
 pub(super) use room::OVERFLOW;
@@ -204,7 +204,7 @@ impl MemoryStore {
                 if !step.has_room && place.aside {
                     // It decides nothing: it gives way to those that do.
                     self.overflowed.fetch_add(1, Ordering::Relaxed);
-                    measured.push(Measured::SPOILT);
+                    measured.push(Measurement::SPOILT);
                     continue;
                 }
                 if !step.has_room {
@@ -219,7 +219,7 @@ impl MemoryStore {
                         let state = place.find(&guards);
                         let limit = check.limit;
                         let found =
-                            limit.check_with_id(dedupe, record, state, now, (check.cost, gateways));
+                            limit.check_with_id(dedupe, record, state, now, check.cost, gateways);
                         remembered.extend(found.record.map(|record| (index, at, record)));
                         (found.measured, found.change)
                     }
@@ -228,8 +228,8 @@ impl MemoryStore {
                         let shelf = shelf(&mut guards, place.shard);
                         let held = step.found.and_then(|index| shelf.at(index));
                         let state = held.map(|entry| &entry.state);
-                        let share = (check.cost, gateways);
-                        check.limit.check_as_one_of(state, now, share)
+                        let limit = check.limit;
+                        limit.check_as_one_of(state, now, check.cost, gateways)
                     }
                 };
             outcome.overflow = place.key == OVERFLOW;

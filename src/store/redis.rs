@@ -168,7 +168,7 @@ impl RedisStore {
         let refunds = charged.iter().map(|Tentative { charge, at, .. }| Refund {
             limit: &charge.limit,
             key: &charge.key,
-            ticket: charge.limit.undone(charge.ticket, *at),
+            ticket: charge.limit.abandoned(charge.ticket, *at),
         });
         self.return_all(clock, refunds);
     }
@@ -395,7 +395,7 @@ impl RedisStore {
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
-        let is_apart = limit.with.is_none() || limit.was_asked_apart();
+        let is_apart = limit.with.is_none() || limit.is_asked_with_history();
         matches!(self.way, Way::Many(_)) && is_apart
     }
 

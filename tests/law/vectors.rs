@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Outcome, Verdict, Wait};
-use tollgate::limit::{Limit, LimitId, Refunded, Rule, State, Ticket};
+use tollgate::limit::verdict::{Verdict, VerdictOutcome, Wait};
+use tollgate::limit::{Limit, LimitId, Refund, Rule, State, Ticket};
 use tollgate::store::{Charge, Check, Correction};
 use toml::{Table, Value};
 
@@ -33,7 +33,7 @@ struct Step {
     settles: Option<u32>,
     cost: Cost,
     times: u64,
-    outcome: Outcome,
+    outcome: VerdictOutcome,
     /// After the last of the calls.
     remaining: u64,
     reset: u64,
@@ -168,17 +168,19 @@ fn step(fields: &mut Fields, limit: &Arc<Limit>) -> Step {
             settles: Some(fields.whole("settle", &truth)),
             cost: Cost::ZERO,
             times: 0,
-            outcome: Outcome::Admit { delay: 0 },
+            outcome: VerdictOutcome::Admit { delay: 0 },
             remaining: 0,
             reset: 0,
         };
     }
     let outcome = match (fields.maybe("admit"), fields.maybe("refuse")) {
-        (Some(delay), None) => Outcome::Admit {
+        (Some(delay), None) => VerdictOutcome::Admit {
             delay: fields.whole("admit", &delay),
         },
-        (None, Some(Value::String(never))) if never == "never" => Outcome::Refuse(Wait::Never),
-        (None, Some(wait)) => Outcome::Refuse(Wait::Micros(fields.whole("refuse", &wait))),
+        (None, Some(Value::String(never))) if never == "never" => {
+            VerdictOutcome::Refuse(Wait::Never)
+        }
+        (None, Some(wait)) => VerdictOutcome::Refuse(Wait::Micros(fields.whole("refuse", &wait))),
         _ => panic!("{}: either `admit` or `refuse`", fields.1),
     };
     Step {
@@ -248,9 +250,9 @@ impl Listener {
         let after = match charge.correction(Cost::new(truth)) {
             None => state,
             Some(Correction::Less(ticket)) => match limit.rule.settle(state.as_ref(), at, ticket) {
-                Refunded::Nothing => state,
-                Refunded::Left(change) => Some(change.update.after(state)),
-                Refunded::Gone => None,
+                Refund::Nothing => state,
+                Refund::Left(change) => Some(change.update.after(state)),
+                Refund::Gone => None,
             },
             Some(Correction::More(overdraft, cost)) => {
                 match overdraft.check(state.as_ref(), at, cost).1 {

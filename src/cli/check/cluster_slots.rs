@@ -1,7 +1,7 @@
 //! What a cluster means for the limits of a file: how many calls a request pays on which route, and which slots are hot.
 
 use crate::config::{Compiled, describe};
-use crate::key::Missing;
+use crate::key::MissingKey;
 use crate::limit::{Limit, Scope};
 use crate::store::{Place, Source};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ struct SlotLimits<'a> {
 enum SlotChoice {
     Tag(Arc<str>),
     /// A key, as the file writes it, and what counts for who lacks it, unless nobody is counted then.
-    Key(String, Option<Missing>),
+    Key(String, Option<MissingKey>),
 }
 
 /// Counters that are all in one slot, on one master.
@@ -177,7 +177,7 @@ fn chosen(limit: &Limit) -> SlotChoice {
         Some(tag) => SlotChoice::Tag(Arc::clone(tag)),
         None => {
             let instead = match limit.by.missing {
-                missing @ (Missing::Ip | Missing::Shared) if limit.by.can_be_absent() => {
+                missing @ (MissingKey::Ip | MissingKey::Shared) if limit.by.can_be_absent() => {
                     Some(missing)
                 }
                 _ => None,
@@ -208,8 +208,8 @@ impl SlotChoice {
     fn shown(&self) -> String {
         match self {
             Self::Tag(tag) => format!("with {tag}"),
-            Self::Key(key, Some(Missing::Ip)) => format!("by {key}, who has none by ip"),
-            Self::Key(key, Some(Missing::Shared)) => format!("by {key}, who has none together"),
+            Self::Key(key, Some(MissingKey::Ip)) => format!("by {key}, who has none by ip"),
+            Self::Key(key, Some(MissingKey::Shared)) => format!("by {key}, who has none together"),
             Self::Key(key, _) => format!("by {key}"),
         }
     }

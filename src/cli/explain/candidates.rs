@@ -35,7 +35,7 @@ pub(super) struct HeadView<'a> {
     pub(super) https: bool,
 }
 
-impl route::Asked for HeadView<'_> {
+impl route::RequestView for HeadView<'_> {
     fn fields(&self) -> &HeaderMap {
         self.fields
     }

@@ -4,7 +4,7 @@ use super::request::{AppliedLimit, Explanation, KeyResult};
 use crate::clock;
 use crate::config::describe;
 use crate::key::Caller;
-use crate::limit::verdict::{Decision, Outcome, Ruling, Verdict, Wait};
+use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::limit::{Limit, Rule};
 use crate::proxy::error::ProxyError;
 use crate::proxy::own;
@@ -159,21 +159,23 @@ impl AppliedLimit {
         let status = self.status();
         if !self.limit.mode.decides() {
             return match fresh.outcome {
-                Outcome::Refuse(_) => "would refuse it even unused; it is only counted".into(),
-                Outcome::Admit { .. } => format!(
+                VerdictOutcome::Refuse(_) => {
+                    "would refuse it even unused; it is only counted".into()
+                }
+                VerdictOutcome::Admit { .. } => format!(
                     "unused it would admit this and have {} left; used up, it is only counted, and refuses nobody",
                     fresh.remaining
                 ),
             };
         }
         match fresh.outcome {
-            Outcome::Refuse(Wait::Micros(_)) => {
+            VerdictOutcome::Refuse(Wait::Micros(_)) => {
                 format!("refuses it even while nobody has been counted: {status}")
             }
-            Outcome::Refuse(_) => {
+            VerdictOutcome::Refuse(_) => {
                 format!("can never admit that much: always {status}, without a time to come back")
             }
-            Outcome::Admit { delay } => {
+            VerdictOutcome::Admit { delay } => {
                 let now = match delay {
                     0 => format!("unused it admits this and has {} left", fresh.remaining),
                     delay => format!(

@@ -8,8 +8,9 @@ use crate::clock;
 use crate::config::{Compiled, describe, leases};
 use crate::key::client_ip::Walk;
 use crate::key::cookie::Cookies;
-use crate::key::token::{NoToken, Token};
-use crate::key::{Caller, Content, Doubt, Found, Misquoted, Standing};
+use crate::key::TokenDoubt;
+use crate::key::token::Token;
+use crate::key::{Caller, Content, Doubt, KeyOutcome, Memberships, PriceError};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Verdict;
 use crate::limit::{Limit, Preflights};
@@ -61,7 +62,7 @@ pub(super) struct Routing {
     pub(super) lost: Vec<StrippedField>,
     pub(super) limits: Vec<AppliedLimit>,
     /// Why its token claims nothing, if a limit has asked and it does not.
-    pub(super) token: Option<NoToken>,
+    pub(super) token: Option<TokenDoubt>,
 }
 
 /// The route that is taken.
@@ -102,7 +103,7 @@ pub(super) enum KeyResult {
         /// The same as the store has it.
         raw: Vec<u8>,
         cost: u32,
-        misquoted: Option<Misquoted>,
+        misquoted: Option<PriceError>,
         /// What a counter says that nobody has used.
         fresh: Verdict,
     },
@@ -267,7 +268,7 @@ fn chosen(compiled: &Compiled, position: usize) -> Option<ChosenRoute> {
 }
 
 fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> AppliedLimit {
-    let (mut standing, mut keys) = (Standing::default(), Vec::new());
+    let (mut standing, mut keys) = (Memberships::default(), Vec::new());
     let mut held = AppliedLimit {
         place: compiled.place("limits", &limit.name),
         means: describe::limit(limit, compiled.asks_redis()),
@@ -302,16 +303,16 @@ fn held(compiled: &Compiled, limit: &Arc<Limit>, caller: &Caller<'_>) -> Applied
     let is_free = limit.answers.preflights == Preflights::Free && caller.is_preflight();
     let found = if is_free {
         limit.write_preflight(caller, &mut keys);
-        Found::Key
+        KeyOutcome::Key
     } else {
         limit.by.write(caller, &mut keys)
     };
     match found {
-        Found::Skip => held.key = KeyResult::Skipped,
-        Found::Refuse(part) => held.key = KeyResult::Absent(part.to_string()),
-        Found::Unknown(part) => held.key = KeyResult::Unknown(part.to_string()),
-        Found::Doubt(doubt) => held.key = doubted(doubt),
-        Found::Key => {
+        KeyOutcome::Skip => held.key = KeyResult::Skipped,
+        KeyOutcome::Refuse(part) => held.key = KeyResult::Absent(part.to_string()),
+        KeyOutcome::Unknown(part) => held.key = KeyResult::Unknown(part.to_string()),
+        KeyOutcome::Doubt(doubt) => held.key = doubted(doubt),
+        KeyOutcome::Key => {
             let tier = match limit.tier_of(&mut standing, caller, &mut keys, 0) {
                 _ if is_free => None,
                 Ok(tier) => tier.and_then(|tier| limit.tiers.get(tier)),

@@ -5,8 +5,8 @@ use super::outlook::{ExpectedAnswer, LimitOutlook};
 use super::request::{ASSUMED_HOST, AppliedLimit, ChosenRoute, Explanation, KeyResult, Routing};
 use super::stripped_fields::StrippedField;
 use crate::config::describe;
-use crate::key::client_ip::{Field, Walk, Why};
-use crate::limit::verdict::{Outcome, Wait};
+use crate::key::client_ip::{AddressReason, Field, Walk};
+use crate::limit::verdict::{VerdictOutcome, Wait};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -112,19 +112,21 @@ fn walked(walk: &Walk, peer: IpAddr) -> String {
         shown.join(", ")
     };
     match walk.why {
-        Why::NobodyTrusted => {
+        AddressReason::NobodyTrusted => {
             format!("{client}: the peer's own, since [server] trust names nobody")
         }
-        Why::Stranger => format!("{client}: the peer's own, since [server] trust does not name it"),
-        Why::Unsaid => {
+        AddressReason::Stranger => {
+            format!("{client}: the peer's own, since [server] trust does not name it")
+        }
+        AddressReason::Unsaid => {
             format!("{client}: the peer's own; it is trusted, and names nobody else")
         }
-        Why::Said(field) => format!(
+        AddressReason::Said(field) => format!(
             "{client}: {peer} is trusted, and {} is walked from the right: {}",
             spelled(field),
             hops(field)
         ),
-        Why::Disagree(field) => format!(
+        AddressReason::Disagree(field) => format!(
             "{client}: X-Forwarded-For ({}) and Forwarded ({}) name different clients, and {} is believed; \
              say in [server] trust_field which of them your proxies write",
             hops(Field::XForwardedFor),
@@ -268,15 +270,15 @@ fn gets(held: &AppliedLimit, cost: u32) -> String {
         return String::new();
     };
     let wait = match now.outcome {
-        Outcome::Admit { .. } if now.takes == 0 && cost > 0 => {
+        VerdictOutcome::Admit { .. } if now.takes == 0 && cost > 0 => {
             return "; this takes nothing of it, since another refuses".to_owned();
         }
-        Outcome::Admit { delay: 0 } => return format!("; this takes {}", now.takes),
-        Outcome::Admit { delay } => {
+        VerdictOutcome::Admit { delay: 0 } => return format!("; this takes {}", now.takes),
+        VerdictOutcome::Admit { delay } => {
             let delay = describe::rounded_up(delay);
             return format!("; this takes {}, and is held for {delay}", now.takes);
         }
-        Outcome::Refuse(wait) => wait,
+        VerdictOutcome::Refuse(wait) => wait,
     };
     let until = match wait {
         Wait::Micros(wait) if now.is_exact => {

@@ -76,8 +76,8 @@ fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     push("candidate", candidate(before), candidate(after));
     push(
         "refund",
-        refund(a.gives_back).into(),
-        refund(b.gives_back).into(),
+        refund(a.refund_on).into(),
+        refund(b.refund_on).into(),
     );
     push(
         "public_name",

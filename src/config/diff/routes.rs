@@ -3,7 +3,7 @@
 use super::{Change, Outline, PLAINLY, list, named, time};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule};
-use crate::snapshot::Own;
+use crate::snapshot::StaticReply;
 use crate::snapshot::changes::Changes;
 use http::{HeaderName, HeaderValue};
 
@@ -31,9 +31,9 @@ impl Fact {
     }
     /// Where it leads elsewhere.
     #[must_use]
-    pub fn redirect(own: Option<&Own>) -> Self {
+    pub fn redirect(own: Option<&StaticReply>) -> Self {
         let says = match own {
-            Some(Own::Redirect { to, status }) => {
+            Some(StaticReply::Redirect { to, status }) => {
                 Some(format!("{} ({})", to.written(), status.as_u16()))
             }
             _ => None,
@@ -43,9 +43,9 @@ impl Fact {
 
     /// What it answers: the status is shown, a body may be long.
     #[must_use]
-    pub fn respond(own: Option<&Own>) -> Self {
+    pub fn respond(own: Option<&StaticReply>) -> Self {
         let says = match own {
-            Some(Own::Respond { status, .. }) => Some(status.as_u16().to_string()),
+            Some(StaticReply::Respond { status, .. }) => Some(status.as_u16().to_string()),
             _ => None,
         };
         Self {

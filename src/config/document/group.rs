@@ -6,14 +6,14 @@ use super::super::source::{At, Span};
 use super::super::value::part;
 use super::fields::Fields;
 use super::{Given, List};
-use crate::key::{Mask, Part};
+use crate::key::{KeyPart, Mask};
 
 /// `[groups.NAME]`.
 #[derive(Debug)]
 pub(in crate::config) struct Group {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
-    pub(in crate::config) by: Given<Part>,
+    pub(in crate::config) by: Given<KeyPart>,
     pub(in crate::config) members: List<String>,
     pub(in crate::config) file: List<String>,
 }
@@ -41,18 +41,18 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Group {
 }
 
 /// One part of a request, of which there can be members.
-fn by(fields: &mut Fields<'_>) -> Given<Part> {
+fn by(fields: &mut Fields<'_>) -> Given<KeyPart> {
     let by = match fields.text("by", part) {
         Given::Yes(by) => by,
         Given::No => return Given::No,
         Given::Partly(_) | Given::Bad => return Given::Bad,
     };
     let (label, help) = match by.value {
-        Some(Part::Ip(mask)) if mask != Mask::DEFAULT => (
+        Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
             "a network is written as the member",
             "write `by = \"ip\"`, and members as `\"198.51.100.0/24\"`",
         ),
-        Some(Part::Method | Part::Route) | None => (
+        Some(KeyPart::Method | KeyPart::Route) | None => (
             "tells no clients apart",
             "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
         ),

@@ -15,8 +15,8 @@ use super::store::on_down;
 use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{Given, List};
-use crate::key::{Missing, Part, Sameness, Unknown};
-use crate::limit::{Leasing, Mode, OnDown, Scope};
+use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
+use crate::limit::{LeaseSetting, Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
@@ -29,8 +29,8 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
     /// Nothing stands for `everyone`.
-    pub(in crate::config) by: List<Option<Part>>,
-    pub(in crate::config) missing: Given<Missing>,
+    pub(in crate::config) by: List<Option<KeyPart>>,
+    pub(in crate::config) missing: Given<MissingKey>,
     pub(in crate::config) rates: List<Entry>,
     pub(in crate::config) burst: Given<u32>,
     pub(in crate::config) algorithm: Given<Algorithm>,
@@ -51,12 +51,12 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) exempt: Given<Exempt>,
     pub(in crate::config) scope: Given<Scope>,
     pub(in crate::config) on_down: Given<OnDown>,
-    pub(in crate::config) lease: Given<Leasing>,
+    pub(in crate::config) lease: Given<LeaseSetting>,
     pub(in crate::config) with: Given<String>,
     pub(in crate::config) told: Told,
     pub(in crate::config) mode: Given<Mode>,
     pub(in crate::config) candidate: Given<Candidate>,
-    pub(in crate::config) unknown: Given<Unknown>,
+    pub(in crate::config) unknown: Given<UnknownKey>,
     pub(in crate::config) tiers: List<Tier>,
 }
 
@@ -212,10 +212,10 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         missing: fields.choice(
             "missing",
             &[
-                ("refuse", Missing::Refuse),
-                ("ip", Missing::Ip),
-                ("skip", Missing::Skip),
-                ("shared", Missing::Shared),
+                ("refuse", MissingKey::Refuse),
+                ("ip", MissingKey::Ip),
+                ("skip", MissingKey::Skip),
+                ("shared", MissingKey::Shared),
             ],
             &[],
         ),
@@ -261,7 +261,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
         candidate: candidate(&limit, &mut fields),
         unknown: fields.choice(
             "unknown",
-            &[("ip", Unknown::Ip), ("refuse", Unknown::Refuse)],
+            &[("ip", UnknownKey::Ip), ("refuse", UnknownKey::Refuse)],
             &[],
         ),
         tiers: tiers(&limit, &mut fields),

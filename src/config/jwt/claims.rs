@@ -3,7 +3,7 @@
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::Document;
 use crate::config::value::quoted;
-use crate::key::Part;
+use crate::key::KeyPart;
 
 /// A claim is only one when somebody has verified it.
 pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
@@ -29,7 +29,7 @@ pub(super) fn unverified(document: &Document, found: &mut Vec<Diagnostic>) {
         ))
     });
     for (user, part, span) in limits.chain(groups) {
-        let Some(Part::Jwt { claim, .. }) = part else {
+        let Some(KeyPart::Jwt { claim, .. }) = part else {
             continue;
         };
         found.push(

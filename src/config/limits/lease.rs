@@ -2,7 +2,7 @@
 
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::Limit;
-use crate::limit::{self, Leasing};
+use crate::limit::{self, LeaseSetting};
 
 /// Permits are to be taken ahead where none are given.
 pub(super) fn unleased(
@@ -10,7 +10,10 @@ pub(super) fn unleased(
     limits: Vec<limit::Limit>,
     found: &mut Vec<Diagnostic>,
 ) -> Vec<limit::Limit> {
-    let asked = written.lease.at().filter(|at| at.value != Leasing::Off);
+    let asked = written
+        .lease
+        .at()
+        .filter(|at| at.value != LeaseSetting::Off);
     // Of a list of rates some may be leased.
     let whys: Option<Vec<_>> = limits.iter().map(limit::Limit::why_unleased).collect();
     if let (Some(lease), Some(why)) = (asked, whys.and_then(|whys| whys.first().copied())) {

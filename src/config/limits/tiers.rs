@@ -1,11 +1,11 @@
 //! Tiers of a limit: the limit itself, compiled with what a group has otherwise; and which keys groups know.
 
-use super::{Groups, Known, alone};
+use super::{Groups, KnownValues, alone};
 use crate::config::Severity;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::{Given, Limit, Tier as Written};
 use crate::config::source::At;
-use crate::key::{Group, Part, Unknown};
+use crate::key::{Group, KeyPart, UnknownKey};
 use crate::limit;
 use crate::limit::tier::Tier;
 use std::sync::Arc;
@@ -133,20 +133,20 @@ fn rates_of(many: usize) -> &'static str {
 /// The groups that know the values of each of `parts`, for a limit whose unknown keys count otherwise.
 pub(super) fn known(
     written: &Limit,
-    parts: &[Part],
+    parts: &[KeyPart],
     groups: &Groups,
     found: &mut Vec<Diagnostic>,
-    unknown: &At<Unknown>,
-) -> Option<Known> {
-    let of_part = |part: &Part| -> Vec<Arc<Group>> {
+    unknown: &At<UnknownKey>,
+) -> Option<KnownValues> {
+    let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
         let same = groups.all.iter().filter(|group| group.by == *part);
-        same.filter(|_| !matches!(part, Part::Ip(_)))
+        same.filter(|_| !matches!(part, KeyPart::Ip(_)))
             .cloned()
             .collect()
     };
     let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
     if known.iter().any(|groups| !groups.is_empty()) {
-        return Some(Known {
+        return Some(KnownValues {
             groups: known,
             otherwise: unknown.value,
         });
@@ -154,7 +154,7 @@ pub(super) fn known(
     let by = written.by.at()?;
     let example = parts
         .iter()
-        .find(|part| !matches!(part, Part::Ip(_) | Part::Method | Part::Route));
+        .find(|part| !matches!(part, KeyPart::Ip(_) | KeyPart::Method | KeyPart::Route));
     let help = match example {
         Some(part) => format!(
             "add a group by the same, as\n[groups.known]\nby = \"{part}\"\nfile = \"keys.txt\"\nor leave `unknown` out"

@@ -5,7 +5,7 @@ use super::super::document::{Document, Route};
 use super::super::value::quoted;
 use super::routes::place;
 use crate::limit::Mode;
-use crate::route::{Asked, Condition, HostPattern, Rule, Segment, Table};
+use crate::route::{Condition, HostPattern, RequestView, Rule, Segment, Table};
 use http::{HeaderMap, HeaderValue, Method};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -168,7 +168,7 @@ impl ProbeRequest {
     }
 }
 
-impl Asked for ProbeRequest {
+impl RequestView for ProbeRequest {
     fn fields(&self) -> &HeaderMap {
         &self.fields
     }

@@ -5,7 +5,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Cost, Document, Group, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::proxy::dropped::{Believed, Why, why};
 use crate::route::Condition;
 use http::HeaderName;
@@ -22,7 +22,7 @@ pub(in crate::config) fn looks_at_method(document: &Document) -> Option<(&Span, 
 
 fn of_limit(limit: &Limit) -> Option<(&Span, &'static str)> {
     let mut parts = limit.by.entries().iter();
-    if let Some(by) = parts.find(|at| at.value == Some(Part::Method)) {
+    if let Some(by) = parts.find(|at| at.value == Some(KeyPart::Method)) {
         return Some((&by.span, "a limit counts by the method"));
     }
     let exempt = limit.exempt.get().and_then(|exempt| exempt.methods.at());
@@ -112,7 +112,7 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
 
     /// A group that nobody is in, and who has to do with it.
     fn of_group(&self, document: &Document, group: &Group, found: &mut Vec<Diagnostic>) {
-        let Some(Part::Header { name, .. }) = group.by.get() else {
+        let Some(KeyPart::Header { name, .. }) = group.by.get() else {
             return;
         };
         let Some(at) = group.by.at() else { return };
@@ -140,9 +140,11 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
         found.push(warning);
     }
 
-    fn part<'p>(&self, at: &'p At<Option<Part>>) -> Option<(&'p HeaderName, &'p Span)> {
+    fn part<'p>(&self, at: &'p At<Option<KeyPart>>) -> Option<(&'p HeaderName, &'p Span)> {
         match &at.value {
-            Some(Part::Header { name, .. }) if (self.why)(name).is_some() => Some((name, &at.span)),
+            Some(KeyPart::Header { name, .. }) if (self.why)(name).is_some() => {
+                Some((name, &at.span))
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! `method`, `host`, `route`, `everyone`.
 
 use super::{Code, ValueError, mended, quoted};
-use crate::key::{Mask, Part, is_secret};
+use crate::key::{KeyPart, Mask, is_secret};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ const KINDS: [&str; 10] = [
 ];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
-pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, ValueError> {
+pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
     mended(text, read)
 }
 
-fn read(text: &str) -> Result<Option<Part>, ValueError> {
+fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
     let wrong = |label: &str| {
         ValueError::new(
             Code::BadKey,
@@ -31,25 +31,25 @@ fn read(text: &str) -> Result<Option<Part>, ValueError> {
     };
     match (kind, rest) {
         ("everyone", None) => Ok(None),
-        ("route", None) => Ok(Some(Part::Route)),
-        ("method", None) => Ok(Some(Part::Method)),
-        ("host", None) => Ok(Some(Part::Host)),
-        ("ip", None) => Ok(Some(Part::Ip(Mask::DEFAULT))),
+        ("route", None) => Ok(Some(KeyPart::Route)),
+        ("method", None) => Ok(Some(KeyPart::Method)),
+        ("host", None) => Ok(Some(KeyPart::Host)),
+        ("ip", None) => Ok(Some(KeyPart::Ip(Mask::DEFAULT))),
         ("ip", Some(bits)) => match bits.strip_prefix('/').and_then(mask) {
-            Some(mask) => Ok(Some(Part::Ip(mask))),
+            Some(mask) => Ok(Some(KeyPart::Ip(mask))),
             None => Err(wrong("bits of IPv4 (1 to 32), then of IPv6 (1 to 128)")
                 .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")),
         },
         ("header", rest) => header(rest, wrong),
         ("cookie", rest) => {
             let name = name(rest).filter(|name| HeaderName::from_bytes(name.as_bytes()).is_ok());
-            name.map(|name| Some(Part::Cookie(name.into())))
+            name.map(|name| Some(KeyPart::Cookie(name.into())))
                 .ok_or_else(|| wrong("which cookie?").help("write `\"cookie:session\"`"))
         }
         ("query", rest) => {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-._~[]:@$!*()".contains(c);
             let name = name(rest).filter(|name| name.chars().all(plain));
-            let part = |name: &str| Part::Query {
+            let part = |name: &str| KeyPart::Query {
                 name: name.into(),
                 secret: is_secret(name),
             };
@@ -63,7 +63,7 @@ fn read(text: &str) -> Result<Option<Part>, ValueError> {
             let bare = |name: &'_ str| name.trim_matches(['{', '}', '*']).to_owned();
             let name = name(rest).map(bare).filter(|name| !name.is_empty());
             name.filter(|name| name.chars().all(plain))
-                .map(|name| Some(Part::Path(name.into())))
+                .map(|name| Some(KeyPart::Path(name.into())))
                 .ok_or_else(|| {
                     wrong("which parameter of the path?")
                         .help("write `\"path:id\"` for a route with `path = \"/orders/{id}\"`")
@@ -72,7 +72,7 @@ fn read(text: &str) -> Result<Option<Part>, ValueError> {
         ("jwt", rest) => {
             let plain = |c: char| c.is_ascii_graphic() && !"\"\\|".contains(c);
             let claim = name(rest).filter(|name| name.chars().all(plain) && name.len() <= 200);
-            let part = |claim: &str| Part::Jwt {
+            let part = |claim: &str| KeyPart::Jwt {
                 claim: claim.into(),
                 secret: is_secret(claim),
             };
@@ -135,7 +135,7 @@ pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, ValueErr
 fn header(
     rest: Option<&str>,
     wrong: impl Fn(&str) -> ValueError,
-) -> Result<Option<Part>, ValueError> {
+) -> Result<Option<KeyPart>, ValueError> {
     let name = rest
         .and_then(|rest| rest.strip_prefix(':'))
         .unwrap_or_default();
@@ -159,7 +159,7 @@ fn header(
         );
     }
     let secret = is_secret(name.as_str());
-    Ok(Some(Part::Header { name, secret }))
+    Ok(Some(KeyPart::Header { name, secret }))
 }
 
 /// What stands behind the colon.
@@ -193,29 +193,29 @@ mod tests {
 
     #[test]
     fn parts() {
-        assert_eq!(part("ip").unwrap(), Some(Part::Ip(Mask::DEFAULT)));
+        assert_eq!(part("ip").unwrap(), Some(KeyPart::Ip(Mask::DEFAULT)));
         assert_eq!(
             part("ip/24,56").unwrap(),
-            Some(Part::Ip(Mask { v4: 24, v6: 56 }))
+            Some(KeyPart::Ip(Mask { v4: 24, v6: 56 }))
         );
         assert_eq!(
             part("ip/24").unwrap(),
-            Some(Part::Ip(Mask { v4: 24, v6: 64 }))
+            Some(KeyPart::Ip(Mask { v4: 24, v6: 64 }))
         );
         assert_eq!(part("everyone").unwrap(), None);
-        assert_eq!(part("route").unwrap(), Some(Part::Route));
+        assert_eq!(part("route").unwrap(), Some(KeyPart::Route));
         assert_eq!(
             part("cookie:sid").unwrap(),
-            Some(Part::Cookie("sid".into()))
+            Some(KeyPart::Cookie("sid".into()))
         );
         for text in ["path:id", "path:{id}", "path:{*id}"] {
-            assert_eq!(part(text).unwrap(), Some(Part::Path("id".into())));
+            assert_eq!(part(text).unwrap(), Some(KeyPart::Path("id".into())));
         }
-        let Some(Part::Query { name, secret }) = part("query:apiKey").unwrap() else {
+        let Some(KeyPart::Query { name, secret }) = part("query:apiKey").unwrap() else {
             panic!("a parameter");
         };
         assert!(&*name == "apiKey" && secret);
-        let Some(Part::Header { name, secret }) = part("header:X-Api-Key").unwrap() else {
+        let Some(KeyPart::Header { name, secret }) = part("header:X-Api-Key").unwrap() else {
             panic!("a header");
         };
         assert!(name == "x-api-key" && secret);

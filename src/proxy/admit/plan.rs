@@ -1,8 +1,8 @@
 //! The limits that apply to one request, each with its key.
 
 use super::said::{cost, repeat_id};
-use crate::key::token::NoToken;
-use crate::key::{Caller, Doubt, Found, Part, RepeatId, Standing};
+use crate::key::TokenDoubt;
+use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};
@@ -33,7 +33,7 @@ struct Lack {
     limit: usize,
     error: ProxyError,
     /// What it says that nobody knows. No counter is made of that.
-    unknown: Vec<Part>,
+    unknown: Vec<KeyPart>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +125,7 @@ impl Plan {
         ),
     ) {
         let is_preflight = caller.is_preflight();
-        let mut standing = Standing::default();
+        let mut standing = Memberships::default();
         for (index, limit) in service.limits.iter().enumerate() {
             if !those(limit) || self.spares((index, limit), caller, &mut standing) {
                 continue;
@@ -142,19 +142,19 @@ impl Plan {
             };
             match found {
                 // The same would be a fresh counter for every guess.
-                Found::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
-                Found::Key => {
+                KeyOutcome::Key if self.is_of_unknown(limit) => self.keys.truncate(start),
+                KeyOutcome::Key => {
                     self.push((index, limit), caller, (start, &mut standing), &given);
                 }
-                Found::Skip => {}
-                Found::Refuse(part) => {
+                KeyOutcome::Skip => {}
+                KeyOutcome::Refuse(part) => {
                     self.lacks(index, limit, || ProxyError::keyless(limit, part));
                 }
-                Found::Unknown(part) => {
+                KeyOutcome::Unknown(part) => {
                     self.lacks(index, limit, || ProxyError::unknown(limit, part));
                     self.leave_out(service, part);
                 }
-                Found::Doubt(doubt) => self.doubts((index, limit), doubt, caller),
+                KeyOutcome::Doubt(doubt) => self.doubts((index, limit), doubt, caller),
             }
         }
         if self.lack.is_some() {
@@ -190,7 +190,7 @@ impl Plan {
         &mut self,
         (index, limit): (usize, &'a Limit),
         caller: &Caller<'_>,
-        standing: &mut Standing<'a>,
+        standing: &mut Memberships<'a>,
     ) -> bool {
         let Some(not) = &limit.exempt else {
             return false;
@@ -217,7 +217,7 @@ impl Plan {
         &mut self,
         (index, limit): (usize, &'a Arc<Limit>),
         caller: &Caller<'_>,
-        (start, standing): (usize, &mut Standing<'a>),
+        (start, standing): (usize, &mut Memberships<'a>),
         given: impl Fn(&Limit) -> Option<Cost>,
     ) {
         let tier = match limit.tiers.is_empty() {
@@ -255,7 +255,7 @@ impl Plan {
         self.lacks(index, limit, || match doubt {
             Doubt::Several(part) => ProxyError::ambiguous(limit, part),
             Doubt::Unbelieved(part) => {
-                let why = caller.identity.doubt().unwrap_or(NoToken::Unbelieved);
+                let why = caller.identity.doubt().unwrap_or(TokenDoubt::Unbelieved);
                 ProxyError::bad_token(limit, part, why)
             }
         });
@@ -281,7 +281,7 @@ impl Plan {
 
     /// Nobody knows what the request says in `part`, and a limit refuses it for that: none counts by it.
     #[cold]
-    fn leave_out(&mut self, service: &Service, part: &Part) {
+    fn leave_out(&mut self, service: &Service, part: &KeyPart) {
         let Some(lack) = &mut self.lack else { return };
         lack.unknown.push(part.clone());
         self.limits.retain(|planned| {

@@ -3,7 +3,7 @@
 use super::{Ending, Exchange};
 use crate::limit::Limit;
 use crate::limit::Mode;
-use crate::limit::verdict::{Outcome, Ruling};
+use crate::limit::verdict::{Ruling, VerdictOutcome};
 use crate::listen::Peer;
 use crate::listen::pace::Allowed;
 use crate::proxy::body::Broken;
@@ -138,7 +138,7 @@ impl Exchange {
         let refusing = limits
             .iter()
             .zip(&decided.decision.verdicts)
-            .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
+            .filter(|(_, verdict)| matches!(verdict.outcome, VerdictOutcome::Refuse(_)));
         Violated {
             named: limits.get(by).copied(),
             all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
@@ -213,9 +213,9 @@ impl Exchange {
             let by = admission.decider_of(&limits[position]);
             let decision = match outcome {
                 _ if repeat => Decision::Repeat,
-                Outcome::Admit { delay: 0 } => Decision::Allow,
-                Outcome::Admit { .. } => Decision::Delay,
-                Outcome::Refuse(_) => Decision::Refuse,
+                VerdictOutcome::Admit { delay: 0 } => Decision::Allow,
+                VerdictOutcome::Admit { .. } => Decision::Delay,
+                VerdictOutcome::Refuse(_) => Decision::Refuse,
             };
             handles[position].decided(decision, by);
         }
@@ -246,9 +246,9 @@ impl Exchange {
             let admission = self.admission.as_ref();
             let decision = match admission.and_then(|admission| admission.aside(index)) {
                 None => Decision::Uncounted,
-                Some(Outcome::Refuse(_)) => Decision::WouldRefuse,
-                Some(Outcome::Admit { delay: 0 }) => Decision::WouldAllow,
-                Some(Outcome::Admit { .. }) => Decision::WouldDelay,
+                Some(VerdictOutcome::Refuse(_)) => Decision::WouldRefuse,
+                Some(VerdictOutcome::Admit { delay: 0 }) => Decision::WouldAllow,
+                Some(VerdictOutcome::Admit { .. }) => Decision::WouldDelay,
             };
             match all.last_mut() {
                 // Several rates of one limit are one question; the worst stands for all.

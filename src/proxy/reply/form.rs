@@ -3,7 +3,7 @@
 use super::{Told, problem};
 use crate::proxy::error::ProxyError;
 use crate::proxy::fields;
-use crate::snapshot::errors::{ErrorBody, Filled, escape_markup};
+use crate::snapshot::errors::{ErrorBody, PageValues, escape_markup};
 use http::{HeaderMap, HeaderValue, header};
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -119,7 +119,7 @@ pub(super) fn written(
 ) -> (HeaderValue, Vec<u8>) {
     if let (ErrorBody::File(page), ProxyError::Limited { status, .. }) = (body, told.error) {
         let limit = told.violated.named.map(|limit| &**limit.public_name());
-        let filled = Filled {
+        let filled = PageValues {
             status: status.as_u16(),
             limit: limit.unwrap_or_default(),
             retry_after: told.wait.map(fields::seconds),

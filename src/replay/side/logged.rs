@@ -1,8 +1,8 @@
 //! What the log knows of a request that its line does not show: keys as they were counted, and groups.
 
 use super::super::line::Request;
-use crate::key::token::NoToken;
-use crate::key::{Identity, Unknown};
+use crate::key::TokenDoubt;
+use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;
 
 /// The digest of a value that no group knows: nobody has found what would have it.
@@ -28,7 +28,7 @@ fn write_said(request: &Request<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
     // What was refused since nobody knew it is in no log. Of several parts it does not say which, nor what the others
     // were: where they would be counted it is a request without a key.
     let parts = limit.by.parts.len();
-    let is_enough = parts == 1 || known.otherwise == Unknown::Refuse;
+    let is_enough = parts == 1 || known.otherwise == UnknownKey::Refuse;
     if !is_enough || !request.was_unknown_to(&limit.name) {
         return false;
     }
@@ -44,8 +44,8 @@ fn write_said(request: &Request<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
 /// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these. A token that was
 /// not believed is not verified again.
 impl Identity for Request<'_> {
-    fn doubt(&self) -> Option<NoToken> {
-        self.was_doubted().then_some(NoToken::Unbelieved)
+    fn doubt(&self) -> Option<TokenDoubt> {
+        self.was_doubted().then_some(TokenDoubt::Unbelieved)
     }
 
     fn is_told(&self, group: &str) -> bool {

@@ -21,7 +21,7 @@ pub(super) fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outc
     match decided.decision.ruling {
         Ruling::Admit { delay: 0 } => Outcome::Admit,
         Ruling::Admit { delay } => {
-            let longest = verdict::Outcome::Admit { delay };
+            let longest = verdict::VerdictOutcome::Admit { delay };
             let verdicts = &decided.decision.verdicts;
             let by = verdicts.iter().position(|one| one.outcome == longest);
             Outcome::Delay {

@@ -4,7 +4,7 @@
 use super::held::Held;
 use super::{BRISK, Leases, entry, may_take, since};
 use crate::clock::Timestamp;
-use crate::limit::verdict::{Outcome, Verdict, Wait};
+use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 use crate::store::batch::Check;
 use crate::store::decided_by::DecidedBy;
 use crate::store::half::Half;
@@ -65,8 +65,8 @@ impl Refusal {
 
     fn wait(&self) -> Wait {
         match self.verdict.outcome {
-            Outcome::Refuse(wait) => wait,
-            Outcome::Admit { .. } => Wait::Micros(0),
+            VerdictOutcome::Refuse(wait) => wait,
+            VerdictOutcome::Admit { .. } => Wait::Micros(0),
         }
     }
 

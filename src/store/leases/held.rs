@@ -5,12 +5,12 @@ mod tests;
 
 use super::{TAIL, demand, since};
 use crate::clock::Timestamp;
-use crate::limit::bucket::BucketState;
+use crate::limit::BucketState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
-use crate::limit::{Limit, Rule, State, Terms};
+use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
+use crate::limit::{LeaseTerms, Limit, Rule, State};
 use crate::store::batch::Check;
 use crate::store::half::Half;
 use crate::store::news::News;
@@ -70,7 +70,7 @@ pub(super) struct Last {
     /// When the answer was here: who is told a wait is told it from then on, so that it is never too short.
     told: Instant,
     pub(super) at: Timestamp,
-    pub(super) measured: Measured,
+    pub(super) measured: Measurement,
     /// Units that it charged, and what was left then.
     pub(super) charged: u32,
     pub(super) verdict: Verdict,
@@ -138,7 +138,7 @@ impl Held {
     /// How many permits may be taken for later, were none of them used. What a window's call brings in vain goes back; of a
     /// bucket it is lost, but for what is left of it after a while: at most a hundredth of its rate, and one worker's share
     /// at once. One that fills within seconds, and is not half used up, has it back before anybody lacks it.
-    pub(super) fn spare(&mut self, terms: &Terms, now: Instant) -> u32 {
+    pub(super) fn spare(&mut self, terms: &LeaseTerms, now: Instant) -> u32 {
         let capacity = u128::from(self.limit.rule.most());
         let period = u128::from(self.limit.rate.period.get());
         let count = u128::from(self.limit.rate.count.get());
@@ -207,14 +207,14 @@ impl Held {
     pub(super) fn verdict(&self, now: Instant, by_call: bool) -> Verdict {
         let Some(last) = &self.last else {
             return Verdict {
-                outcome: Outcome::Admit { delay: 0 },
+                outcome: VerdictOutcome::Admit { delay: 0 },
                 remaining: 0,
                 reset: 0,
             };
         };
         let left = if by_call { last.verdict.remaining } else { 0 };
         Verdict {
-            outcome: Outcome::Admit { delay: 0 },
+            outcome: VerdictOutcome::Admit { delay: 0 },
             remaining: left + u64::from(self.permits),
             reset: last.verdict.reset.saturating_sub(since(last.sent, now)),
         }
@@ -229,7 +229,7 @@ impl Held {
             .map_or(pause, |last| pause.max(self.next(last, now)));
         let of = |last: &Last| last.verdict.reset.saturating_sub(since(last.sent, now));
         Verdict {
-            outcome: Outcome::Refuse(Wait::Micros(wait.max(1))),
+            outcome: VerdictOutcome::Refuse(Wait::Micros(wait.max(1))),
             remaining: 0,
             reset: self.last.as_ref().map_or(0, of),
         }
@@ -263,7 +263,7 @@ impl Held {
     }
 
     /// How much to ask for: for those who wait, and for those who come soon.
-    pub(super) fn order(&mut self, terms: &Terms, demand: u64, now: Instant) -> u32 {
+    pub(super) fn order(&mut self, terms: &LeaseTerms, demand: u64, now: Instant) -> u32 {
         self.sent = true;
         let soon = demand * terms.hold / demand::SLOT;
         let soon = u32::try_from(soon).unwrap_or(u32::MAX);
@@ -287,7 +287,7 @@ impl Held {
     }
 
     /// Takes over what a call for `asked` units has brought.
-    pub(super) fn fill(&mut self, terms: &Terms, (last, asked): (Last, u32), now: Instant) {
+    pub(super) fn fill(&mut self, terms: &LeaseTerms, (last, asked): (Last, u32), now: Instant) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
@@ -311,7 +311,7 @@ impl Held {
 impl Last {
     pub(super) fn of(
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         half: &Half,
         (sent, asked, told): (Instant, u64, Instant),
     ) -> Option<Self> {

@@ -163,11 +163,11 @@ impl Cluster {
         let (node, route) = self.nodes.at(*slot)?;
         if !checks
             .iter()
-            .any(|check| check.limit.apart_if_made().is_some())
+            .any(|check| check.limit.with_history_if_asked().is_some())
         {
             return node.ask(clock, checks, (refused, route)).await;
         }
-        let checks = apart(checks, Limit::apart_if_made);
+        let checks = apart(checks, Limit::with_history_if_asked);
         node.ask(clock, &checks, (refused, route)).await
     }
 

@@ -126,7 +126,7 @@ impl Drop for Waiting<'_> {
 
 /// A slot or a place in a queue is of no use to who has left; of other charges the limit says so.
 pub(super) fn comes_back(limit: &Limit) -> bool {
-    limit.rule.holds().is_some() || limit.rule.queues() || limit.gives_back.cancels
+    limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }
 
 impl Shared {

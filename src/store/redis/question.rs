@@ -76,7 +76,7 @@ impl Question {
     pub(super) fn beside(&mut self, group: u8) {
         if group > 0 {
             self.reach = Reach::Beside;
-            self.blocks.extend_from_slice(&wire::beside(group));
+            self.blocks.extend_from_slice(&wire::shadow(group));
         }
     }
 
@@ -300,7 +300,7 @@ pub(super) fn refund_block(limit: &Limit, ticket: Ticket) -> Option<wire::Block>
             | Rule::LeakyBucket(LeakyBucket {
                 interval, queue: 0, ..
             }),
-            Mark::Trailed(mark),
+            Mark::History(mark),
         ) => {
             let was = mark.was;
             if !bucket::is_comparable(was, *interval) {

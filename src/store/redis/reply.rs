@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Measured, Repeat, Wait};
+use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::store::error::StoreError;
 use crate::store::half::Measurements;
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Reader<'_> {
                 let part = u32::from_be_bytes(self.take()?);
                 let span = Span { whole, part };
                 let back = if trailed { self.whole()? } else { 0 };
-                Ok(Measured {
+                Ok(Measurement {
                     wait,
                     span,
                     granted: given,
@@ -202,7 +202,10 @@ mod tests {
         let told = read(&good, [1].into_iter()).unwrap();
         let (when, measured) = told[0].as_ref().unwrap();
         assert_eq!(when.micros(), 1_700_000_000_000_000);
-        assert_eq!(measured[0], Measured::admitted(Span { whole: 5, part: 7 }));
+        assert_eq!(
+            measured[0],
+            Measurement::admitted(Span { whole: 5, part: 7 })
+        );
 
         for cut in 0..good.len() {
             assert!(read(&good[..cut], [1].into_iter()).is_err());

@@ -24,25 +24,29 @@ macro_rules! every_algorithm {
 /// what it does not contain costs nothing.
 pub(super) static DECIDE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text!(
-        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "one" "batch" "decide"
+        "prelude" "bucket" "token_bucket" "leaky_bucket" "fixed_window" "check" "single" "batch" "decide"
     ))
 });
 
 /// Decides a batch of requests by any algorithm.
 pub(super) static DECIDE_ANY: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(every_algorithm!("partial" "trail" "metered" "check" "one" "batch" "decide"))
+    Script::new(
+        every_algorithm!("partial" "history" "settlement" "check" "single" "batch" "decide"),
+    )
 });
 
 /// Decides a batch in which some requests have ids that are charged once.
 pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
-        every_algorithm!("partial" "trail" "metered" "dedupe" "check" "one" "batch" "decide"),
+        every_algorithm!("partial" "history" "settlement" "dedupe" "check" "single" "batch" "decide"),
     )
 });
 
 /// Decides a batch in which some limits do not decide, and are counted beside those that do.
 pub(super) static DECIDE_BESIDE: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(every_algorithm!("partial" "trail" "metered" "dedupe" "check" "batch" "shadow"))
+    Script::new(
+        every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
+    )
 });
 
 /// Every script: what a connection loads.
@@ -51,7 +55,7 @@ pub(super) static ALL: [&LazyLock<Script>; 5] =
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> =
-    LazyLock::new(|| Script::new(text!("prelude" "trail" "refund")));
+    LazyLock::new(|| Script::new(text!("prelude" "history" "refund")));
 
 /// One script as the server knows it.
 #[derive(Debug)]

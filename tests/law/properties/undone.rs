@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tollgate::clock::Timestamp;
 use tollgate::limit::rate::{Cost, Rate};
-use tollgate::limit::verdict::{Measured, Outcome, Wait};
-use tollgate::limit::{GivesBack, Limit, Refunded, Rule, State, Ticket};
+use tollgate::limit::verdict::{Measurement, VerdictOutcome, Wait};
+use tollgate::limit::{Limit, Refund, RefundCondition, Rule, State, Ticket};
 
 /// Counters of one limit, as Redis has them.
 struct Shared {
@@ -18,7 +18,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u32) -> Option<Measured> {
+    fn take(&mut self, limit: &Limit, at: Timestamp, cost: u32) -> Option<Measurement> {
         let (measured, change) = limit.check(self.state.as_ref(), at, Cost::new(cost));
         let change = change.filter(|_| measured.wait == Wait::Micros(0))?;
         self.state = Some(change.update.after(self.state.take()));
@@ -31,23 +31,23 @@ impl Shared {
         let asked = limit.apart().unwrap_or(&limit);
         let measured = self.take(asked, at, cost)?;
         let ticket = asked.ticket(at, measured, Cost::new(cost));
-        Some(asked.undone(ticket, at))
+        Some(asked.abandoned(ticket, at))
     }
 
     fn undo(&mut self, at: Timestamp, ticket: Ticket) {
         match self.limit.rule.refund(self.state.as_ref(), at, ticket) {
-            Refunded::Nothing => {}
-            Refunded::Left(change) => {
+            Refund::Nothing => {}
+            Refund::Left(change) => {
                 self.state = Some(change.update.after(self.state.take()));
             }
-            Refunded::Gone => self.state = None,
+            Refund::Gone => self.state = None,
         }
     }
 }
 
 /// The same, giving back what failed.
 fn giving_back(limit: Arc<Limit>) -> Arc<Limit> {
-    let gives_back = GivesBack {
+    let gives_back = RefundCondition {
         errors: true,
         cancels: true,
     };
@@ -61,7 +61,7 @@ fn fits(rule: (Rate, Rule), mut kept: Vec<(Timestamp, u32)>) -> Result<(), Strin
     for (then, cost) in kept {
         alone.at = then;
         let (verdict, _) = alone.take(cost);
-        if !matches!(verdict.outcome, Outcome::Admit { .. }) {
+        if !matches!(verdict.outcome, VerdictOutcome::Admit { .. }) {
             return Err(format!("{cost} at {}: {verdict:?}", alone.ago()));
         }
     }
@@ -219,7 +219,7 @@ proptest! {
                     let rest = Cost::new(charged - used);
                     if rest > Cost::ZERO {
                         let ticket = limit.rule.ticket(at, measured, rest);
-                        pending.push_back((at.plus(lasting), limit.undone(ticket, at)));
+                        pending.push_back((at.plus(lasting), limit.abandoned(ticket, at)));
                     }
                 }
                 _ => at = at.plus(wait),

@@ -6,7 +6,7 @@ use super::super::super::value::{field, members};
 use super::super::super::vocabulary::{LIMIT_COST, LIMIT_COST_LATER};
 use super::super::Given;
 use super::super::fields::Fields;
-use crate::key::{OnLeave, Place};
+use crate::key::{MeterPlace, OnLeave};
 use http::HeaderName;
 use toml::de::{DeTable, DeValue};
 
@@ -23,7 +23,7 @@ pub(in crate::config) enum Cost {
     },
     /// What the response says.
     Later {
-        place: At<Place>,
+        place: At<MeterPlace>,
         estimate: Given<u32>,
         max: Given<u32>,
         on_leave: Given<OnLeave>,
@@ -69,8 +69,10 @@ fn of_request(mut inner: Fields<'_>) -> Option<Cost> {
 
 fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Option<Cost> {
     fields.inner(&LIMIT_COST_LATER, name, place, |mut inner| {
-        let header = inner.text("response_header", |text| field(text).map(Place::Header));
-        let json = inner.text("response_json", |text| members(text).map(Place::Json));
+        let header = inner.text("response_header", |text| {
+            field(text).map(MeterPlace::Header)
+        });
+        let json = inner.text("response_json", |text| members(text).map(MeterPlace::Json));
         let (estimate, max) = (inner.whole("estimate"), inner.whole("max"));
         let on_leave = inner.choice(
             "on_leave",

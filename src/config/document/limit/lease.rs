@@ -3,16 +3,16 @@
 use super::super::Given;
 use super::super::fields::Fields;
 use crate::config::source::At;
-use crate::limit::Leasing;
+use crate::limit::LeaseSetting;
 use std::num::NonZeroU32;
 use toml::de::DeValue;
 
 /// Reads `lease`.
-pub(super) fn read(fields: &mut Fields<'_>) -> Given<Leasing> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Given<LeaseSetting> {
     if let Some((DeValue::Integer(_), _)) = fields.value("lease") {
         return match fields.whole("lease") {
             Given::Yes(at) => match NonZeroU32::new(at.value) {
-                Some(most) => Given::Yes(At::new(Leasing::Most(most), at.span)),
+                Some(most) => Given::Yes(At::new(LeaseSetting::Most(most), at.span)),
                 None => Given::Bad,
             },
             _ => Given::Bad,
@@ -20,7 +20,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Given<Leasing> {
     }
     fields.choice(
         "lease",
-        &[("auto", Leasing::Auto), ("off", Leasing::Off)],
+        &[("auto", LeaseSetting::Auto), ("off", LeaseSetting::Off)],
         &[],
     )
 }

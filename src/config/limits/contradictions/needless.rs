@@ -2,7 +2,7 @@
 
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::Limit;
-use crate::key::{Missing, Unknown};
+use crate::key::{MissingKey, UnknownKey};
 use crate::limit::Scope;
 
 /// A status for who lacks the key, where nobody is refused for that.
@@ -12,8 +12,8 @@ pub(super) fn needless_status(written: &Limit, found: &mut Vec<Diagnostic>) {
     else {
         return;
     };
-    let refuses_unknown = written.unknown.get() == Some(&Unknown::Refuse);
-    if missing.value != Missing::Refuse && !refuses_unknown {
+    let refuses_unknown = written.unknown.get() == Some(&UnknownKey::Refuse);
+    if missing.value != MissingKey::Refuse && !refuses_unknown {
         found.push(
             Diagnostic::warning(
                 Code::NeedlessMissing,

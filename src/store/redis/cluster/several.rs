@@ -73,7 +73,7 @@ pub(super) async fn ask(
     checks: &[Check<'_>],
     parts: Parts,
 ) -> Result<Half, StoreError> {
-    let checks = &apart(checks, Limit::apart);
+    let checks = &apart(checks, Limit::with_history);
     let parts = parts.into_iter().map(|(slot, indexes)| {
         let mut part = Part {
             indexes,
@@ -196,7 +196,7 @@ impl Nodes {
             let Charge {
                 limit, key, ticket, ..
             } = &tentative.charge;
-            let ticket = limit.undone(*ticket, tentative.at);
+            let ticket = limit.abandoned(*ticket, tentative.at);
             self.give_back(clock, Refund { limit, key, ticket });
         }
     }

@@ -81,9 +81,10 @@ impl PathPattern {
     #[must_use]
     pub fn told(&self) -> String {
         let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));
-        match self.segments.iter().any(folded) {
-            true => format!("{self} in any case"),
-            false => self.to_string(),
+        if self.segments.iter().any(folded) {
+            format!("{self} in any case")
+        } else {
+            self.to_string()
         }
     }
 
@@ -122,13 +123,13 @@ fn spelled(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Rule, Table};
+    use super::super::{RequestView, Rule, Table};
     use super::*;
     use http::{HeaderMap, Method};
 
     struct Nothing(HeaderMap);
 
-    impl Asked for Nothing {
+    impl RequestView for Nothing {
         fn fields(&self) -> &HeaderMap {
             &self.0
         }

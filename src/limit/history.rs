@@ -3,47 +3,18 @@
 //! What was too much may come back as far as the bucket would not have been empty without it, at any time since. Its
 //! level was never lower than what is left of the charge itself; and as long as nobody found it empty, never lower than
 //! what is left of the level right after the charge, less what was given back to others since. So that this can be told,
-//! a state says when it was last found empty and how much has been given back since. Twin: `lua/metered.lua`, and
-//! `settle` in `lua/refund.lua`.
+//! a state says when it was last found empty and how much has been given back since. Twin: `lua/settlement.lua`.
 
-use super::bucket::BucketState;
+use super::bucket;
 use super::rate::{Cost, Interval, MAX_SPAN, Span};
-use super::verdict::{Measured, Wait};
-use super::{Change, Limit, Mark, State, Ticket, Update};
+use super::verdict::{Measurement, Wait};
+use super::{
+    BucketState, Change, History, HistoryMark, HistoryState, Limit, Mark, Refund, State, Ticket,
+    Update,
+};
 use crate::clock::Timestamp;
 
-/// What a bucket has gone through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trail {
-    /// The last instant at which it was found empty, microseconds since the epoch.
-    pub found: u64,
-    /// How many microseconds have been given back since, rounded up.
-    pub back: u64,
-}
-
-/// The state of such a bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TrailedState {
-    /// The bucket's own.
-    pub bucket: BucketState,
-    /// What stands behind it.
-    pub trail: Trail,
-}
-
-/// Where a charge that will be settled is to be found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TrailMark {
-    /// The state right after it.
-    pub was: BucketState,
-    /// When it was made.
-    pub at: Timestamp,
-    /// How much had been given back until then.
-    pub back: u64,
-    /// All of it.
-    pub cost: Cost,
-}
-
-impl Trail {
+impl History {
     /// One that begins at `now`: of what was charged until then nothing is known.
     #[must_use]
     pub fn begun(now: Timestamp) -> Self {
@@ -64,13 +35,40 @@ impl Trail {
     }
 }
 
-impl TrailMark {
+impl HistoryMark {
+    /// Gives the cost of this charge back, or what of it was too much, whichever requests were charged since.
+    pub(super) fn refund(
+        &self,
+        state: &State,
+        now: Timestamp,
+        cost: Cost,
+        interval: Interval,
+    ) -> Refund {
+        let is_comparable = |of| bucket::is_comparable(of, interval);
+        let bucket = state.bucket().filter(|bucket| is_comparable(*bucket));
+        let Some(bucket) = bucket.filter(|_| is_comparable(self.was)) else {
+            return Refund::Nothing;
+        };
+        let unbounded = Span {
+            whole: u64::MAX,
+            part: 0,
+        };
+        let level = bucket::level(Some(bucket), now, interval, unbounded).span;
+        let less = interval.times(u64::from(cost.units()));
+        let back = self.back(less, state.history(), now, interval);
+        if level == Span::default() || back == Span::default() {
+            return Refund::Nothing;
+        }
+        let left = interval.sub(level, back).unwrap_or_default();
+        let history = state.history().map(|history| history.less(back, now));
+        Refund::of_level(left, history, now, interval)
+    }
+
     /// How much of `less`, by which the charge was too much, comes back at `now`.
-    #[must_use]
-    pub fn back(
+    fn back(
         &self,
         less: Span,
-        trail: Option<Trail>,
+        history: Option<History>,
         now: Timestamp,
         interval: Interval,
     ) -> Span {
@@ -80,13 +78,14 @@ impl TrailMark {
         let full = interval.times(u64::from(self.cost.units()));
         let own = of_instant(interval.add(whole(self.at.micros()), full));
         // In the instant of the charge it cannot have been emptied and found empty again: it holds the charge itself.
-        let since = |trail: &Trail| self.at.micros() >= trail.found && trail.back >= self.back;
-        let beneath = trail.filter(since).map(|trail| {
+        let since =
+            |history: &History| self.at.micros() >= history.found && history.back >= self.back;
+        let beneath = history.filter(since).map(|history| {
             let left = of_instant(Span {
                 whole: self.was.at,
                 part: self.was.part,
             });
-            let others = whole(trail.back - self.back);
+            let others = whole(history.back - self.back);
             interval.sub(left, others).unwrap_or_default()
         });
         own.max(beneath.unwrap_or_default()).min(less)
@@ -96,18 +95,18 @@ impl TrailMark {
 impl State {
     /// What stands behind a bucket's state, if anything.
     #[must_use]
-    pub fn trail(&self) -> Option<Trail> {
+    pub fn history(&self) -> Option<History> {
         match self {
-            Self::Trailed(state) => Some(state.trail),
+            Self::History(state) => Some(state.history),
             _ => None,
         }
     }
 
-    /// `bucket`, and `trail` behind it if there is one.
+    /// `bucket`, and `history` behind it if there is one.
     #[must_use]
-    pub fn of_bucket(bucket: BucketState, trail: Option<Trail>) -> Self {
-        match trail {
-            Some(trail) => Self::Trailed(Box::new(TrailedState { bucket, trail })),
+    pub fn of_bucket(bucket: BucketState, history: Option<History>) -> Self {
+        match history {
+            Some(history) => Self::History(Box::new(HistoryState { bucket, history })),
             None => Self::Bucket(bucket),
         }
     }
@@ -115,38 +114,39 @@ impl State {
 
 impl Limit {
     /// The same answer where charges are settled later, and what is then stored beside it.
-    pub(super) fn trailed(
+    pub(super) fn note_history(
         &self,
         state: Option<&State>,
         now: Timestamp,
-        (mut measured, change): (Measured, Option<Change>),
-    ) -> (Measured, Option<Change>) {
+        mut measured: Measurement,
+        change: Option<Change>,
+    ) -> (Measurement, Option<Change>) {
         let Some(Change {
             update: Update::Put(State::Bucket(bucket)),
             ends,
-        }) = change.clone().filter(|_| self.trails)
+        }) = change.clone().filter(|_| self.history)
         else {
             return (measured, change);
         };
-        // Brought to the brim it is another history.
+        // Brought to the debt ceiling it is another history.
         let goes_on = |held: &BucketState| held.at > now.micros() && bucket.at >= held.at;
         let held = state.and_then(State::bucket).filter(goes_on);
-        let trail = held.and_then(|_| state?.trail());
-        let trail = trail.unwrap_or(Trail::begun(now));
+        let history = held.and_then(|_| state?.history());
+        let history = history.unwrap_or(History::begun(now));
         if measured.wait == Wait::Micros(0) && measured.granted.is_none() {
-            measured.back = trail.back;
+            measured.back = history.back;
         }
-        let change = Change::put(State::of_bucket(bucket, Some(trail)), ends);
+        let change = Change::put(State::of_bucket(bucket, Some(history)), ends);
         (measured, Some(change))
     }
 
     /// The ticket of an admitted request that was charged `cost`.
     #[must_use]
-    pub fn ticket(&self, at: Timestamp, measured: Measured, cost: Cost) -> Ticket {
+    pub fn ticket(&self, at: Timestamp, measured: Measurement, cost: Cost) -> Ticket {
         let ticket = self.rule.ticket(at, measured, cost);
         match ticket.mark {
-            Mark::Bucket(was) if self.trails => Ticket {
-                mark: Mark::Trailed(TrailMark {
+            Mark::Bucket(was) if self.history => Ticket {
+                mark: Mark::History(HistoryMark {
                     was,
                     at,
                     back: measured.back,

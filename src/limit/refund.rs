@@ -1,10 +1,10 @@
 //! What comes back to a limit: charges that were not used, and slots whose request has ended.
 
-use super::bucket::{self, BucketState};
-use super::leaky_bucket::LeakyBucket;
-use super::rate::{MAX_SPAN, Span};
-use super::trail::TrailMark;
-use super::{Change, Limit, Mark, Refunded, Rule, State, Ticket, lease};
+use super::bucket;
+use super::rate::{Interval, MAX_SPAN, Span};
+use super::{
+    BucketState, Change, History, HistoryMark, Limit, Mark, Refund, Rule, State, Ticket, lease,
+};
 use crate::clock::Timestamp;
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ impl Limit {
     /// must be known for all of the charge to come back. Nothing where it does so anyhow or need not: windows count units,
     /// and a place in a queue comes back in its order.
     #[must_use]
-    pub fn apart(&self) -> Option<&Arc<Self>> {
-        let made = self.apart.get_or_init(|| {
-            if !self.rule.is_open_bucket() || self.trails {
+    pub fn with_history(&self) -> Option<&Arc<Self>> {
+        let made = self.with_history.get_or_init(|| {
+            if !self.rule.is_open_bucket() || self.history {
                 return None;
             }
             let mut made = Self {
@@ -23,9 +23,9 @@ impl Limit {
                 cost: self.cost,
                 partial: self.partial,
                 dedupe: self.dedupe.clone(),
-                gives_back: self.gives_back,
+                refund_on: self.refund_on,
                 leasing: self.leasing,
-                trails: true,
+                history: true,
                 ..self.alike(self.rule.clone())
             };
             made.block = made.block_of(self.cost, Timestamp::default());
@@ -36,14 +36,14 @@ impl Limit {
 
     /// The same if anybody in this process has asked so: who asks in another way forgets what the state says beside.
     #[must_use]
-    pub fn apart_if_made(&self) -> Option<&Arc<Self>> {
-        self.apart.get()?.as_ref()
+    pub fn with_history_if_asked(&self) -> Option<&Arc<Self>> {
+        self.with_history.get()?.as_ref()
     }
 
     /// Has anybody in this process asked about it beside limits of other slots?
     #[must_use]
-    pub fn was_asked_apart(&self) -> bool {
-        self.apart.get().is_some()
+    pub fn is_asked_with_history(&self) -> bool {
+        self.with_history.get().is_some()
     }
 
     /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on: nobody but who came
@@ -54,18 +54,18 @@ impl Limit {
     /// the charge what has been, no permit was in hand since, and all comes back as ever. Else the charge counts as so
     /// much older, and what drains until the last permit has ended stays.
     #[must_use]
-    pub fn undone(&self, ticket: Ticket, at: Timestamp) -> Ticket {
+    pub fn abandoned(&self, ticket: Ticket, at: Timestamp) -> Ticket {
         if self.rule.queues() {
             return ticket;
         }
         let relied = self.leases().map_or(0, |_| lease::LONGEST);
         let before = |at: Timestamp| Timestamp::from_micros(at.micros().saturating_sub(relied));
         let mark = match ticket.mark {
-            Mark::Trailed(mark) => TrailMark {
+            Mark::History(mark) => HistoryMark {
                 at: before(mark.at),
                 ..mark
             },
-            Mark::Bucket(_) => TrailMark {
+            Mark::Bucket(_) => HistoryMark {
                 // What else was in the bucket is not known to be there still.
                 was: BucketState {
                     at: 0,
@@ -79,91 +79,54 @@ impl Limit {
             Mark::Window { .. } | Mark::Instant(_) | Mark::Slot(_) => return ticket,
         };
         Ticket {
-            mark: Mark::Trailed(mark),
+            mark: Mark::History(mark),
             ..ticket
         }
     }
 }
 
 impl Rule {
-    /// Takes back at `now` what was charged at `at` for a request that another limit then refused. Nobody was told of
-    /// it but who came after it in a queue.
-    #[must_use]
-    pub fn undo(
-        &self,
-        state: Option<&State>,
-        (at, now): (Timestamp, Timestamp),
-        ticket: Ticket,
-    ) -> Refunded {
-        if let Mark::Trailed(_) = ticket.mark {
-            return self.settle(state, now, ticket);
-        }
-        let (interval, brim) = match self {
-            Self::TokenBucket(rule) => (rule.interval, rule.brim),
-            Self::LeakyBucket(rule) if !self.queues() => (rule.interval, rule.brim),
-            _ => return self.refund(state, now, ticket),
-        };
-        let Some(state) = state.and_then(State::bucket) else {
-            return Refunded::Nothing;
-        };
-        let charge = interval.times(u64::from(ticket.cost.units()));
-        let level = bucket::level(Some(state), now, interval, brim).span;
-        let left = bucket::undo(level, charge, now.since(at), interval);
-        match left {
-            left if left == level => Refunded::Nothing,
-            left if left == Span::default() => Refunded::Gone,
-            left => {
-                let state = BucketState::at_level(now, left, interval);
-                Refunded::Left(Change::put(State::Bucket(state), state.ends()))
-            }
-        }
-    }
-
     /// Renews a ticket's slots; nothing of any other rule's is ever renewed.
     #[must_use]
-    pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
+    pub fn renew(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
         match (self, ticket.mark) {
             (Self::Concurrency(rule), Mark::Slot(first)) => {
-                rule.renew(state.and_then(State::leases), first, ticket.cost, now)
+                rule.renew(state.and_then(State::slots), first, ticket.cost, now)
             }
-            _ => Refunded::Nothing,
+            _ => Refund::Nothing,
         }
     }
 
-    /// Gives a ticket's charge back, as far as nobody counts on it. Its record is looked at by whoever holds both.
+    /// Gives the cost of `ticket` back at `now`: all of a charge, or what it was too much. What comes back is what no other
+    /// request counts on. The record of an id is checked where both are held ([`Ticket::is_unrepeated`]).
     #[must_use]
-    pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refunded {
-        if let Mark::Trailed(_) = ticket.mark {
-            return self.settle(state, now, ticket);
-        }
+    pub fn refund(&self, state: Option<&State>, now: Timestamp, ticket: Ticket) -> Refund {
         let Some(state) = state else {
-            return Refunded::Nothing;
+            return Refund::Nothing;
         };
         let cost = ticket.cost;
         match (self, state, ticket.mark) {
-            (
-                Self::LeakyBucket(LeakyBucket { interval, .. }),
-                State::Bucket(_) | State::Trailed(_),
-                Mark::Bucket(was),
-            ) if self.queues() => {
-                let charge = interval.times(u64::from(cost.units()));
+            (Self::TokenBucket(rule), _, Mark::History(mark)) => {
+                mark.refund(state, now, cost, rule.interval)
+            }
+            (Self::LeakyBucket(rule), _, Mark::History(mark)) if rule.queue == 0 => {
+                mark.refund(state, now, cost, rule.interval)
+            }
+            (Self::LeakyBucket(rule), _, Mark::Bucket(was)) if rule.queue > 0 => {
                 let Some(state) = state.bucket() else {
-                    return Refunded::Nothing;
+                    return Refund::Nothing;
                 };
-                match bucket::refund(state, was, charge, now, *interval) {
-                    None => Refunded::Nothing,
-                    Some(left) if left == Span::default() => Refunded::Gone,
-                    Some(left) => {
-                        let state = BucketState::at_level(now, left, *interval);
-                        Refunded::Left(Change::put(State::Bucket(state), state.ends()))
-                    }
-                }
+                let charge = rule.interval.times(u64::from(cost.units()));
+                let left = bucket::refund(state, was, charge, now, rule.interval);
+                left.map_or(Refund::Nothing, |left| {
+                    Refund::of_level(left, None, now, rule.interval)
+                })
             }
             (Self::FixedWindow(rule), State::Window(state), Mark::Window { start, .. }) => {
                 rule.refund(*state, start, cost, now)
             }
             (Self::ClockWindow(rule), State::Window(state), Mark::Window { start, end }) => {
-                rule.refund(*state, (start, end), cost, now)
+                rule.refund(*state, start, end, cost, now)
             }
             (Self::SlidingWindow(rule), State::Parts(state), Mark::Window { start, .. }) => {
                 rule.refund(state, start, cost, now)
@@ -171,10 +134,27 @@ impl Rule {
             (Self::SlidingLog(rule), State::Log(state), Mark::Instant(at)) => {
                 rule.refund(state, at, cost, now)
             }
-            (Self::Concurrency(rule), State::Leases(state), Mark::Slot(first)) => {
+            (Self::Concurrency(rule), State::Slots(state), Mark::Slot(first)) => {
                 rule.release(state, first, cost, now)
             }
-            _ => Refunded::Nothing,
+            _ => Refund::Nothing,
         }
+    }
+}
+
+impl Refund {
+    /// What remains when a bucket comes down to `level`, with its history if it has one.
+    pub(super) fn of_level(
+        level: Span,
+        history: Option<History>,
+        now: Timestamp,
+        interval: Interval,
+    ) -> Self {
+        if level == Span::default() {
+            return Self::Gone;
+        }
+        let bucket = BucketState::at_level(now, level, interval);
+        let state = State::of_bucket(bucket, history);
+        Self::Left(Change::put(state, bucket.ends()))
     }
 }

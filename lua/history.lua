@@ -1,4 +1,4 @@
--- trail.lua: what stands behind a bucket's state where charges are settled. Twin: State::decode in src/limit/wire.rs.
+-- history.lua: what stands behind a bucket's state where charges are settled. Twin: State::decode in src/limit/wire.rs.
 --
 -- Two doubles: the last instant at which the bucket was found empty, and how many microseconds have been given back
 -- since, rounded up.

@@ -1,4 +1,4 @@
--- metered.lua: a bucket whose charges are settled later: how far it has been drained by itself must be known then.
+-- settlement.lua: a bucket whose charges are settled later: how far it has been drained by itself must be known then.
 -- Twin: src/limit/trail.rs.
 --
 -- block     13, cost, the limit's own block

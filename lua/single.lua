@@ -1,4 +1,4 @@
--- one.lua: what a request with one limit is answered, which most have; and the call that carries only such a one, as
+-- single.lua: what a request with one limit is answered, which most have; and the call that carries only such a one, as
 -- most do. Its reply is decide.lua's.
 
 -- Most requests have one limit: no tables.

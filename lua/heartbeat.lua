@@ -1,4 +1,4 @@
--- beat.lua: which gateways are there. Each tells it every few seconds, and is told how many there are.
+-- heartbeat.lua: which gateways are there. Each tells it every few seconds, and is told how many there are.
 --
 -- KEYS[1]   all of them: for each its name, eight bytes, and when it was last heard of, a double, microseconds
 -- ARGV[1]   the name of the one who tells
