@@ -8,12 +8,12 @@ RUN apk add --no-cache musl-dev gcc linux-headers
 WORKDIR /build
 COPY . .
 # Rust's own target here is musl, linked statically.
-ENV CARGO_PROFILE_RELEASE_STRIP=symbols
+ENV CARGO_PROFILE_DIST_STRIP=symbols
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --release --locked --bin tollgate \
-    && cp target/release/tollgate /tollgate
-# The loopback of a container is nobody's: the demo listens on all its addresses instead.
+    cargo build --profile dist --locked --bin tollgate \
+    && cp target/dist/tollgate /tollgate
+# Only the container itself reaches its loopback: the demo listens on all its addresses instead.
 RUN sed 's/"127\.0\.0\.1:8080"/":8080"/' gateway.toml > /gateway.toml \
     && /tollgate check /gateway.toml
 
@@ -29,12 +29,12 @@ COPY --from=build /tollgate /tollgate
 # The demo, until a folder with a gateway.toml of your own is mounted here. Mount the folder, not the file: a file
 # that is mounted alone never changes under the gateway, so it could not be reloaded.
 COPY --from=build /gateway.toml /etc/tollgate/gateway.toml
-# Nobody in particular; there is no /etc/passwd to name it.
+# A user without a name: there is no /etc/passwd.
 USER 65532:65532
 EXPOSE 8080 9090
 # SIGTERM drains: accept no more, finish what was begun, leave.
 STOPSIGNAL SIGTERM
-# No HEALTHCHECK: it would need an HTTP client in the image. Let whoever runs the container ask /readyz and /healthz
+# No HEALTHCHECK: it would need an HTTP client in the image. Let the orchestrator ask /readyz and /healthz
 # on the admin listener.
 ENTRYPOINT ["/tollgate"]
 CMD ["run", "--config", "/etc/tollgate/gateway.toml"]

@@ -25,7 +25,7 @@ use tollgate::limit::fixed_window::FixedWindow;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::{Limit, Rule};
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Check, Fleet, Place, RedisTarget, Settings};
+use tollgate::store::{Check, Fleet, RedisEndpoint, RedisTarget, StoreSettings};
 
 /// Requests at once.
 const AT_ONCE: usize = 1000;
@@ -80,10 +80,10 @@ fn numbers(name: &str, default: &str) -> Vec<u64> {
 /// A store that is connected over a wire of this length, and tells now and then that it lives.
 async fn far(wires: &Runtime, server: &Server, trip: Duration, timeout: Duration) -> RedisStore {
     let port = wires.spawn(wire(server.port, trip / 2)).await.unwrap();
-    let target = RedisTarget::new(Place::tcp("127.0.0.1", port));
-    let settings = Settings {
+    let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", port));
+    let settings = StoreSettings {
         timeout,
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let store = RedisStore::new(&target, &settings);
     while !store.is_up() {

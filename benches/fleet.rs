@@ -29,7 +29,8 @@ use tollgate::limit::verdict::Ruling;
 use tollgate::limit::{LeaseSetting, Limit, Rule};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
-    Check, DecidedBy, Fleet, MemoryStore, Near, News, OnDown, Settings, Source, Store,
+    Backend, Check, Decider, Fleet, Invalidation, MemoryStore, OnDown, Store, StoreSettings,
+    WorkerCache,
 };
 use tollgate::telemetry::metrics::Metrics;
 
@@ -180,15 +181,15 @@ fn add(count: &Cell<u64>) {
 
 impl Gateway {
     fn new(cluster: &Cluster, counts: &Rc<Counts>) -> Self {
-        let settings = Settings {
-            source: Source::Redis(cluster.target()),
+        let settings = StoreSettings {
+            source: Backend::Redis(cluster.target()),
             timeout: Duration::from_secs(2),
             on_down: OnDown::Closed,
-            ..Settings::default()
+            ..StoreSettings::default()
         };
         let shared = RedisStore::new(&cluster.target(), &settings);
         let (fleet, metrics) = (Arc::<Fleet>::default(), Metrics::default().store());
-        let near = Near::new(News::default(), settings.timeout);
+        let near = WorkerCache::new(Invalidation::default(), settings.timeout);
         near.follow(&shared, &metrics);
         tokio::task::spawn_local(Arc::clone(&fleet).keep(shared.clone()));
         let store = Store::Redis {
@@ -233,9 +234,9 @@ impl Gateway {
             add(&counts.own);
         }
         match by {
-            DecidedBy::Redis => add(&counts.by_redis),
-            DecidedBy::Lease => add(&counts.by_lease),
-            DecidedBy::Remembered => add(&counts.remembered),
+            Decider::Redis => add(&counts.by_redis),
+            Decider::Lease => add(&counts.by_lease),
+            Decider::Remembered => add(&counts.remembered),
             other => counts.failed(&format!("{other:?}")),
         }
         match decided.decision.ruling {

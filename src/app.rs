@@ -8,14 +8,14 @@ use crate::clock::Clock;
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files};
 use crate::descriptors::{self, Budget};
-use crate::listen::accept::{Trusted, accept, left_for_upstreams, most_connections};
+use crate::listen::accept::{TrustedPeers, accept, left_for_upstreams, most_connections};
 use crate::listen::bind;
-use crate::listen::house::{Accepted, Bounds, House};
+use crate::listen::dispatch::{ConnectionBounds, Dispatcher};
 use crate::proxy::Holds;
 use crate::reload::{self, Watcher};
-use crate::shutdown::{Drain, DrainSwitch, Request, Signals, drain};
+use crate::shutdown::{Drain, DrainSwitch, SignalRequest, Signals, drain};
 use crate::snapshot::Snapshot;
-use crate::store::{Fleet, MemoryStore, News};
+use crate::store::{Fleet, Invalidation, MemoryStore};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::Metrics;
 use crate::upstream;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use worker::{Equipment, WorkerThread};
+use worker::{WorkerSetup, WorkerThread};
 
 /// One shard of the memory store is swept at each tick.
 const SWEEP: Duration = Duration::from_millis(50);
@@ -58,17 +58,35 @@ pub enum StartError {
 
 /// What workers and the control thread share.
 #[derive(Debug, Clone)]
-struct Shared {
+struct GatewayState {
     snapshots: Arc<ArcSwap<Snapshot>>,
     memory: Arc<MemoryStore>,
     fleet: Arc<Fleet>,
-    news: News,
+    news: Invalidation,
     holds: Arc<Holds>,
     metrics: Arc<Metrics>,
     drain: Drain,
 }
 
-/// Runs the gateway until it is told to stop and has finished what was begun.
+impl GatewayState {
+    fn new(boot: &Boot, snapshot: Snapshot, drain: Drain) -> Self {
+        let metrics = Metrics::new();
+        metrics.started(snapshot.generation);
+        let memory = Arc::new(MemoryStore::new(Clock::system(), boot.store.max_keys));
+        memory.keep_room_for(snapshot.limits());
+        Self {
+            snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
+            memory,
+            fleet: Arc::default(),
+            news: Invalidation::default(),
+            holds: Arc::default(),
+            metrics,
+            drain,
+        }
+    }
+}
+
+/// Runs the gateway until a signal stops it and it has finished what was begun.
 ///
 /// # Errors
 /// When it cannot start.
@@ -83,7 +101,7 @@ struct Gateway {
     boot: Boot,
     switch: DrainSwitch,
     readiness: Readiness,
-    house: Arc<House>,
+    dispatcher: Arc<Dispatcher>,
     workers: Vec<WorkerThread>,
     log: AccessLog,
     signals: Signals,
@@ -111,51 +129,38 @@ impl Gateway {
         start_demo(&snapshot).await?;
 
         let (switch, drain) = drain();
-        let clock = Clock::system();
-        let metrics = Metrics::new();
-        metrics.started(snapshot.generation);
-        let memory = Arc::new(MemoryStore::new(clock, boot.store.max_keys));
-        memory.keep_room_for(snapshot.limits());
-        let shared = Shared {
-            snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
-            memory,
-            fleet: Arc::default(),
-            news: News::default(),
-            holds: Arc::default(),
-            metrics: Arc::clone(&metrics),
-            drain: drain.clone(),
+        let shared = GatewayState::new(&boot, snapshot, drain);
+        let log = AccessLog::stdout(boot.log.access, &shared.metrics)?;
+        let (peek_sender, peeks) = admin::peek_channel();
+        let (store_ready_sender, store_ready) = mpsc::channel(1);
+        let worker_channels = WorkerChannels {
+            peeks: Some(peeks),
+            store_ready: store_ready_sender,
         };
-        let log = AccessLog::stdout(boot.log.access, &metrics)?;
-        let (questions, asked) = admin::questions();
-        let (open_files, count) = (descriptors::raise(), count_workers(&boot));
-        let bounds = Bounds {
-            most: most_taken(boot.listen.max_connections, open_files),
-            per_client: boot.listen.max_connections_per_client,
-        };
-        let (house, incoming) = House::new(count, bounds, &metrics);
-        let descriptors = Budget::new(left_for_upstreams(bounds.most, open_files), count);
-        let housed = (&house, incoming, &descriptors);
-        let (meets, met) = mpsc::channel(1);
-        let workers = start_workers(&boot, &shared, &log, housed, (asked, meets))?;
+        let (dispatcher, workers) = start_workers(&boot, &shared, &log, worker_channels)?;
 
         let readiness = Readiness::default();
-        let admin_address = start_admin(admin, &metrics, &readiness, questions)?;
+        let admin_address = start_admin(admin, &shared.metrics, &readiness, peek_sender)?;
         tokio::spawn(sweep(shared.clone()));
-        let install = Install {
+        let installer = SnapshotInstaller {
             boot: boot.clone(),
             outline,
             shared: shared.clone(),
         };
-        let reload = start_reload(file, files, install);
-        let is_stopped = until_met(met, &mut signals, &reload).await;
+        let reload = start_reload(file, files, installer);
+        let is_stopped = until_store_ready(store_ready, &mut signals, &reload).await;
 
         let trusted = trusted(&shared.snapshots);
         let mut addresses = Vec::new();
         for listener in open_all(&boot.listen.addresses, claimed)? {
             addresses.push(listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let (house, trusted) = (Arc::clone(&house), Arc::clone(&trusted));
-            tokio::spawn(accept(listener, house, trusted, drain.clone()));
+            tokio::spawn(accept(
+                listener,
+                Arc::clone(&dispatcher),
+                Arc::clone(&trusted),
+                shared.drain.clone(),
+            ));
         }
         banner::print(&boot, &shared.snapshots.load(), &addresses, admin_address);
         readiness.set(Phase::Ready);
@@ -163,7 +168,7 @@ impl Gateway {
             boot,
             switch,
             readiness,
-            house,
+            dispatcher,
             workers,
             log,
             signals,
@@ -173,7 +178,7 @@ impl Gateway {
     }
 
     async fn until_stopped(mut self) -> Result<(), StartError> {
-        while !self.is_stopped && self.signals.next().await == Request::Reload {
+        while !self.is_stopped && self.signals.next().await == SignalRequest::Reload {
             self.reload.pull();
         }
         self.readiness.set(Phase::Draining);
@@ -182,9 +187,9 @@ impl Gateway {
         self.switch.pull(grace);
         let deadline = Instant::now() + grace;
         tokio::select! {
-            () = finished(&self.house) => tracing::info!("stopped: everything was finished"),
+            () = finished(&self.dispatcher) => tracing::info!("stopped: everything was finished"),
             () = tokio::time::sleep_until(deadline) => {
-                match self.house.open() {
+                match self.dispatcher.open() {
                     1 => tracing::warn!("stopped: 1 connection was cut"),
                     cut => tracing::warn!("stopped: {cut} connections were cut"),
                 }
@@ -212,50 +217,50 @@ fn most_taken(asked: usize, files: Option<u64>) -> usize {
 }
 
 /// Resolves when the last connection has ended.
-async fn finished(house: &House) {
-    while house.open() > 0 {
+async fn finished(dispatcher: &Dispatcher) {
+    while dispatcher.open() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// Asks the snapshot in force.
-fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> Trusted {
+fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> TrustedPeers {
     let snapshots = Arc::clone(snapshots);
     Arc::new(move |peer| snapshots.load().trust.believes(peer))
 }
 
 async fn second_stop(signals: &mut Signals) {
-    while signals.next().await == Request::Reload {}
+    while signals.next().await == SignalRequest::Reload {}
 }
 
-/// Waits until every worker's store has answered, which closes `met`: the first clients are to be counted where all are. Not for
-/// long, and not when somebody says stop: was that said?
-async fn until_met(
-    mut met: mpsc::Receiver<()>,
+/// Waits until every worker's store has answered, which closes `store_ready`, for [`STORE_WITHIN`] at most: the first clients
+/// are then counted where all are. True when a signal to stop has come meanwhile.
+async fn until_store_ready(
+    mut store_ready: mpsc::Receiver<()>,
     signals: &mut Signals,
     reload: &reload::Trigger,
 ) -> bool {
     let mut within = pin!(tokio::time::sleep(STORE_WITHIN));
     loop {
         tokio::select! {
-            _ = met.recv() => return false,
+            _ = store_ready.recv() => return false,
             () = &mut within => return false,
             request = signals.next() => match request {
-                Request::Reload => reload.pull(),
-                Request::Stop => return true,
+                SignalRequest::Reload => reload.pull(),
+                SignalRequest::Stop => return true,
             }
         }
     }
 }
 
-fn claim_all(addresses: &[SocketAddr]) -> Result<Vec<bind::Claimed>, StartError> {
+fn claim_all(addresses: &[SocketAddr]) -> Result<Vec<bind::BoundSocket>, StartError> {
     let claim = |address: &SocketAddr| bind::claim(*address).map_err(not_at(*address));
     addresses.iter().map(claim).collect()
 }
 
 fn open_all(
     addresses: &[SocketAddr],
-    claimed: Vec<bind::Claimed>,
+    claimed: Vec<bind::BoundSocket>,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
     let both = addresses.iter().zip(claimed);
     both.map(|(address, claimed)| claimed.open().map_err(not_at(*address)))
@@ -274,38 +279,52 @@ fn count_workers(boot: &Boot) -> usize {
     }
 }
 
+/// What workers are given beside the gateway's state.
+struct WorkerChannels {
+    /// Peeks at counters. The first worker answers them: it has a way to the store as any other.
+    peeks: Option<mpsc::Receiver<admin::PeekRequest>>,
+    /// Closed when every worker's store has answered once.
+    store_ready: mpsc::Sender<()>,
+}
+
 fn start_workers(
     boot: &Boot,
-    shared: &Shared,
+    shared: &GatewayState,
     log: &AccessLog,
-    (house, incoming, descriptors): (&Arc<House>, Vec<mpsc::Receiver<Accepted>>, &Arc<Budget>),
-    (asked, meets): (mpsc::Receiver<admin::Question>, mpsc::Sender<()>),
-) -> Result<Vec<WorkerThread>, StartError> {
-    // Questions about counters go to the first: it has a way to the store as any other.
-    let mut asked = Some(asked);
+    mut channels: WorkerChannels,
+) -> Result<(Arc<Dispatcher>, Vec<WorkerThread>), StartError> {
+    let open_files = descriptors::raise();
+    let count = count_workers(boot);
+    let bounds = ConnectionBounds {
+        most: most_taken(boot.listen.max_connections, open_files),
+        per_client: boot.listen.max_connections_per_client,
+    };
+    let (dispatcher, incoming) = Dispatcher::new(count, bounds, &shared.metrics);
+    let descriptors = Budget::new(left_for_upstreams(bounds.most, open_files), count);
     let start = |(index, incoming)| {
-        let equipment = Equipment {
+        WorkerThread::start(WorkerSetup {
             index,
-            house: Arc::clone(house),
+            dispatcher: Arc::clone(&dispatcher),
             incoming,
             descriptors: descriptors.share(),
             shared: shared.clone(),
             log: log.clone(),
             listen: boot.listen.clone(),
             store: boot.store.clone(),
-            meets: meets.clone(),
-            asked: asked.take(),
-        };
-        WorkerThread::start(equipment).map_err(StartError::from)
+            store_ready: channels.store_ready.clone(),
+            peeks: channels.peeks.take(),
+        })
     };
-    incoming.into_iter().enumerate().map(start).collect()
+    let workers: io::Result<Vec<WorkerThread>> =
+        incoming.into_iter().enumerate().map(start).collect();
+    Ok((dispatcher, workers?))
 }
 
 fn start_admin(
     listeners: Option<Vec<std::net::TcpListener>>,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
-    questions: admin::Questions,
+    peeks: admin::PeekSender,
 ) -> Result<Option<SocketAddr>, StartError> {
     let Some(listener) = listeners.and_then(|mut listeners| listeners.pop()) else {
         return Ok(None);
@@ -315,7 +334,7 @@ fn start_admin(
     let state = AdminState {
         metrics: Arc::clone(metrics),
         readiness: readiness.clone(),
-        questions: Some(questions),
+        peeks: Some(peeks),
     };
     // It answers to the last: draining is something to see.
     tokio::spawn(admin::serve(listener, state, std::future::pending()));
@@ -323,22 +342,26 @@ fn start_admin(
 }
 
 /// Watches the file and what it names, if there is one.
-fn start_reload(file: Option<PathBuf>, files: Files, install: Install) -> reload::Trigger {
+fn start_reload(
+    file: Option<PathBuf>,
+    files: Files,
+    installer: SnapshotInstaller,
+) -> reload::Trigger {
     let (trigger, pulled) = reload::trigger();
     if let Some(file) = file {
-        tokio::spawn(Watcher::new(file, files, pulled).run(install));
+        tokio::spawn(Watcher::new(file, files, pulled).run(installer));
     }
     trigger
 }
 
 /// Puts a new file in force.
-struct Install {
+struct SnapshotInstaller {
     boot: Boot,
     outline: Arc<Outline>,
-    shared: Shared,
+    shared: GatewayState,
 }
 
-impl reload::Apply for Install {
+impl reload::ReloadTarget for SnapshotInstaller {
     async fn apply(&mut self, compiled: Compiled) {
         let Compiled {
             boot,
@@ -377,7 +400,7 @@ async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
 }
 
 /// Forgets what has ended, one shard at a time, and reports how full the memory store is.
-async fn sweep(shared: Shared) {
+async fn sweep(shared: GatewayState) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut overflowed = 0;

@@ -62,10 +62,10 @@ impl Budget {
 
     /// One worker's part of it.
     #[must_use]
-    pub fn share(self: &Arc<Self>) -> Share {
-        Share(Arc::new(Part {
+    pub fn share(self: &Arc<Self>) -> DescriptorShare {
+        DescriptorShare(Arc::new(ShareState {
             free: AtomicIsize::new(0),
-            promised: AtomicIsize::new(0),
+            reserved: AtomicIsize::new(0),
             budget: Arc::clone(self),
         }))
     }
@@ -80,44 +80,44 @@ impl Budget {
 
 /// A worker's part. Used on its thread alone.
 #[derive(Debug, Clone)]
-pub struct Share(Arc<Part>);
+pub struct DescriptorShare(Arc<ShareState>);
 
 #[derive(Debug)]
-struct Part {
+struct ShareState {
     /// Neither taken nor with the others.
     free: AtomicIsize,
     /// Free, and spoken for.
-    promised: AtomicIsize,
+    reserved: AtomicIsize,
     budget: Arc<Budget>,
 }
 
 /// A descriptor that will be there when it is taken.
 #[derive(Debug)]
-pub struct Promise<'a>(&'a Part);
+pub struct DescriptorReserve<'a>(&'a ShareState);
 
 /// A descriptor that is in use, until dropped.
 #[derive(Debug)]
-pub struct Descriptor(Arc<Part>);
+pub struct Descriptor(Arc<ShareState>);
 
 /// One that could be done without, likewise.
 #[derive(Debug)]
-pub struct Spare(Descriptor);
+pub struct SpareDescriptor(Descriptor);
 
-impl Share {
-    /// Keeps one. Nothing when all are in use, or promised.
+impl DescriptorShare {
+    /// Reserves a descriptor; nothing when all are in use or reserved.
     #[must_use]
-    pub fn promise(&self) -> Option<Promise<'_>> {
+    pub fn reserve(&self) -> Option<DescriptorReserve<'_>> {
         let part = &*self.0;
-        let promised = part.promised.load(Relaxed);
-        if part.free.load(Relaxed) <= promised && !part.draws() {
+        let reserved = part.reserved.load(Relaxed);
+        if part.free.load(Relaxed) <= reserved && !part.draws() {
             return None;
         }
         // Nobody else writes it: no need to lock the bus for each request.
-        part.promised.store(promised + 1, Relaxed);
-        Some(Promise(part))
+        part.reserved.store(reserved + 1, Relaxed);
+        Some(DescriptorReserve(part))
     }
 
-    /// Takes one, promised or not: what is under way is not broken off for want of one that others may give back in time.
+    /// Takes a descriptor, reserved or not: what is under way is not broken off for want of one that others may give back in time.
     #[must_use]
     pub fn take(&self) -> Descriptor {
         self.0.free.fetch_sub(1, Relaxed);
@@ -126,35 +126,35 @@ impl Share {
 
     /// Takes one for what can be done without.
     #[must_use]
-    pub fn take_spare(&self) -> Option<Spare> {
+    pub fn take_spare(&self) -> Option<SpareDescriptor> {
         let spare = &self.0.budget.spare;
         let left = |left| (left > 0).then_some(left - 1);
         spare.fetch_update(Relaxed, Relaxed, left).ok()?;
-        if self.promise().is_none() {
+        if self.reserve().is_none() {
             spare.fetch_add(1, Relaxed);
             return None;
         }
-        Some(Spare(self.take()))
+        Some(SpareDescriptor(self.take()))
     }
 }
 
-impl Part {
+impl ShareState {
     #[cold]
     fn draws(&self) -> bool {
         let drawn = self.budget.draw();
         let free = self.free.fetch_add(drawn, Relaxed) + drawn;
-        free > self.promised.load(Relaxed)
+        free > self.reserved.load(Relaxed)
     }
 }
 
-impl Drop for Promise<'_> {
+impl Drop for DescriptorReserve<'_> {
     fn drop(&mut self) {
-        let promised = self.0.promised.load(Relaxed);
-        self.0.promised.store(promised - 1, Relaxed);
+        let reserved = self.0.reserved.load(Relaxed);
+        self.0.reserved.store(reserved - 1, Relaxed);
     }
 }
 
-impl Drop for Spare {
+impl Drop for SpareDescriptor {
     fn drop(&mut self) {
         self.0.0.budget.spare.fetch_add(1, Relaxed);
     }
@@ -162,13 +162,13 @@ impl Drop for Spare {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        let Part {
+        let ShareState {
             free,
-            promised,
+            reserved,
             budget,
         } = &*self.0;
         let now = free.fetch_add(1, Relaxed) + 1;
-        if now - promised.load(Relaxed) > 2 * budget.piece {
+        if now - reserved.load(Relaxed) > 2 * budget.piece {
             free.fetch_sub(budget.piece, Relaxed);
             budget.rest.fetch_add(budget.piece, Relaxed);
         }
@@ -183,45 +183,45 @@ mod tests {
     fn no_more_are_promised_than_there_are_and_all_of_them_come_back() {
         let budget = Budget::new(Some(10), 2);
         let (one, other) = (budget.share(), budget.share());
-        let mut promises: Vec<Promise<'_>> = Vec::new();
-        promises.extend(std::iter::from_fn(|| one.promise()).take(6));
-        promises.extend(std::iter::from_fn(|| other.promise()));
-        assert_eq!(promises.len(), 10);
-        assert!(one.promise().is_none() && other.take_spare().is_none());
-        let taken: Vec<Descriptor> = promises
+        let mut reserves: Vec<DescriptorReserve<'_>> = Vec::new();
+        reserves.extend(std::iter::from_fn(|| one.reserve()).take(6));
+        reserves.extend(std::iter::from_fn(|| other.reserve()));
+        assert_eq!(reserves.len(), 10);
+        assert!(one.reserve().is_none() && other.take_spare().is_none());
+        let taken: Vec<Descriptor> = reserves
             .drain(..6)
-            .map(|promise| {
-                drop(promise);
+            .map(|reserve| {
+                drop(reserve);
                 one.take()
             })
             .collect();
-        assert!(one.promise().is_none());
+        assert!(one.reserve().is_none());
         drop(taken);
         // Most of what one has no need for is there for the other.
-        promises.extend(std::iter::from_fn(|| other.promise()));
-        assert!(promises.len() >= 7);
-        assert!(one.promise().is_some());
+        reserves.extend(std::iter::from_fn(|| other.reserve()));
+        assert!(reserves.len() >= 7);
+        assert!(one.reserve().is_some());
     }
 
     #[test]
     fn what_is_taken_without_a_promise_is_missed_later() {
         let budget = Budget::new(Some(1), 1);
         let share = budget.share();
-        let promise = share.promise().unwrap();
+        let reserve = share.reserve().unwrap();
         let (first, second) = (share.take(), share.take());
-        drop(promise);
+        drop(reserve);
         drop(first);
-        assert!(share.promise().is_none());
+        assert!(share.reserve().is_none());
         drop(second);
-        assert!(share.promise().is_some());
+        assert!(share.reserve().is_some());
     }
 
     #[test]
     fn what_can_be_done_without_takes_a_quarter_at_most() {
         let share = Budget::new(Some(40), 1).share();
-        let spare: Vec<Spare> = std::iter::from_fn(|| share.take_spare()).collect();
+        let spare: Vec<SpareDescriptor> = std::iter::from_fn(|| share.take_spare()).collect();
         assert_eq!(spare.len(), 10);
-        let rest: Vec<Promise<'_>> = std::iter::from_fn(|| share.promise()).collect();
+        let rest: Vec<DescriptorReserve<'_>> = std::iter::from_fn(|| share.reserve()).collect();
         assert_eq!(rest.len(), 30);
         drop(spare);
         assert!(share.take_spare().is_some());
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn without_a_bound_nobody_is_refused() {
         let share = Budget::new(None, 2).share();
-        let all: Vec<_> = std::iter::from_fn(|| share.promise()).take(1000).collect();
+        let all: Vec<_> = std::iter::from_fn(|| share.reserve()).take(1000).collect();
         assert_eq!(all.len(), 1000);
     }
 }

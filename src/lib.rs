@@ -18,4 +18,5 @@ pub mod shutdown;
 pub mod snapshot;
 pub mod store;
 pub mod telemetry;
+pub mod tls;
 pub mod upstream;

@@ -34,7 +34,7 @@ pub struct Trigger(Arc<Notify>);
 
 /// What hears a [`Trigger`].
 #[derive(Debug)]
-pub struct Pulled(Arc<Notify>);
+pub struct TriggerReceiver(Arc<Notify>);
 
 impl Trigger {
     /// Reads the file again, and says so when nothing has changed.
@@ -45,13 +45,13 @@ impl Trigger {
 
 /// A trigger and what hears it.
 #[must_use]
-pub fn trigger() -> (Trigger, Pulled) {
+pub fn trigger() -> (Trigger, TriggerReceiver) {
     let notify = Arc::new(Notify::new());
-    (Trigger(Arc::clone(&notify)), Pulled(notify))
+    (Trigger(Arc::clone(&notify)), TriggerReceiver(notify))
 }
 
 /// What becomes of a reading.
-pub trait Apply {
+pub trait ReloadTarget {
     /// A good one.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
     /// A bad one; it has been reported.
@@ -59,11 +59,11 @@ pub trait Apply {
 }
 
 /// What came of a reading.
-type Outcome = Result<Compiled, Report>;
+type LoadResult = Result<Compiled, Report>;
 
 /// Why the file is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum ReadCause {
     /// It may have changed.
     Event,
     /// Somebody asked.
@@ -74,13 +74,13 @@ enum Cause {
 #[derive(Debug)]
 pub struct Watcher {
     file: PathBuf,
-    pulled: Pulled,
+    pulled: TriggerReceiver,
     /// What was read last.
     last: Files,
     /// Was the last reading taken over?
     taken: bool,
-    /// Is the system asked to tell of changes?
-    told: bool,
+    /// Does the file system report changes?
+    has_events: bool,
     /// How often everything is read without being told.
     net: Duration,
 }
@@ -88,34 +88,34 @@ pub struct Watcher {
 impl Watcher {
     /// Of `file`, which is in force as it was read from `files`: a change since then is seen too.
     #[must_use]
-    pub fn new(file: PathBuf, files: Files, pulled: Pulled) -> Self {
+    pub fn new(file: PathBuf, files: Files, pulled: TriggerReceiver) -> Self {
         Self {
             file,
             pulled,
             last: files,
             taken: true,
-            told: true,
+            has_events: true,
             net: NET,
         }
     }
 
-    /// The same, but nobody tells of changes, as on a file system without events; everything is read this often.
+    /// This watcher on a file system without events: every file is read this often.
     #[must_use]
-    pub fn untold(self, every: Duration) -> Self {
+    pub fn polling(self, every: Duration) -> Self {
         Self {
-            told: false,
+            has_events: false,
             net: every,
             ..self
         }
     }
 
     /// Until the program ends.
-    pub async fn run(mut self, mut apply: impl Apply) {
+    pub async fn run(mut self, mut apply: impl ReloadTarget) {
         let changed = Arc::new(Notify::new());
         let mut folders = Folders::new(Arc::clone(&changed));
         let mut ticks = self.watch(&mut folders, None);
         // What happened before anybody watched.
-        let mut cause = Cause::Event;
+        let mut cause = ReadCause::Event;
         loop {
             self.look(cause, &mut apply).await;
             // The paths may lead elsewhere by now, through folders nobody has watched yet.
@@ -125,9 +125,9 @@ impl Watcher {
                 changed.notify_one();
             }
             cause = tokio::select! {
-                () = changed.notified() => Cause::Event,
-                () = self.pulled.0.notified() => Cause::Asked,
-                _ = ticks.tick() => Cause::Event,
+                () = changed.notified() => ReadCause::Event,
+                () = self.pulled.0.notified() => ReadCause::Asked,
+                _ = ticks.tick() => ReadCause::Event,
             };
         }
     }
@@ -135,9 +135,10 @@ impl Watcher {
     /// Watches where the paths lead now; returns when to look without being told.
     fn watch(&self, folders: &mut Folders, ticks: Option<Interval>) -> Interval {
         let before = ticks.as_ref().map(Interval::period);
-        let followed = match self.told {
-            true => folders.follow(&self.last),
-            false => Ok(()),
+        let followed = if self.has_events {
+            folders.follow(&self.last)
+        } else {
+            Ok(())
         };
         let period = match followed {
             Ok(()) => self.net,
@@ -162,7 +163,7 @@ impl Watcher {
     }
 
     /// Reads until two readings agree, and takes what is new.
-    async fn look(&mut self, cause: Cause, apply: &mut impl Apply) {
+    async fn look(&mut self, cause: ReadCause, apply: &mut impl ReloadTarget) {
         if again(&self.last).await == self.last {
             return self.unchanged(cause);
         }
@@ -184,7 +185,7 @@ impl Watcher {
     }
 
     /// Compiles the file on a thread of its own: a large one would keep the control thread from its other work.
-    async fn load(&self) -> Outcome {
+    async fn load(&self) -> LoadResult {
         let path = self.file.clone();
         match spawn_blocking(move || config::load(&path)).await {
             Ok(outcome) => outcome,
@@ -195,12 +196,12 @@ impl Watcher {
         }
     }
 
-    fn unchanged(&self, cause: Cause) {
+    fn unchanged(&self, cause: ReadCause) {
         let file = self.file.display();
         match (cause, self.taken) {
-            (Cause::Event, _) => {}
-            (Cause::Asked, true) => tracing::info!("{file} is unchanged"),
-            (Cause::Asked, false) => tracing::warn!("{file} is unchanged, and still not taken"),
+            (ReadCause::Event, _) => {}
+            (ReadCause::Asked, true) => tracing::info!("{file} is unchanged"),
+            (ReadCause::Asked, false) => tracing::warn!("{file} is unchanged, and still not taken"),
         }
     }
 
@@ -219,7 +220,7 @@ impl Watcher {
         }
     }
 
-    async fn take(&mut self, outcome: Outcome, apply: &mut impl Apply) {
+    async fn take(&mut self, outcome: LoadResult, apply: &mut impl ReloadTarget) {
         match outcome {
             Ok(compiled) => {
                 if !compiled.warnings.is_empty() {
@@ -247,7 +248,7 @@ async fn again(files: &Files) -> Files {
 }
 
 /// What was read for this outcome.
-fn read_for(outcome: &Outcome) -> &Files {
+fn read_for(outcome: &LoadResult) -> &Files {
     match outcome {
         Ok(compiled) => &compiled.files,
         Err(report) => &report.files,

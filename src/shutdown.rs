@@ -7,14 +7,14 @@ use tokio::time::Instant;
 
 /// Pulled once; everyone who holds a [`Drain`] hears it.
 #[derive(Debug)]
-pub struct DrainSwitch(watch::Sender<State>);
+pub struct DrainSwitch(watch::Sender<DrainState>);
 
 /// The promise to finish what was begun, until a deadline.
 #[derive(Debug, Clone)]
-pub struct Drain(watch::Receiver<State>);
+pub struct Drain(watch::Receiver<DrainState>);
 
 #[derive(Debug, Default, Clone, Copy)]
-struct State {
+struct DrainState {
     /// Set when draining begins.
     deadline: Option<Instant>,
     /// What is left is being cut.
@@ -24,7 +24,7 @@ struct State {
 /// A switch and the token that hears it.
 #[must_use]
 pub fn drain() -> (DrainSwitch, Drain) {
-    let (switch, drain) = watch::channel(State::default());
+    let (switch, drain) = watch::channel(DrainState::default());
     (DrainSwitch(switch), Drain(drain))
 }
 
@@ -83,7 +83,7 @@ pub struct Signals {
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum SignalRequest {
     /// SIGTERM or SIGINT: finish and leave; the second one leaves at once.
     Stop,
     /// SIGHUP: read the file again.
@@ -104,11 +104,11 @@ impl Signals {
     }
 
     /// The next one.
-    pub async fn next(&mut self) -> Request {
+    pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Request::Stop,
-            _ = self.interrupt.recv() => Request::Stop,
-            _ = self.reload.recv() => Request::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.reload.recv() => SignalRequest::Reload,
         }
     }
 }

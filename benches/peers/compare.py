@@ -45,8 +45,8 @@ def arguments():
 
 
 def build():
-    """The path of a freshly built release binary."""
-    command = ["cargo", "build", "--release", "--bin", "tollgate", "--message-format=json-render-diagnostics"]
+    """The path of a freshly built binary, as it is released."""
+    command = ["cargo", "build", "--profile", "dist", "--bin", "tollgate", "--message-format=json-render-diagnostics"]
     built = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     if built.returncode != 0:
         sys.exit("tollgate does not build; --binary PATH measures another, --peers nginx,haproxy none")

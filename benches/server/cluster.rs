@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::time::sleep;
-use tollgate::store::{Address, Place, RedisTarget};
+use tollgate::store::{Address, RedisEndpoint, RedisTarget};
 
 const SLOTS: u16 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,7 +81,7 @@ impl Cluster {
     pub(crate) fn target(&self) -> RedisTarget {
         let address = |master: &Server| Address::new("127.0.0.1", master.port);
         let seeds = self.masters.iter().take(2).map(address).collect();
-        RedisTarget::new(Place::Cluster { seeds })
+        RedisTarget::new(RedisEndpoint::Cluster { seeds })
     }
 
     /// What each of them tells.

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use tollgate::store::redis::RedisStore;
-use tollgate::store::{Place, RedisTarget, Settings};
+use tollgate::store::{RedisEndpoint, RedisTarget, StoreSettings};
 
 /// For anything that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,10 +71,10 @@ impl Server {
 
     /// A store of this server's, connected.
     pub(crate) async fn store(&self) -> RedisStore {
-        let target = RedisTarget::new(Place::tcp("127.0.0.1", self.port));
-        let settings = Settings {
+        let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", self.port));
+        let settings = StoreSettings {
             timeout: PATIENCE,
-            ..Settings::default()
+            ..StoreSettings::default()
         };
         let store = RedisStore::new(&target, &settings);
         while !store.is_up() {

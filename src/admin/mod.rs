@@ -1,16 +1,16 @@
 //! The admin listener: metrics, health and a look at counters, on an address of its own.
 
-mod answer;
+mod endpoints;
 mod health;
-mod host;
+mod host_check;
 mod peek;
-mod serve;
+mod server;
 #[cfg(test)]
 mod tests;
 
 pub use health::{Phase, Readiness};
-pub use peek::{PATH as PEEK, Question, Questions, answering, questions};
-pub use serve::serve;
+pub use peek::{PATH as PEEK, PeekRequest, PeekSender, answer_peeks, peek_channel};
+pub use server::serve;
 
 use crate::telemetry::metrics::Metrics;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Where the admin listener is. Absent without `[admin]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct AdminSettings {
     /// Its address; port 0 is any free port.
     pub listen: SocketAddr,
 }
@@ -31,5 +31,5 @@ pub struct AdminState {
     /// What `/readyz` shows.
     pub readiness: Readiness,
     /// Who can look at counters.
-    pub questions: Option<Questions>,
+    pub peeks: Option<PeekSender>,
 }

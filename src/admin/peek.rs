@@ -1,7 +1,7 @@
 //! `POST /v1/peek`: what is left on counters that the asker names. Nothing is charged, and the keys stand in the body, since
 //! addresses of requests end up in logs.
 
-use super::answer::{Answer, json, problem};
+use super::endpoints::{AdminResponse, json, problem};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use arc_swap::ArcSwap;
@@ -27,13 +27,13 @@ const WITHIN: Duration = Duration::from_secs(2);
 
 /// Counters to look at, and where the answer goes.
 #[derive(Debug)]
-pub struct Question {
-    counters: Vec<Counter>,
+pub struct PeekRequest {
+    counters: Vec<PeekedCounter>,
     answer: oneshot::Sender<Value>,
 }
 
 #[derive(Debug)]
-struct Counter {
+struct PeekedCounter {
     limit: String,
     window: Option<String>,
     /// Whose tier it is looked at with.
@@ -41,22 +41,22 @@ struct Counter {
     key: Vec<u8>,
 }
 
-/// A way for questions to somebody who has a store.
-pub type Questions = mpsc::Sender<Question>;
+/// Carries peeks to the worker that answers them from its store.
+pub type PeekSender = mpsc::Sender<PeekRequest>;
 
-/// Questions on their way.
+/// A channel for peeks.
 #[must_use]
-pub fn questions() -> (Questions, mpsc::Receiver<Question>) {
+pub fn peek_channel() -> (PeekSender, mpsc::Receiver<PeekRequest>) {
     mpsc::channel(4)
 }
 
-/// Answers questions, one after another, from `store` under the file in force.
-pub async fn answering(
+/// Answers peeks one by one from `store` under the file in force.
+pub async fn answer_peeks(
     store: Store,
     snapshots: Arc<ArcSwap<Snapshot>>,
-    mut questions: mpsc::Receiver<Question>,
+    mut peeks: mpsc::Receiver<PeekRequest>,
 ) {
-    while let Some(Question { counters, answer }) = questions.recv().await {
+    while let Some(PeekRequest { counters, answer }) = peeks.recv().await {
         let snapshot = snapshots.load_full();
         let mut seen = Vec::with_capacity(counters.len());
         for counter in &counters {
@@ -70,7 +70,7 @@ pub async fn answering(
     }
 }
 
-async fn look(store: &Store, snapshot: &Snapshot, counter: &Counter) -> Value {
+async fn look(store: &Store, snapshot: &Snapshot, counter: &PeekedCounter) -> Value {
     let mut all = snapshot.limits().flat_map(|limit| {
         let tiers = limit.tiers.iter().map(|tier| &tier.limit);
         std::iter::once(limit).chain(tiers)
@@ -98,7 +98,7 @@ async fn look(store: &Store, snapshot: &Snapshot, counter: &Counter) -> Value {
 }
 
 /// Answers one request.
-pub(super) async fn answer<B>(questions: Option<&Questions>, request: Request<B>) -> Answer
+pub(super) async fn answer<B>(peeks: Option<&PeekSender>, request: Request<B>) -> AdminResponse
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -120,7 +120,7 @@ where
             "the body is application/json",
         );
     }
-    let Some(questions) = questions else {
+    let Some(peeks) = peeks else {
         return problem(StatusCode::SERVICE_UNAVAILABLE, "nobody can be asked");
     };
     let body = Limited::new(request.into_body(), MOST_BYTES).collect();
@@ -133,8 +133,8 @@ where
     };
     let (answer, answered) = oneshot::channel();
     let asked = async {
-        let question = Question { counters, answer };
-        questions.send(question).await.ok()?;
+        let question = PeekRequest { counters, answer };
+        peeks.send(question).await.ok()?;
         answered.await.ok()
     };
     match timeout(WITHIN, asked).await {
@@ -144,7 +144,7 @@ where
 }
 
 /// `{ "counters": [{ "limit": "per-ip", "window": null, "key": "3132" }] }`, the key's bytes in hexadecimal digits.
-fn read(body: &[u8]) -> Result<Vec<Counter>, &'static str> {
+fn read(body: &[u8]) -> Result<Vec<PeekedCounter>, &'static str> {
     const SHAPE: &str =
         "write {\"counters\": [{\"limit\": NAME, \"window\": null, \"key\": HEXADECIMAL}]}";
     let body: Value = serde_json::from_slice(body).map_err(|_| "the body is no JSON")?;
@@ -153,7 +153,7 @@ fn read(body: &[u8]) -> Result<Vec<Counter>, &'static str> {
         return Err("at most 64 counters at once");
     }
     let counter = |one: &Value| {
-        Some(Counter {
+        Some(PeekedCounter {
             limit: one["limit"].as_str()?.to_owned(),
             window: one["window"].as_str().map(str::to_owned),
             group: one["group"].as_str().map(str::to_owned),

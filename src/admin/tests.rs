@@ -1,6 +1,6 @@
 //! The admin listener as its clients see it, over a real socket.
 
-use super::serve::{Patience, serve_within};
+use super::server::{AdminTimeouts, serve_within};
 use super::*;
 use crate::telemetry::metrics::{NO_ROUTE, Source};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ struct Admin {
 
 impl Admin {
     async fn start() -> Self {
-        Self::with(Patience {
+        Self::with(AdminTimeouts {
             head: Duration::from_secs(10),
             connection: Duration::from_secs(10),
             last_answer: Duration::from_secs(1),
@@ -27,11 +27,11 @@ impl Admin {
         .await
     }
 
-    async fn with(patience: Patience) -> Self {
+    async fn with(timeouts: AdminTimeouts) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = AdminState {
-            questions: None,
+            peeks: None,
             metrics: Metrics::new(),
             readiness: Readiness::new(),
         };
@@ -39,7 +39,7 @@ impl Admin {
         let stopped = async {
             let _ = stopped.await;
         };
-        let served = tokio::spawn(serve_within(patience, listener, state.clone(), stopped));
+        let served = tokio::spawn(serve_within(timeouts, listener, state.clone(), stopped));
         Self {
             address,
             state,
@@ -170,7 +170,7 @@ async fn a_client_that_is_too_slow_is_let_go() {
     let short = Duration::from_millis(100);
     let long = Duration::from_secs(60);
     for (head, connection) in [(short, long), (long, short)] {
-        let admin = Admin::with(Patience {
+        let admin = Admin::with(AdminTimeouts {
             head,
             connection,
             last_answer: short,

@@ -3,8 +3,8 @@
 use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
-use crate::snapshot::{Service, Snapshot, StaticReply};
-use crate::store::Source;
+use crate::snapshot::{Own, Service, Snapshot};
+use crate::store::Backend;
 use crate::telemetry::printable;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,8 +48,8 @@ pub(super) fn print(
 
 fn counting(boot: &Boot) -> String {
     match &boot.store.source {
-        Source::Memory => "in memory, this gateway alone".to_owned(),
-        Source::Redis(target) => {
+        Backend::Memory => "in memory, this gateway alone".to_owned(),
+        Backend::Redis(target) => {
             let there = target.to_string();
             let there = boot.secrets.hide(&there);
             format!("in {there}, shared by all gateways there")

@@ -1,16 +1,16 @@
 //! One worker: a thread with a single-threaded runtime that owns its connections, pools and way to the store.
 
-use super::Shared;
-use crate::admin::{Question, answering};
+use super::GatewayState;
+use crate::admin::{PeekRequest, answer_peeks};
 use crate::client::Client;
-use crate::descriptors::Share;
-use crate::listen::drain::LocalDrain;
-use crate::listen::house::{Accepted, House};
+use crate::descriptors::DescriptorShare;
+use crate::listen::dispatch::{DealtConnection, Dispatcher};
+use crate::listen::drain::WorkerDrain;
 use crate::listen::socket::Stream;
 use crate::listen::{self, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
-use crate::store::{self, Near, Source, Store};
+use crate::store::{self, Backend, Store, WorkerCache};
 use crate::telemetry::access_log::AccessLog;
 use std::cell::RefCell;
 use std::io;
@@ -27,22 +27,22 @@ const TIDY: Duration = Duration::from_secs(1);
 
 /// What a worker is built from.
 #[derive(Debug)]
-pub(super) struct Equipment {
+pub(super) struct WorkerSetup {
     /// Which worker it is.
     pub(super) index: usize,
     /// Where its connections come from.
-    pub(super) house: Arc<House>,
-    pub(super) incoming: mpsc::Receiver<Accepted>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) incoming: mpsc::Receiver<DealtConnection>,
     /// Its part of the descriptors beside those of its clients.
-    pub(super) descriptors: Share,
-    pub(super) shared: Shared,
+    pub(super) descriptors: DescriptorShare,
+    pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
-    pub(super) listen: listen::Settings,
-    pub(super) store: store::Settings,
+    pub(super) listen: listen::ListenSettings,
+    pub(super) store: store::StoreSettings,
     /// Dropped when the store has answered once.
-    pub(super) meets: mpsc::Sender<()>,
-    /// Questions about counters, where it is this one who answers them.
-    pub(super) asked: Option<mpsc::Receiver<Question>>,
+    pub(super) store_ready: mpsc::Sender<()>,
+    /// Peeks at counters, for the one worker that answers them.
+    pub(super) peeks: Option<mpsc::Receiver<PeekRequest>>,
 }
 
 /// A worker, as seen from outside.
@@ -53,7 +53,7 @@ pub(super) struct WorkerThread {
 }
 
 impl WorkerThread {
-    pub(super) fn start(equipment: Equipment) -> io::Result<Self> {
+    pub(super) fn start(equipment: WorkerSetup) -> io::Result<Self> {
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{}", equipment.index))
@@ -70,7 +70,7 @@ impl WorkerThread {
     }
 }
 
-fn work(equipment: Equipment, ended: oneshot::Receiver<()>) {
+fn work(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
     match Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
@@ -82,18 +82,18 @@ fn work(equipment: Equipment, ended: oneshot::Receiver<()>) {
     }
 }
 
-async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
-    let Equipment {
+async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
+    let WorkerSetup {
         index,
-        house,
+        dispatcher,
         mut incoming,
         descriptors,
         shared,
         log,
         listen,
         store,
-        meets,
-        asked,
+        store_ready,
+        peeks,
     } = equipment;
     let metrics = shared.metrics.worker();
     let store = connect(&store, &shared);
@@ -106,13 +106,13 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
     {
         near.follow(redis, metrics);
         tokio::task::spawn_local(Arc::clone(&shared.fleet).keep(redis.clone()));
-        tokio::task::spawn_local(met(redis.clone(), meets));
+        tokio::task::spawn_local(report_store_ready(redis.clone(), store_ready));
     } else {
-        drop(meets);
+        drop(store_ready);
     }
-    if let Some(asked) = asked {
+    if let Some(peeks) = peeks {
         let snapshots = Arc::clone(&shared.snapshots);
-        tokio::task::spawn_local(answering(store.clone(), snapshots, asked));
+        tokio::task::spawn_local(answer_peeks(store.clone(), snapshots, peeks));
     }
     let worker = Rc::new(Worker::new(proxy::Equipment {
         store,
@@ -127,17 +127,17 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
     tokio::task::spawn_local(tidy(Rc::clone(&worker)));
     tokio::task::spawn_local(worker.flushing());
     let listen = Rc::new(listen);
-    let drain = LocalDrain::new(shared.drain);
-    let register = house.register(index);
+    let drain = WorkerDrain::new(shared.drain);
+    let register = dispatcher.register(index);
     loop {
         let accepted = tokio::select! {
             _ = &mut ended => break,
             Some(accepted) = incoming.recv() => accepted,
         };
-        let Some(accepted) = house.make_room(accepted, index, &register) else {
+        let Some(accepted) = dispatcher.evict_for(accepted, index, &register) else {
             continue;
         };
-        let Accepted {
+        let DealtConnection {
             tcp, from, open, ..
         } = accepted;
         let Ok(stream) = Stream::new(tcp, listen.allowed(), descriptors.clone()) else {
@@ -148,9 +148,9 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
             address,
             watch: stream.watch(),
             open,
-            guest: register.enter(Client::of(from.ip())),
-            counted: metrics.connected(),
-            introduced: RefCell::default(),
+            registration: register.enter(Client::of(from.ip())),
+            metric: metrics.connected(),
+            forwarded_fields: RefCell::default(),
             timer: RefCell::default(),
         };
         let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
@@ -161,24 +161,24 @@ async fn serve(equipment: Equipment, mut ended: oneshot::Receiver<()>) {
     worker.settle().await;
 }
 
-fn connect(settings: &store::Settings, shared: &Shared) -> Store {
+fn connect(settings: &store::StoreSettings, shared: &GatewayState) -> Store {
     match &settings.source {
-        Source::Memory => Store::Memory(Arc::clone(&shared.memory)),
-        Source::Redis(target) => Store::Redis {
+        Backend::Memory => Store::Memory(Arc::clone(&shared.memory)),
+        Backend::Redis(target) => Store::Redis {
             shared: RedisStore::new(target, settings),
             local: Arc::clone(&shared.memory),
             on_down: settings.on_down,
             fleet: Arc::clone(&shared.fleet),
             metrics: shared.metrics.store(),
-            near: Near::new(shared.news.clone(), settings.timeout),
+            near: WorkerCache::new(shared.news.clone(), settings.timeout),
         },
     }
 }
 
-/// Says so when Redis has answered for the first time.
-async fn met(redis: RedisStore, meets: mpsc::Sender<()>) {
+/// Closes `store_ready` when Redis has answered for the first time.
+async fn report_store_ready(redis: RedisStore, store_ready: mpsc::Sender<()>) {
     redis.met().await;
-    drop(meets);
+    drop(store_ready);
 }
 
 async fn tidy(worker: Rc<Worker>) {

@@ -4,7 +4,7 @@ use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
 use crate::replay::{Failure, Fault, Lines, Mapping, Replay, Report};
-use crate::store::{RedisTarget, Source};
+use crate::store::{Backend, RedisTarget};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
 use std::fs::{File, Metadata};
@@ -240,8 +240,8 @@ fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, u8> {
         return Ok(None);
     };
     match config::store(url) {
-        Ok(Source::Memory) => Ok(None),
-        Ok(Source::Redis(target)) => Ok(Some(target)),
+        Ok(Backend::Memory) => Ok(None),
+        Ok(Backend::Redis(target)) => Ok(Some(target)),
         Err(report) => {
             told(&report);
             Err(USAGE)

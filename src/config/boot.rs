@@ -15,15 +15,15 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boot {
     /// Where requests come in.
-    pub listen: listen::Settings,
+    pub listen: listen::ListenSettings,
     /// Threads that serve them; 0 is one for each core.
     pub workers: usize,
     /// How long requests under way may take to finish at the end.
     pub drain: Duration,
     /// The admin listener, if there is one.
-    pub admin: Option<admin::Settings>,
+    pub admin: Option<admin::AdminSettings>,
     /// Where counters live.
-    pub store: store::Settings,
+    pub store: store::StoreSettings,
     /// What is logged.
     pub log: telemetry::Settings,
     /// What is shown as stars wherever the file is told about.
@@ -43,7 +43,7 @@ pub(super) fn read(
     found: &mut Vec<Diagnostic>,
 ) -> Boot {
     let (server, log) = (&document.server, &document.log);
-    let defaults = listen::Settings::default();
+    let defaults = listen::ListenSettings::default();
     let addresses = match server.listen.entries() {
         [] => defaults.addresses,
         written => written.iter().map(|at| at.value).collect(),
@@ -58,7 +58,7 @@ pub(super) fn read(
     let store = super::store::read(document, text, files, found);
     Boot {
         secrets: Arc::new(secrets(document, &store)),
-        listen: listen::Settings {
+        listen: listen::ListenSettings {
             addresses,
             first_byte: server.first_byte.or(defaults.first_byte),
             head: server.head.or(defaults.head),
@@ -75,7 +75,7 @@ pub(super) fn read(
         },
         workers: server.workers.or(0) as usize,
         drain: server.drain.or(Duration::from_secs(30)),
-        admin: document.admin.as_ref().map(|admin| admin::Settings {
+        admin: document.admin.as_ref().map(|admin| admin::AdminSettings {
             listen: admin.listen.or(ADMIN),
         }),
         store,
@@ -87,12 +87,12 @@ pub(super) fn read(
 }
 
 /// What the file's variables and the places that it names for secrets gave.
-fn secrets(document: &Document, store: &store::Settings) -> Secrets {
+fn secrets(document: &Document, store: &store::StoreSettings) -> Secrets {
     let mut all = document.variables.secrets();
     all.extend(document.fetched.iter().cloned());
-    if let store::Source::Redis(target) = &store.source {
+    if let store::Backend::Redis(target) = &store.source {
         let mut passwords = vec![&target.password];
-        if let store::Place::Sentinel { password, .. } = &target.place {
+        if let store::RedisEndpoint::Sentinel { password, .. } = &target.place {
             passwords.push(password);
         }
         let given = passwords.into_iter().flatten();

@@ -12,9 +12,9 @@ use crate::key::Sameness;
 use crate::key::client_ip::Trust;
 use crate::limit::Limit;
 use crate::route::{PathPattern, Rule, Template};
-use crate::snapshot::errors::ErrorFormats;
-use crate::snapshot::{FieldStyle, HoldCaps, Service, Snapshot, StaticReply};
-use crate::store::Source;
+use crate::snapshot::errors::Looks;
+use crate::snapshot::{FieldStyle, HoldCaps, Own, Service, Snapshot};
+use crate::store::Backend;
 use crate::upstream;
 use http::HeaderValue;
 use ipnet::IpNet;
@@ -138,7 +138,7 @@ pub(super) fn compile(
     });
     let shared = match report.source.is_without_store() {
         true => document.counted != Counted::Here,
-        false => matches!(boot.store.source, Source::Redis(_)),
+        false => matches!(boot.store.source, Backend::Redis(_)),
     };
     Compiled {
         boot,

@@ -191,7 +191,7 @@ pub fn load_for_replay(path: &Path, sets: &[Set]) -> Result<Compiled, Report> {
 ///
 /// # Errors
 /// What is wrong with it, shown as it was given.
-pub fn store(url: &str) -> Result<crate::store::Source, Report> {
+pub fn store(url: &str) -> Result<crate::store::Backend, Report> {
     let front = "--store ";
     value::store(url).map_err(|wrong| {
         let shown = format!("{front}{url}");

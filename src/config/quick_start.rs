@@ -92,7 +92,7 @@ fn starred(written: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use crate::config::render::Colour;
-    use crate::store::Source as Counters;
+    use crate::store::Backend as Counters;
 
     #[test]
     fn the_flags_make_a_gateway() {

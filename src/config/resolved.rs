@@ -309,7 +309,7 @@ impl Writer<'_> {
     /// The address of a store with stars for its password.
     fn without_password(&mut self, url: &str) -> String {
         let secret = match super::value::store(url) {
-            Ok(store::Source::Redis(target)) => target.password,
+            Ok(store::Backend::Redis(target)) => target.password,
             _ => None,
         };
         match (secret, url.split_once("://"), url.rfind('@')) {

@@ -5,8 +5,8 @@ use super::document::{Document, Kept, Sentinel, StoreTls};
 use super::files::Files;
 use super::source::{At, Source as Text};
 use super::value::quoted;
-use crate::store::tls::{Material, Mistake};
-use crate::store::{Place, RedisTarget, Secret, Settings, Source, Tls};
+use crate::store::{Backend, RedisEndpoint, RedisTarget, Secret, StoreSettings};
+use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::sync::Arc;
 
 /// More than every authority there is.
@@ -18,12 +18,12 @@ pub(super) fn read(
     text: &Text,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> Settings {
+) -> StoreSettings {
     let written = &document.store;
-    let defaults = Settings::default();
-    let mut source = written.url.get().cloned().unwrap_or(Source::Memory);
+    let defaults = StoreSettings::default();
+    let mut source = written.url.get().cloned().unwrap_or(Backend::Memory);
     let mut reader = SettingsReader { text, files, found };
-    if let Source::Redis(target) = &mut source {
+    if let Backend::Redis(target) = &mut source {
         target.functions = written.functions.or(false);
         if let Some(name) = written.username.at() {
             let name = reader.secret("user", name);
@@ -37,7 +37,7 @@ pub(super) fn read(
         }
         reader.tls(written.tls.get(), written.url.at(), target);
     }
-    Settings {
+    StoreSettings {
         source,
         timeout: written.timeout.or(defaults.timeout),
         on_down: written.on_down.or(defaults.on_down),
@@ -76,8 +76,8 @@ impl SettingsReader<'_> {
         }
     }
 
-    fn sentinel(&mut self, written: &Sentinel, place: &mut Place) {
-        let Place::Sentinel {
+    fn sentinel(&mut self, written: &Sentinel, place: &mut RedisEndpoint) {
+        let RedisEndpoint::Sentinel {
             username, password, ..
         } = place
         else {
@@ -96,7 +96,7 @@ impl SettingsReader<'_> {
     fn tls(
         &mut self,
         written: Option<&StoreTls>,
-        url: Option<&At<Source>>,
+        url: Option<&At<Backend>>,
         target: &mut RedisTarget,
     ) {
         if target.tls.is_none() {
@@ -110,7 +110,7 @@ impl SettingsReader<'_> {
         let key = self.file(written.key.at());
         let identity = cert.as_deref().zip(key.as_deref());
         let server_name = written.server_name.get().map(String::as_str);
-        let made = Tls::new(Material {
+        let made = ClientTls::new(PemFiles {
             ca: ca.as_deref(),
             identity,
             server_name,
@@ -126,7 +126,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    fn mistaken(&mut self, mistake: Mistake, written: &StoreTls, url: Option<&At<Source>>) {
+    fn mistaken(&mut self, mistake: Mistake, written: &StoreTls, url: Option<&At<Backend>>) {
         let (file, why) = match mistake {
             Mistake::Ca(why) => (written.ca.at(), why),
             Mistake::Cert(why) => (written.cert.at(), why),

@@ -1,6 +1,6 @@
 //! Accepts connections, as many as there is room for.
 
-use super::house::House;
+use super::dispatch::Dispatcher;
 use crate::shutdown::Drain;
 use crate::telemetry::log::Throttle;
 use std::io;
@@ -24,7 +24,7 @@ const LEAST_LEFT: u64 = 8;
 static REFUSED: Throttle = Throttle::every(Duration::from_secs(1));
 
 /// Which peers' word is believed: they stand for many clients.
-pub type Trusted = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+pub type TrustedPeers = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// How many connections to hold at once: as many as `asked`, if the system's `files` suffice for as many upstream
 /// connections beside them. Running out of files would fail requests that are under way.
@@ -44,7 +44,12 @@ pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
 }
 
 /// Accepts until draining begins. What there is no room for is closed at once, which costs the least.
-pub async fn accept(listener: TcpListener, house: Arc<House>, trusted: Trusted, drain: Drain) {
+pub async fn accept(
+    listener: TcpListener,
+    house: Arc<Dispatcher>,
+    trusted: TrustedPeers,
+    drain: Drain,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -57,7 +62,7 @@ pub async fn accept(listener: TcpListener, house: Arc<House>, trusted: Trusted, 
                 }
                 let Ok(tcp) = stream.into_std() else { continue };
                 let trusted = trusted(from.ip());
-                if house.let_in(tcp, from, trusted).await.is_err() {
+                if house.dispatch(tcp, from, trusted).await.is_err() {
                     return;
                 }
             }

@@ -9,9 +9,9 @@ const BACKLOG: i32 = 4096;
 
 /// An address that is ours, where nobody can connect yet.
 #[derive(Debug)]
-pub struct Claimed(Socket);
+pub struct BoundSocket(Socket);
 
-impl Claimed {
+impl BoundSocket {
     /// Lets clients connect; ready for tokio.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Claimed {
 ///
 /// # Errors
 /// When the address is in use or not ours.
-pub fn claim(address: SocketAddr) -> io::Result<Claimed> {
+pub fn claim(address: SocketAddr) -> io::Result<BoundSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -39,5 +39,5 @@ pub fn claim(address: SocketAddr) -> io::Result<Claimed> {
         socket.set_only_v6(false)?;
     }
     socket.bind(&address.into())?;
-    Ok(Claimed(socket))
+    Ok(BoundSocket(socket))
 }

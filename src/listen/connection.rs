@@ -1,13 +1,13 @@
 //! Drives one connection: tells HTTP/1.1 from HTTP/2, each with its deadlines, and ends it gracefully.
 
-use super::calls::{Calls, Open};
-use super::control::{Demands, calm_down};
-use super::drain::LocalDrain;
-use super::late::LateHead;
-use super::register::{Guest, Waiting};
-use super::socket::{Beside, Stream};
-use super::streams::{self, OnWorker, Streams, Waits};
-use super::{Peer, Settings};
+use super::connection_register::{ClientWait, Registration};
+use super::drain::WorkerDrain;
+use super::h2_flood::{FloodMeter, goaway};
+use super::head_deadline::HeadDeadline;
+use super::requests::{H1Service, OpenRequests};
+use super::socket::{SocketProbe, Stream};
+use super::stream_deadline::{self, IdleBounds, StreamSet, WorkerExecutor};
+use super::{ListenSettings, Peer};
 use crate::telemetry::log::Throttle;
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode};
@@ -42,9 +42,9 @@ const LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// What answers requests. Given by whoever wires the program; this room does not know it.
-pub trait Answer: 'static {
+pub trait Handler: 'static {
     /// Body of the responses.
-    type Body: Carried;
+    type Body: ResponseBody;
 
     /// Answers one request.
     fn answer(
@@ -54,15 +54,15 @@ pub trait Answer: 'static {
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
 
     /// Hears of a head that was no request and has been answered without being asked about.
-    fn refused(&self, head: &RefusedHead<'_>, peer: &Peer);
+    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer);
 }
 
 /// A body that hears, over HTTP/2, what became of it. Over HTTP/1.1 it is over when all of it has been asked for.
-pub trait Carried:
+pub trait ResponseBody:
     Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin + 'static
 {
     /// Does the client have to take it at the least rate, or is it one that may be silent by its nature?
-    fn has_pace(&self) -> bool;
+    fn has_minimum_rate(&self) -> bool;
 
     /// The client has taken all of it. One that hears nothing and is dropped has lost its client.
     fn taken(&mut self);
@@ -73,7 +73,7 @@ pub trait Carried:
 
 /// A head that was refused before it was a request.
 #[derive(Debug, Clone, Copy)]
-pub struct RefusedHead<'a> {
+pub struct RejectedHead<'a> {
     /// The status it was answered with.
     pub status: StatusCode,
     /// Its first line, or as much as has come and is worth keeping of it.
@@ -81,18 +81,18 @@ pub struct RefusedHead<'a> {
 }
 
 /// Serves one connection until it ends, idles too long, or draining is over.
-pub async fn serve<A: Answer>(
+pub async fn serve<A: Handler>(
     mut stream: Stream,
     peer: Peer,
-    answer: Rc<A>,
-    settings: &Settings,
-    drain: LocalDrain,
+    handler: Rc<A>,
+    settings: &ListenSettings,
+    drain: WorkerDrain,
 ) {
     let mut draining = drain.listen();
     let protocol = tokio::select! {
         biased;
-        () = poll_fn(|cx| peer.guest.poll_asked(cx)) => return,
-        protocol = timeout(settings.first_byte, sniff(&mut stream, settings.head(), &peer.guest)) => protocol,
+        () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => return,
+        protocol = timeout(settings.first_byte, sniff(&mut stream, settings.head(), &peer.registration)) => protocol,
         // Nothing has been asked on it yet.
         () = poll_fn(|cx| draining.poll_begun(cx)) => return,
     };
@@ -100,17 +100,32 @@ pub async fn serve<A: Answer>(
         return;
     };
     drop(draining);
-    peer.guest.is_busy();
-    let peer = Rc::new(peer);
+    peer.registration.is_busy();
+    let session = Session {
+        stream,
+        peer: Rc::new(peer),
+        handler,
+        settings,
+        drain,
+    };
     match protocol {
         Protocol::Http1 => {
-            serve_http1(stream, (peer, begun), answer, settings, drain).await;
+            serve_http1(session, begun).await;
         }
         // Boxed, so that the many connections of HTTP/1.1 need no room for it.
         Protocol::Http2 => {
-            Box::pin(serve_http2(stream, peer, answer, settings, drain)).await;
+            Box::pin(serve_http2(session)).await;
         }
     }
+}
+
+/// A connection whose protocol is known, and what serves it.
+struct Session<'a, A> {
+    stream: Stream,
+    peer: Rc<Peer>,
+    handler: Rc<A>,
+    settings: &'a ListenSettings,
+    drain: WorkerDrain,
 }
 
 enum Protocol {
@@ -123,21 +138,22 @@ enum Protocol {
 async fn sniff(
     stream: &mut Stream,
     head: Duration,
-    guest: &Guest,
+    registration: &Registration,
 ) -> Option<(Protocol, Option<Instant>)> {
     let mut seen = BytesMut::with_capacity(512);
     let mut begun = None;
     loop {
-        let waiting = match seen.is_empty() {
-            true => Waiting::Silent,
-            false => Waiting::HalfHead,
+        let waiting = if seen.is_empty() {
+            ClientWait::Silent
+        } else {
+            ClientWait::HalfHead
         };
         let read = {
             let mut reading = pin!(stream.read_buf(&mut seen));
             let read = poll_fn(|cx| {
                 let read = reading.as_mut().poll(cx);
                 if read.is_pending() {
-                    guest.waits(waiting, Instant::now());
+                    registration.waits(waiting, Instant::now());
                 }
                 read
             });
@@ -150,36 +166,35 @@ async fn sniff(
             return None;
         }
         let compared = seen.len().min(PREFACE.len());
-        let protocol = match (
-            seen[..compared] == PREFACE[..compared],
-            compared == PREFACE.len(),
-        ) {
-            (false, _) => Protocol::Http1,
-            (true, true) => Protocol::Http2,
-            (true, false) => {
-                begun.get_or_insert_with(Instant::now);
-                continue;
-            }
+        let protocol = if seen[..compared] != PREFACE[..compared] {
+            Protocol::Http1
+        } else if compared == PREFACE.len() {
+            Protocol::Http2
+        } else {
+            begun.get_or_insert_with(Instant::now);
+            continue;
         };
         stream.unread(seen.freeze());
         return Some((protocol, begun));
     }
 }
 
-async fn serve_http1<A: Answer>(
-    stream: Stream,
-    (peer, begun): (Rc<Peer>, Option<Instant>),
-    answer: Rc<A>,
-    settings: &Settings,
-    drain: LocalDrain,
-) {
-    let (beside, open) = (stream.follow(), Open::new());
-    let service = Calls {
-        answer: Rc::clone(&answer),
+async fn serve_http1<A: Handler>(session: Session<'_, A>, begun: Option<Instant>) {
+    let Session {
+        stream,
+        peer,
+        handler,
+        settings,
+        drain,
+    } = session;
+    let probe = stream.follow();
+    let open = OpenRequests::new();
+    let service = H1Service {
+        handler: Rc::clone(&handler),
         peer: Rc::clone(&peer),
         open: Rc::clone(&open),
         drain: drain.clone(),
-        beside: beside.clone(),
+        probe: probe.clone(),
     };
     // Without hyper's deadline for heads, which is a timer set anew for each request, and without its way of looking for
     // a client that leaves, which is a read.
@@ -190,18 +205,18 @@ async fn serve_http1<A: Answer>(
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut idle = pin!(sleep_until(open.since() + settings.idle));
-    let mut between = Between {
+    let mut between = QuietConnection {
         open: &open,
-        beside: &beside,
+        probe: &probe,
         settings,
         head: begun,
         seen: 0,
     };
     let mut listening = Some(drain.listen());
-    let guest = &peer.guest;
+    let registration = &peer.registration;
     let ended = poll_fn(|cx| {
         // Before hyper looks for another request.
-        if guest.poll_asked(cx).is_ready() {
+        if registration.poll_evicted(cx).is_ready() {
             return Poll::Ready(None);
         }
         if let Some(draining) = &mut listening
@@ -215,39 +230,39 @@ async fn serve_http1<A: Answer>(
             return Poll::Ready(ended.err().as_ref().and_then(answered_by_hyper));
         }
         if !open.is_idle() {
-            return beside.poll_left(cx).map(|()| None);
+            return probe.poll_left(cx).map(|()| None);
         }
-        match beside.waiting() {
-            Some(Waiting::Idle) => guest.waits(Waiting::Idle, open.since()),
-            Some(waiting) => guest.waits(waiting, Instant::now()),
-            None => guest.is_busy(),
+        match probe.waiting() {
+            Some(ClientWait::Idle) => registration.waits(ClientWait::Idle, open.since()),
+            Some(waiting) => registration.waits(waiting, Instant::now()),
+            None => registration.is_busy(),
         }
         between.poll_over(cx, idle.as_mut())
     })
     .await;
     // It ends here, or becomes a tunnel.
-    guest.stays();
+    registration.exempt();
     if let Some(status) = ended {
         if status == StatusCode::REQUEST_TIMEOUT {
-            beside.say_last(LATE);
+            probe.write_last(LATE);
         }
-        let line = &beside.first_line();
-        answer.refused(&RefusedHead { status, line }, &peer);
+        let line = &probe.first_line();
+        handler.rejected(&RejectedHead { status, line }, &peer);
     }
 }
 
 /// A connection on which nothing is under way: before its first request, or between two.
-struct Between<'a> {
-    open: &'a Open,
-    beside: &'a Beside,
-    settings: &'a Settings,
+struct QuietConnection<'a> {
+    open: &'a OpenRequests,
+    probe: &'a SocketProbe,
+    settings: &'a ListenSettings,
     /// Since when a head is on its way.
     head: Option<Instant>,
     /// Bytes that had come when it was looked at last.
     seen: u64,
 }
 
-impl Between<'_> {
+impl QuietConnection<'_> {
     /// Ready when nothing has been asked for too long, or when a head is late, with the status for that. A body that still
     /// comes after its answer may come, as long as it does come.
     ///
@@ -258,12 +273,11 @@ impl Between<'_> {
         cx: &mut Context<'_>,
         mut timer: Pin<&mut Sleep>,
     ) -> Poll<Option<StatusCode>> {
-        let late = match self.beside.in_head() {
-            true => Some(*self.head.get_or_insert_with(Instant::now) + self.settings.head()),
-            false => {
-                self.head = None;
-                None
-            }
+        let late = if self.probe.in_head() {
+            Some(*self.head.get_or_insert_with(Instant::now) + self.settings.head())
+        } else {
+            self.head = None;
+            None
         };
         if let Some(late) = late
             && timer.deadline() > late
@@ -289,10 +303,10 @@ impl Between<'_> {
 
     fn idle_until(&mut self, now: Instant) -> Instant {
         let allowed = self.settings.idle;
-        match self.beside.in_body() {
+        match self.probe.in_body() {
             Some(bytes) if self.keeps_coming(bytes) => now + allowed,
             // An answer is over for hyper before its last bytes are taken.
-            _ => self.open.since().max(self.beside.wrote()) + allowed,
+            _ => self.open.since().max(self.probe.wrote()) + allowed,
         }
     }
 }
@@ -308,7 +322,7 @@ fn answered_by_hyper(error: &hyper::Error) -> Option<StatusCode> {
 
 /// Why a connection of HTTP/2 asks for no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum EndReason {
     /// The client has left, or broken the protocol.
     ByItself,
     /// It has been idle for too long, or the gateway stops.
@@ -321,20 +335,22 @@ enum Ended {
     Late,
 }
 
-async fn serve_http2<A: Answer>(
-    stream: Stream,
-    peer: Rc<Peer>,
-    answer: Rc<A>,
-    settings: &Settings,
-    drain: LocalDrain,
-) {
-    let (beside, streams) = (stream.follow_frames(), Streams::new(settings.allowed()));
-    let service = streams::Calls {
-        answer: Rc::clone(&answer),
+async fn serve_http2<A: Handler>(session: Session<'_, A>) {
+    let Session {
+        stream,
+        peer,
+        handler,
+        settings,
+        drain,
+    } = session;
+    let probe = stream.follow_frames();
+    let streams = StreamSet::new(settings.allowed());
+    let service = stream_deadline::H2Service {
+        handler: Rc::clone(&handler),
         peer: Rc::clone(&peer),
         streams: Rc::clone(&streams),
     };
-    let connection = http2::Builder::new(OnWorker(Rc::clone(&streams)))
+    let connection = http2::Builder::new(WorkerExecutor(Rc::clone(&streams)))
         .timer(TokioTimer::new())
         .max_concurrent_streams(MOST_STREAMS)
         .max_header_list_size(MOST_SEEN)
@@ -347,57 +363,55 @@ async fn serve_http2<A: Answer>(
         let mut connection = pin!(connection);
         let mut draining = drain.listen();
         let farewell = FAREWELL.min(settings.idle / 4);
-        let waits = Waits {
+        let waits = IdleBounds {
             from: Instant::now(),
             silent: settings.idle - farewell,
             idle: settings.idle,
         };
-        let mut late = LateHead::default();
-        let mut demands = Demands::new(Instant::now());
+        let mut late = HeadDeadline::default();
+        let mut demands = FloodMeter::new(Instant::now());
         let mut flooded = || {
-            let (demanded, stream) = beside.demanded()?;
-            demands
-                .are_too_many(demanded, Instant::now)
-                .then_some(stream)
+            let (demanded, stream) = probe.demanded()?;
+            demands.is_flood(demanded, Instant::now).then_some(stream)
         };
         let ended = tokio::select! {
             biased;
             // Before hyper looks for another request.
-            () = poll_fn(|cx| peer.guest.poll_asked(cx)) => Ended::ForAnother,
-            _ = streams.drive(connection.as_mut(), &peer.guest, &beside) => Ended::ByItself,
+            () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => EndReason::ForAnother,
+            _ = streams.drive(connection.as_mut(), &peer.registration, &probe) => EndReason::ByItself,
             // After the connection has read what there was.
-            stream = poll_fn(|_| flooded().map_or(Poll::Pending, Poll::Ready)) => Ended::Flood(stream),
-            () = poll_fn(|cx| late.poll(cx, beside.in_head(), settings.head())) => Ended::Late,
-            () = poll_fn(|cx| draining.poll_begun(cx)) => Ended::InPeace,
+            stream = poll_fn(|_| flooded().map_or(Poll::Pending, Poll::Ready)) => EndReason::Flood(stream),
+            () = poll_fn(|cx| late.poll(cx, probe.in_head(), settings.head())) => EndReason::Late,
+            () = poll_fn(|cx| draining.poll_begun(cx)) => EndReason::InPeace,
             // hyper's keep-alive finds dead peers; a live one that asks for nothing, or takes nothing, is ours to end.
-            () = streams.over(waits, &beside) => Ended::InPeace,
+            () = streams.over(waits, &probe) => EndReason::InPeace,
         };
-        peer.guest.stays();
-        if let Ended::Flood(stream) = ended {
-            note_flood(&peer);
-            beside.say_last(&calm_down(stream));
-        } else if ended != Ended::ByItself {
+        peer.registration.exempt();
+        if let EndReason::Flood(stream) = ended {
+            warn_of_flood(&peer);
+            probe.write_last(&goaway(stream));
+        } else if ended != EndReason::ByItself {
             connection.as_mut().graceful_shutdown();
         }
-        if ended == Ended::Late {
+        if ended == EndReason::Late {
             // There is no stream yet to answer on.
             let (status, line) = (StatusCode::REQUEST_TIMEOUT, &[][..]);
-            answer.refused(&RefusedHead { status, line }, &peer);
+            handler.rejected(&RejectedHead { status, line }, &peer);
         }
-        if matches!(ended, Ended::ForAnother | Ended::Late) {
+        if matches!(ended, EndReason::ForAnother | EndReason::Late) {
             // The client is told as far as its socket takes it at once.
             poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
         }
-        if ended == Ended::InPeace {
+        if ended == EndReason::InPeace {
             // What is under way is finished; while draining, the app's deadline ends what does not end by itself.
-            let waits = Waits {
+            let waits = IdleBounds {
                 from: Instant::now(),
                 silent: farewell,
                 idle: settings.idle,
             };
             tokio::select! {
-                _ = streams.drive(connection, &peer.guest, &beside) => {}
-                () = streams.over(waits, &beside) => {}
+                _ = streams.drive(connection, &peer.registration, &probe) => {}
+                () = streams.over(waits, &probe) => {}
             }
         }
     }
@@ -405,7 +419,7 @@ async fn serve_http2<A: Answer>(
 }
 
 #[cold]
-fn note_flood(peer: &Peer) {
+fn warn_of_flood(peer: &Peer) {
     static FLOOD: Throttle = Throttle::every(Duration::from_secs(10));
     if let Some(more) = FLOOD.pass() {
         tracing::warn!(

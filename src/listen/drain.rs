@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 /// A worker's ear for draining.
 #[derive(Debug, Clone)]
-pub struct LocalDrain(Rc<Inner>);
+pub struct WorkerDrain(Rc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -23,13 +23,13 @@ struct Inner {
 
 /// One connection's place among those to be woken.
 #[derive(Debug)]
-pub struct Listening {
-    local: LocalDrain,
+pub struct DrainListener {
+    local: WorkerDrain,
     place: u64,
     listens: bool,
 }
 
-impl LocalDrain {
+impl WorkerDrain {
     /// Listens to `drain` on the worker's runtime, which must be the current one.
     #[must_use]
     pub fn new(drain: Drain) -> Self {
@@ -59,10 +59,10 @@ impl LocalDrain {
 
     /// A place for one connection.
     #[must_use]
-    pub fn listen(&self) -> Listening {
+    pub fn listen(&self) -> DrainListener {
         let place = self.0.next.get();
         self.0.next.set(place + 1);
-        Listening {
+        DrainListener {
             local: self.clone(),
             place,
             listens: false,
@@ -70,7 +70,7 @@ impl LocalDrain {
     }
 }
 
-impl Listening {
+impl DrainListener {
     /// Ready once draining has begun. The task that asks first is the one that is woken.
     pub fn poll_begun(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.local.0.begun.get() {
@@ -85,7 +85,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for DrainListener {
     fn drop(&mut self) {
         if self.listens {
             self.local.0.wakers.borrow_mut().remove(&self.place);

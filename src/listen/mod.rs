@@ -1,29 +1,29 @@
 //! Listeners: bound sockets, the connections on them, and who is on the other end.
 
 pub mod accept;
+mod backpressure;
 pub mod bind;
-mod calls;
-mod chunks;
+mod chunk_framing;
 pub mod connection;
-mod control;
+pub mod connection_register;
+pub mod dispatch;
 pub mod drain;
-mod frames;
-mod heads;
-pub mod house;
-mod late;
-pub mod pace;
-pub mod register;
+mod framing;
+mod h2_flood;
+mod h2_frames;
+mod head_deadline;
+pub mod minimum_rate;
+mod requests;
 pub mod socket;
-mod streams;
-mod taking;
+mod stream_deadline;
 
-pub use heads::Finding;
+pub use framing::FramingFault;
 
 use crate::telemetry::metrics::Connected;
-use house::OpenGuard;
+use connection_register::Registration;
+use dispatch::OpenGuard;
 use http::HeaderValue;
-use pace::Allowed;
-use register::Guest;
+use minimum_rate::RateBound;
 use socket::SocketWatch;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -41,11 +41,11 @@ pub struct Peer {
     /// Counts its connection as open, for dealing out and for draining.
     pub open: OpenGuard,
     /// Its connection in the worker's register.
-    pub guest: Guest,
+    pub registration: Registration,
     /// Counts it in the metrics.
-    pub counted: Connected,
+    pub metric: Connected,
     /// How its requests are announced upstream, kept from one to the next.
-    pub introduced: RefCell<Option<Introduced>>,
+    pub forwarded_fields: RefCell<Option<ForwardedFields>>,
     /// Kept from one request to the next: moving a deadline on costs a fraction of setting one.
     pub timer: RefCell<Option<Pin<Box<Sleep>>>>,
 }
@@ -53,7 +53,7 @@ pub struct Peer {
 impl Peer {
     /// Resolves at `until`.
     pub async fn until(&self, until: Instant) {
-        let mut lent = Lent {
+        let mut lent = BorrowedTimer {
             timer: self.timer.take(),
             peer: self,
         };
@@ -68,12 +68,12 @@ impl Peer {
 }
 
 /// A timer that goes back also when nobody waits for it any more.
-struct Lent<'a> {
+struct BorrowedTimer<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     peer: &'a Peer,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for BorrowedTimer<'_> {
     fn drop(&mut self) {
         self.peer.timer.replace(self.timer.take());
     }
@@ -81,7 +81,7 @@ impl Drop for Lent<'_> {
 
 /// The fields that announce a peer upstream, as long as it asks for the same host.
 #[derive(Debug)]
-pub struct Introduced {
+pub struct ForwardedFields {
     /// The host it asked for.
     pub host: Option<HeaderValue>,
     /// Its address.
@@ -92,7 +92,7 @@ pub struct Introduced {
 
 /// How connections are taken and how long they may dawdle. Read once, at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct ListenSettings {
     /// Addresses to listen on; port 0 is any free port.
     pub addresses: Vec<SocketAddr>,
     /// Longest a fresh connection may take to show which protocol it speaks.
@@ -109,11 +109,11 @@ pub struct Settings {
     pub max_connections_per_client: Option<usize>,
 }
 
-impl Settings {
+impl ListenSettings {
     /// How slow a client may be while it alone is waited for.
     #[must_use]
-    pub fn allowed(&self) -> Allowed {
-        Allowed::new(self.idle, self.min_rate)
+    pub fn allowed(&self) -> RateBound {
+        RateBound::new(self.idle, self.min_rate)
     }
 
     /// Longest a head may take: never longer than a connection may idle.
@@ -122,7 +122,7 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for ListenSettings {
     fn default() -> Self {
         Self {
             addresses: vec![SocketAddr::from(([0, 0, 0, 0], 8080))],

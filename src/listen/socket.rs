@@ -1,13 +1,13 @@
 //! Sockets: the stream under a connection, which can be watched while hyper is not reading.
 
-mod beside;
+mod probe;
 
-pub(super) use beside::Beside;
+pub(super) use probe::SocketProbe;
 
-use super::frames::Frames;
-use super::heads::Heads;
-use super::pace::{Allowed, Timed};
-use crate::descriptors::{Share, Spare};
+use super::framing::FramingTracker;
+use super::h2_frames::FrameTracker;
+use super::minimum_rate::{RateBound, RateTimer};
+use crate::descriptors::{DescriptorShare, SpareDescriptor};
 use bytes::{Buf, Bytes};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
@@ -30,22 +30,22 @@ const JOINED: usize = 1024;
 /// The stream of one connection, with a bound on how long it may refuse to take bytes.
 #[derive(Debug)]
 pub struct Stream {
-    socket: Shared,
+    socket: SharedSocket,
     /// What was read to tell the protocol.
     read_ahead: Bytes,
-    stall: Stall,
+    stall: WriteStall,
 }
 
-/// Shared with those who look on; locked for the length of one call, by one thread.
-type Shared = Arc<Mutex<Watched>>;
+/// Shared between the stream and its watchers; locked for the length of one call, by one thread.
+type SharedSocket = Arc<Mutex<SocketState>>;
 
 #[derive(Debug)]
-struct Watched {
+struct SocketState {
     tcp: TcpStream,
     /// In HTTP/1.1.
-    heads: Option<Heads>,
+    heads: Option<FramingTracker>,
     /// In HTTP/2.
-    frames: Option<Frames>,
+    frames: Option<FrameTracker>,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
     /// It takes nothing now.
@@ -55,27 +55,27 @@ struct Watched {
     /// What is written may come as slowly as it likes, as long as something does.
     idle_alone: bool,
     /// Where a second descriptor of it is counted.
-    share: Share,
+    share: DescriptorShare,
 }
 
 /// How slowly a peer may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
 #[derive(Debug)]
-struct Stall {
-    allowed: Allowed,
+struct WriteStall {
+    allowed: RateBound,
     /// Nothing before it has taken its time once.
-    pace: Option<Box<Timed>>,
-    over: Stalled,
+    pace: Option<Box<RateTimer>>,
+    over: StallFlag,
 }
 
 /// Whether a connection was ended because its peer took no bytes. Outlives the connection.
 #[derive(Debug, Clone, Default)]
-pub struct Stalled(Arc<AtomicBool>);
+pub struct StallFlag(Arc<AtomicBool>);
 
 /// Sees a client leave although hyper is not reading from its socket.
 #[derive(Debug, Clone)]
 pub struct SocketWatch {
-    socket: Weak<Mutex<Watched>>,
-    stalled: Stalled,
+    socket: Weak<Mutex<SocketState>>,
+    stalled: StallFlag,
 }
 
 impl Stream {
@@ -83,11 +83,15 @@ impl Stream {
     ///
     /// # Errors
     /// When the runtime cannot register it.
-    pub fn new(tcp: std::net::TcpStream, allowed: Allowed, share: Share) -> io::Result<Self> {
+    pub fn new(
+        tcp: std::net::TcpStream,
+        allowed: RateBound,
+        share: DescriptorShare,
+    ) -> io::Result<Self> {
         tcp.set_nonblocking(true)?;
         tcp.set_nodelay(true)?;
         SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
-        let socket = Watched {
+        let socket = SocketState {
             tcp: TcpStream::from_std(tcp)?,
             heads: None,
             frames: None,
@@ -100,10 +104,10 @@ impl Stream {
         Ok(Self {
             socket: Arc::new(Mutex::new(socket)),
             read_ahead: Bytes::new(),
-            stall: Stall {
+            stall: WriteStall {
                 allowed,
                 pace: None,
-                over: Stalled::default(),
+                over: StallFlag::default(),
             },
         })
     }
@@ -123,33 +127,33 @@ impl Stream {
     }
 
     /// Follows the heads of HTTP/1.1 from here on.
-    pub(super) fn follow(&self) -> Beside {
-        lock(&self.socket).heads = Some(Heads::new());
+    pub(super) fn follow(&self) -> SocketProbe {
+        lock(&self.socket).heads = Some(FramingTracker::new());
         self.beside()
     }
 
     /// Follows the frames of HTTP/2 from here on.
-    pub(super) fn follow_frames(&self) -> Beside {
-        lock(&self.socket).frames = Some(Frames::new());
+    pub(super) fn follow_frames(&self) -> SocketProbe {
+        lock(&self.socket).frames = Some(FrameTracker::new());
         self.beside()
     }
 
     /// What hyper does not tell of the connection.
-    fn beside(&self) -> Beside {
-        Beside(Arc::clone(&self.socket))
+    fn beside(&self) -> SocketProbe {
+        SocketProbe(Arc::clone(&self.socket))
     }
 }
 
-fn lock(socket: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+fn lock(socket: &Mutex<SocketState>) -> MutexGuard<'_, SocketState> {
     socket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Watched {
+impl SocketState {
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
-        stall: &mut Stall,
+        stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
         let tcp = Pin::new(&mut self.tcp);
         let mut written = match bufs {
@@ -176,16 +180,16 @@ impl Watched {
         &mut self,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
-        stall: &mut Stall,
+        stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
         let pace = stall
             .pace
-            .get_or_insert_with(|| Box::new(Timed::new(stall.allowed)));
+            .get_or_insert_with(|| Box::new(RateTimer::new(stall.allowed)));
         if self.idle_alone {
             pace.idle_alone();
         }
         loop {
-            ready!(pace.poll_look(cx));
+            ready!(pace.poll_check(cx));
             match self.write_at_once(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
@@ -281,7 +285,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl Stalled {
+impl StallFlag {
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -326,7 +330,7 @@ impl SocketWatch {
 
     /// Tells, also later, whether the connection was ended because its peer took no bytes.
     #[must_use]
-    pub fn stalled(&self) -> Stalled {
+    pub fn stalled(&self) -> StallFlag {
         self.stalled.clone()
     }
 
@@ -346,7 +350,7 @@ impl SocketWatch {
         }
     }
 
-    fn register(&self) -> Option<(TcpStream, Spare)> {
+    fn register(&self) -> Option<(TcpStream, SpareDescriptor)> {
         let socket = self.socket.upgrade()?;
         let socket = lock(&socket);
         // A connection to a server is worth more than hearing of a client that leaves.

@@ -1,20 +1,20 @@
 //! Plans a request's limits, asks the store once for all of them, and reads the answer.
 
 mod plan;
-mod said;
-mod told;
+mod report;
+mod request_cost;
 
 pub use plan::Plan;
 
 use super::Worker;
+use super::destination::Destination;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::hold::Places;
-use super::line::Lines;
-use super::location::Destination;
+use super::hold::Tickets;
+use super::refunds::Refunds;
 use super::request::Target;
-use super::returns::Returns;
-use super::slots::Slots;
+use super::slots::HeldSlots;
+use super::wait_queue::WorkerQueues;
 use crate::client::Client;
 use crate::key::Caller;
 use crate::key::cookie::Cookies;
@@ -23,7 +23,7 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, VerdictOutcome, Wait};
 use crate::limit::{Limit, Scope};
 use crate::snapshot::Service;
-use crate::store::{Charge, Decided, DecidedBy, Store};
+use crate::store::{Charge, Decider, Store, StoreDecision};
 use crate::telemetry::metrics;
 use http::request::Parts;
 use std::rc::Rc;
@@ -34,9 +34,9 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Admission {
     /// The decision; nothing when nobody could decide and the file says to let everything pass.
-    pub decided: Option<Decided>,
+    pub decided: Option<StoreDecision>,
     /// Who decided.
-    pub by: DecidedBy,
+    pub by: Decider,
 }
 
 impl Worker {
@@ -46,7 +46,7 @@ impl Worker {
         target: &Target,
         parts: &Parts,
         exchange: &mut Exchange,
-    ) -> Result<Option<Places>, ProxyError> {
+    ) -> Result<Option<Tickets>, ProxyError> {
         let local = Rc::clone(&exchange.local);
         let Some(service) = exchange.service() else {
             return Ok(None);
@@ -57,9 +57,10 @@ impl Worker {
         let mut plan = Plan::with_room(service);
         let refusal = self.plan(&mut plan, (service, target, parts), exchange);
         if plan.is_empty() {
-            match plan.keyless().is_empty() {
-                true => exchange.spared(plan),
-                false => exchange.lacks_keys(plan),
+            if plan.keyless().is_empty() {
+                exchange.spared(plan)
+            } else {
+                exchange.lacks_keys(plan)
             }
             return Ok(None);
         }
@@ -83,7 +84,7 @@ impl Worker {
             exchange.delayed(delay);
         }
         let turn = (asked, Duration::from_micros(delay));
-        let places = Places::new(&self.lines, by, places, turn);
+        let places = Tickets::new(&self.lines, by, places, turn);
         let caps = local.snapshot.holds;
         // Refused after having been charged: dropping the places gives them back.
         let held = self.holds.enter(Client::of(exchange.client), caps);
@@ -160,7 +161,7 @@ impl Admission {
             (Scope::Cluster, Some(other)) => shown(other),
             // Others of the request are counted here; this one lets everything pass.
             (Scope::Cluster, None)
-                if matches!(self.by, DecidedBy::Local { .. }) && !self.is_known(limit) =>
+                if matches!(self.by, Decider::Local { .. }) && !self.is_known(limit) =>
             {
                 metrics::DecidedBy::Open
             }
@@ -184,9 +185,9 @@ impl Admission {
         let verdict = known.and_then(|decided| decided.decision.verdicts.get(index));
         match (verdict, self.by) {
             (Some(verdict), _) => Some(verdict.outcome),
-            (None, DecidedBy::Remembered) => None,
-            (None, DecidedBy::Closed) => Some(VerdictOutcome::Refuse(Wait::Micros(0))),
-            (None, _) => Some(VerdictOutcome::Admit { delay: 0 }),
+            (None, Decider::Remembered) => None,
+            (None, Decider::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
+            (None, _) => Some(Outcome::Admit { delay: 0 }),
         }
     }
 
@@ -215,7 +216,7 @@ impl Admission {
 
     /// The slots that this admission takes of limits on what is in flight.
     #[must_use]
-    pub fn slots(&self, plan: &Plan, service: &Service, store: &Store) -> Option<Slots> {
+    pub fn slots(&self, plan: &Plan, service: &Service, store: &Store) -> Option<HeldSlots> {
         let decided = self.decided.as_ref()?;
         let mut limits = service.limits.iter();
         if !limits.any(|limit| limit.rule.holds().is_some()) {
@@ -226,7 +227,7 @@ impl Admission {
             .iter()
             .enumerate()
             .filter_map(|(index, check)| Charge::slots(decided, index, check));
-        Slots::hold(store, self.by, charges.collect())
+        HeldSlots::hold(store, self.by, charges.collect())
     }
 
     /// What this admission has paid to limits that may give it back. A place in a queue belongs to who `stands` in it.
@@ -237,7 +238,7 @@ impl Admission {
         service: &Service,
         store: &Store,
         stands: bool,
-    ) -> Option<Rc<Returns>> {
+    ) -> Option<Rc<Refunds>> {
         let decided = self.decided.as_ref()?;
         let mut limits = service.limits.iter();
         if !limits.any(|limit| limit.may_correct()) {
@@ -251,12 +252,12 @@ impl Admission {
             check.limit.may_correct() && !(stands && check.limit.holds_back())
         });
         let charges = given.filter_map(|(index, check)| Charge::of(decided, index, check));
-        Some(Returns::keep(store, self.by, charges.collect()))
+        Some(Refunds::keep(store, self.by, charges.collect()))
     }
 
     /// The places this admission takes in queues; none when nothing has to wait, and nobody stands in line before it.
     #[must_use]
-    pub fn places(&self, plan: &Plan, service: &Service, lines: &Lines) -> Vec<Charge> {
+    pub fn places(&self, plan: &Plan, service: &Service, lines: &WorkerQueues) -> Vec<Charge> {
         let Some(decided) = &self.decided else {
             return Vec::new();
         };
@@ -264,16 +265,17 @@ impl Admission {
             Ruling::Admit { delay: 1.. } => Self::queued(decided, plan, service),
             Ruling::Admit { delay: 0 } if lines.exist() => {
                 let queued = Self::queued(decided, plan, service);
-                match lines.is_any(&queued, self.by) {
-                    true => queued,
-                    false => Vec::new(),
+                if lines.is_any(&queued, self.by) {
+                    queued
+                } else {
+                    Vec::new()
                 }
             }
             Ruling::Admit { .. } | Ruling::Refuse { .. } => Vec::new(),
         }
     }
 
-    fn queued(decided: &Decided, plan: &Plan, service: &Service) -> Vec<Charge> {
+    fn queued(decided: &StoreDecision, plan: &Plan, service: &Service) -> Vec<Charge> {
         let checks = plan.checks(service);
         let queued = checks
             .iter()
@@ -316,13 +318,13 @@ impl Admission {
     }
 }
 
-fn shown(by: DecidedBy) -> metrics::DecidedBy {
+fn shown(by: Decider) -> metrics::DecidedBy {
     match by {
-        DecidedBy::Memory | DecidedBy::Redis => metrics::DecidedBy::Store,
-        DecidedBy::Remembered => metrics::DecidedBy::Remembered,
-        DecidedBy::Lease => metrics::DecidedBy::Lease,
-        DecidedBy::Local { .. } => metrics::DecidedBy::Local,
-        DecidedBy::Open => metrics::DecidedBy::Open,
-        DecidedBy::Closed => metrics::DecidedBy::Closed,
+        Decider::Memory | Decider::Redis => metrics::DecidedBy::Store,
+        Decider::Remembered => metrics::DecidedBy::Remembered,
+        Decider::Lease => metrics::DecidedBy::Lease,
+        Decider::Local { .. } => metrics::DecidedBy::Local,
+        Decider::Open => metrics::DecidedBy::Open,
+        Decider::Closed => metrics::DecidedBy::Closed,
     }
 }

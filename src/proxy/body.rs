@@ -1,11 +1,11 @@
 //! Bodies on their way through: streamed both ways, never collected, each with a deadline for silence and a least rate.
 
-use super::beginning::Beginning;
-use super::download::{Download, filter_trailers};
-use super::exchange::{Ending, Exchange};
-use super::patience::QUICK;
-use crate::listen::connection::Carried;
-use crate::listen::pace::{Allowed, Timed};
+use super::body_prefix::BodyPrefix;
+use super::exchange::{Exchange, ExchangeEnd};
+use super::response_body::{UpstreamBody, filter_trailers};
+use super::soft_timeout::QUICK;
+use crate::listen::connection::ResponseBody;
+use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
 use http::request::Parts;
@@ -37,7 +37,7 @@ pub enum BodyError {
 
 /// Why a request's body ended before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum UploadFailure {
     /// Nothing came for too long, or too little.
     Stopped,
     /// The client left.
@@ -53,16 +53,17 @@ pub async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
     let mut gone = false;
     loop {
         let (was_gone, relayed) = (gone, upload.bytes.get());
-        match gone {
-            true => sleep(QUICK).await,
-            false => gone = timeout(QUICK, leaving.as_mut()).await.is_ok() || client.is_over(),
+        if gone {
+            sleep(QUICK).await
+        } else {
+            gone = timeout(QUICK, leaving.as_mut()).await.is_ok() || client.is_over()
         }
         if upload.done.get() {
             return pending().await;
         }
         if was_gone && upload.bytes.get() == relayed {
             // Whoever still reads the answer finds its connection ended, by the client's doing.
-            let broken = upload.broken.get().unwrap_or(Broken::ClientGone);
+            let broken = upload.broken.get().unwrap_or(UploadFailure::ClientGone);
             upload.broken.set(Some(broken));
             return;
         }
@@ -70,25 +71,25 @@ pub async fn abandoned(client: SocketWatch, upload: Rc<Upload>) {
 }
 
 /// What hyper's error on a request's body comes from: it tells by the kind of an I/O error beneath.
-pub(super) fn broken_by(error: &hyper::Error) -> Broken {
+pub(super) fn broken_by(error: &hyper::Error) -> UploadFailure {
     use std::io::ErrorKind::{InvalidData, InvalidInput};
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             return match error.kind() {
-                InvalidData | InvalidInput => Broken::Malformed,
-                _ => Broken::ClientGone,
+                InvalidData | InvalidInput => UploadFailure::Malformed,
+                _ => UploadFailure::ClientGone,
             };
         }
         cause = error.source();
     }
-    Broken::ClientGone
+    UploadFailure::ClientGone
 }
 
 /// Is it not a failure of the connection, but something that is no HTTP?
 #[must_use]
 pub fn is_malformed(error: &hyper::Error) -> bool {
-    error.is_parse() || broken_by(error) == Broken::Malformed
+    error.is_parse() || broken_by(error) == UploadFailure::Malformed
 }
 
 /// What is known of a request's body while it is on its way.
@@ -99,7 +100,7 @@ pub struct Upload {
     /// Nothing more of it will come.
     pub done: Cell<bool>,
     /// Why it ended early, not by the upstream's doing.
-    pub broken: Cell<Option<Broken>>,
+    pub broken: Cell<Option<UploadFailure>>,
 }
 
 /// A request's body towards the upstream. Small, because hyper moves it several times on its way.
@@ -108,17 +109,17 @@ pub enum RequestBody {
     /// None.
     Empty,
     /// As the client sends it.
-    Stream(Box<Sending>),
+    Stream(Box<UploadBody>),
 }
 
 /// A body on its way up.
 #[derive(Debug)]
-pub struct Sending {
+pub struct UploadBody {
     /// What has been read of it already.
-    beginning: Option<Box<Beginning>>,
+    beginning: Option<Box<BodyPrefix>>,
     incoming: Incoming,
-    pace: Timed,
-    allowed: Allowed,
+    pace: RateTimer,
+    allowed: RateBound,
     upload: Rc<Upload>,
 }
 
@@ -126,18 +127,18 @@ impl RequestBody {
     /// Wraps what the client sends; the other half tells how far it has come.
     #[must_use]
     pub fn new(
-        beginning: Option<Box<Beginning>>,
+        beginning: Option<Box<BodyPrefix>>,
         incoming: Incoming,
-        allowed: Allowed,
+        allowed: RateBound,
     ) -> (Self, Option<Rc<Upload>>) {
         if incoming.is_end_stream() && beginning.is_none() {
             return (Self::Empty, None);
         }
         let upload = Rc::<Upload>::default();
-        let sending = Sending {
+        let sending = UploadBody {
             beginning,
             incoming,
-            pace: Timed::new(allowed),
+            pace: RateTimer::new(allowed),
             allowed,
             upload: Rc::clone(&upload),
         };
@@ -177,7 +178,7 @@ impl http_body::Body for RequestBody {
     }
 }
 
-impl Sending {
+impl UploadBody {
     fn is_over(&self) -> bool {
         match &self.beginning {
             None => self.incoming.is_end_stream(),
@@ -187,7 +188,7 @@ impl Sending {
 
     /// What has been read before; its end, if that was among it.
     #[cold]
-    fn next_of(&mut self, mut beginning: Box<Beginning>) -> Option<Frame<Bytes>> {
+    fn next_of(&mut self, mut beginning: Box<BodyPrefix>) -> Option<Frame<Bytes>> {
         let frame = beginning.next();
         // Kept where it was all, for the body is not asked again when it has ended.
         self.beginning = Some(beginning).filter(|rest| rest.is_all || !rest.is_over());
@@ -210,7 +211,7 @@ impl Sending {
         }
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
             ready!(self.pace.poll_late(cx));
-            self.upload.broken.set(Some(Broken::Stopped));
+            self.upload.broken.set(Some(UploadFailure::Stopped));
             return Poll::Ready(Some(Err(BodyError::Idle(self.allowed.idle))));
         };
         let length = match &frame {
@@ -236,24 +237,24 @@ impl Sending {
 
 /// A response's body towards the client; the exchange rides on it and ends with it.
 pub struct Body {
-    kind: Kind,
+    kind: BodySource,
     exchange: Option<Box<Exchange>>,
     /// Its end is when the client has taken it, not when it has been handed on.
     until_taken: bool,
 }
 
-enum Kind {
+enum BodySource {
     /// Written by the gateway.
     Own(Option<Bytes>),
     /// Streamed from the upstream.
-    Upstream(Box<Download>),
+    Upstream(Box<UpstreamBody>),
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            Kind::Own(_) => "Body::Own",
-            Kind::Upstream(_) => "Body::Upstream",
+            BodySource::Own(_) => "Body::Own",
+            BodySource::Upstream(_) => "Body::Upstream",
         })
     }
 }
@@ -263,7 +264,7 @@ impl Body {
     #[must_use]
     pub fn own(bytes: Bytes) -> Self {
         Self {
-            kind: Kind::Own(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            kind: BodySource::Own(Some(bytes).filter(|bytes| !bytes.is_empty())),
             exchange: None,
             until_taken: false,
         }
@@ -271,11 +272,11 @@ impl Body {
 
     /// A body from the upstream, if there is any.
     #[must_use]
-    pub(super) fn upstream(download: Option<Download>) -> Self {
+    pub(super) fn upstream(download: Option<UpstreamBody>) -> Self {
         Self {
             kind: match download {
-                Some(download) => Kind::Upstream(Box::new(download)),
-                None => Kind::Own(None),
+                Some(download) => BodySource::Upstream(Box::new(download)),
+                None => BodySource::Own(None),
             },
             exchange: None,
             until_taken: false,
@@ -286,11 +287,11 @@ impl Body {
     #[must_use]
     pub fn carrying(mut self, mut exchange: Box<Exchange>) -> Self {
         self.until_taken = exchange.version() == Version::HTTP_2;
-        if let Kind::Own(bytes) = &self.kind {
+        if let BodySource::Own(bytes) = &self.kind {
             exchange.sent(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
         }
         self.exchange = Some(exchange);
-        if let Kind::Own(_) = &self.kind {
+        if let BodySource::Own(_) = &self.kind {
             self.complete();
         }
         self
@@ -300,12 +301,12 @@ impl Body {
     fn complete(&mut self) {
         match &mut self.exchange {
             Some(exchange) if self.until_taken => exchange.handed_on(),
-            _ => self.end(Ending::Complete),
+            _ => self.end(ExchangeEnd::Complete),
         }
     }
 
     /// It goes no further.
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: ExchangeEnd) {
         if let Some(exchange) = self.exchange.take() {
             exchange.end(ending);
         }
@@ -322,10 +323,10 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         let download = match &mut this.kind {
-            Kind::Own(bytes) => {
+            BodySource::Own(bytes) => {
                 return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))));
             }
-            Kind::Upstream(download) => download,
+            BodySource::Upstream(download) => download,
         };
         let frame = ready!(download.poll_frame(cx));
         // A server that knows the length stops asking after the last byte, so the end is seen here and not by a
@@ -340,12 +341,12 @@ impl http_body::Body for Body {
                     this.complete();
                 }
             }
-            Some(Err(BodyError::ClientGone)) => this.end(Ending::ClientGone),
-            Some(Err(BodyError::Idle(_))) => this.end(Ending::UpstreamStalled),
+            Some(Err(BodyError::ClientGone)) => this.end(ExchangeEnd::ClientGone),
+            Some(Err(BodyError::Idle(_))) => this.end(ExchangeEnd::UpstreamStalled),
             Some(Err(BodyError::Lost(error))) if is_malformed(error) => {
-                this.end(Ending::UpstreamMalformed);
+                this.end(ExchangeEnd::UpstreamMalformed);
             }
-            Some(Err(_)) => this.end(Ending::UpstreamFailed),
+            Some(Err(_)) => this.end(ExchangeEnd::UpstreamFailed),
             None => this.complete(),
         }
         Poll::Ready(frame)
@@ -353,33 +354,33 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Own(bytes) => bytes.is_none(),
-            Kind::Upstream(download) => download.is_end_stream(),
+            BodySource::Own(bytes) => bytes.is_none(),
+            BodySource::Upstream(download) => download.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Own(bytes) => {
+            BodySource::Own(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Kind::Upstream(download) => download.size_hint(),
+            BodySource::Upstream(download) => download.size_hint(),
         }
     }
 }
 
-impl Carried for Body {
-    fn has_pace(&self) -> bool {
+impl ResponseBody for Body {
+    fn has_minimum_rate(&self) -> bool {
         let exchange = self.exchange.as_ref();
         !exchange.is_some_and(|exchange| exchange.is_silent_by_nature())
     }
 
     fn taken(&mut self) {
-        self.end(Ending::Complete);
+        self.end(ExchangeEnd::Complete);
     }
 
     fn stalled(&mut self) {
-        self.end(Ending::ClientStalled);
+        self.end(ExchangeEnd::ClientStalled);
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExchangeEnd {
     /// The last byte was handed on.
     Complete,
     /// The upstream broke off in the middle.

@@ -1,12 +1,12 @@
 //! Every reason for which the gateway answers itself, and the one place that turns causes into status codes.
 
-use super::body::{Broken, is_malformed};
+use super::body::{UploadFailure, is_malformed};
 use super::request::BadRequest;
 use crate::key::KeyPart;
 use crate::key::TokenDoubt;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
-use crate::listen::Finding;
+use crate::listen::FramingFault;
 use crate::telemetry::access_log::Reason;
 use crate::upstream::pool::ConnectError;
 use http::StatusCode;
@@ -250,22 +250,22 @@ impl ProxyError {
     }
 }
 
-impl From<Broken> for ProxyError {
-    fn from(broken: Broken) -> Self {
+impl From<UploadFailure> for ProxyError {
+    fn from(broken: UploadFailure) -> Self {
         match broken {
-            Broken::Malformed => Self::BodyMalformed,
-            Broken::ClientGone => Self::ClientGone,
-            Broken::Stopped => Self::BodyStopped,
+            UploadFailure::Malformed => Self::BodyMalformed,
+            UploadFailure::ClientGone => Self::ClientGone,
+            UploadFailure::Stopped => Self::BodyStopped,
         }
     }
 }
 
-impl From<Finding> for BadRequest {
-    fn from(finding: Finding) -> Self {
+impl From<FramingFault> for BadRequest {
+    fn from(finding: FramingFault) -> Self {
         match finding {
-            Finding::LengthAndCoding => Self::LengthAndCoding,
-            Finding::Fragment => Self::Fragment,
-            Finding::TooLarge => Self::HeadTooLarge,
+            FramingFault::LengthAndCoding => Self::LengthAndCoding,
+            FramingFault::Fragment => Self::Fragment,
+            FramingFault::TooLarge => Self::HeadTooLarge,
         }
     }
 }

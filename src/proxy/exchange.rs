@@ -4,21 +4,21 @@ mod account;
 
 use super::Worker;
 use super::admit::{Admission, Plan};
-use super::beginning::Beginning;
 use super::body::{self, Body, RequestBody, Upload};
-pub use super::ending::Ending;
+use super::body_prefix::BodyPrefix;
+pub use super::ending::ExchangeEnd;
 use super::error::ProxyError;
-use super::forward::Answer;
-use super::local::Local;
-use super::reply::{self, Form, Told};
+use super::refunds::Refunds;
+use super::reply::{self, ProblemDetails, ReplyFormat};
 use super::request_id::X_REQUEST_ID;
-use super::returns::Returns;
-use super::slots::Slots;
-use super::{dropped, fields, request_id};
+use super::slots::HeldSlots;
+use super::upstream_call::UpstreamAnswer;
+use super::worker_snapshot::WorkerSnapshot;
+use super::{fields, request_id, stripped_fields};
 use crate::clock::{self, Timestamp};
 use crate::key::Content;
 use crate::listen::Peer;
-use crate::listen::socket::{SocketWatch, Stalled};
+use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
 use crate::telemetry::metrics::{InFlight, Source};
@@ -35,7 +35,7 @@ use tokio::time::Instant;
 pub struct Exchange {
     worker: Rc<Worker>,
     /// The generation it lives under.
-    pub local: Rc<Local>,
+    pub local: Rc<WorkerSnapshot>,
     began: Timestamp,
     started: Instant,
     method: Method,
@@ -47,7 +47,7 @@ pub struct Exchange {
     /// As every call of gRPC is asked for: over HTTP/2, with POST.
     calls: bool,
     /// How else they are told.
-    form: Form,
+    form: ReplyFormat,
     /// What is known of its body before it is forwarded.
     pub content: Content,
     /// Its id.
@@ -65,7 +65,7 @@ pub struct Exchange {
     /// More of its body is to come than is read where nobody wants it.
     outlasts: bool,
     /// What has been read of its body before it is forwarded.
-    pub(super) beginning: Option<Box<Beginning>>,
+    pub(super) beginning: Option<Box<BodyPrefix>>,
     /// What is known of its body on the way up, if it has one.
     pub upload: Option<Rc<Upload>>,
     /// The server that was asked last, and how long it took to answer.
@@ -76,16 +76,16 @@ pub struct Exchange {
     limit: Option<Arc<str>>,
     retry_after: Option<u64>,
     sent: u64,
-    ending: Ending,
-    stalled: Stalled,
+    ending: ExchangeEnd,
+    stalled: StallFlag,
     /// Its connection, in HTTP/1.0.
     old_client: Option<SocketWatch>,
     /// Empty, with room.
     spare: Option<HeaderMap>,
     /// What it holds of limits on what is in flight, until its end.
-    pub slots: Option<Slots>,
+    pub slots: Option<HeldSlots>,
     /// What it has paid to limits that may give it back.
-    pub(super) returns: Option<Rc<Returns>>,
+    pub(super) returns: Option<Rc<Refunds>>,
     _in_flight: InFlight,
 }
 
@@ -93,14 +93,14 @@ impl Exchange {
     /// A request has arrived.
     pub fn begin<B: http_body::Body>(
         worker: &Rc<Worker>,
-        local: Rc<Local>,
+        local: Rc<WorkerSnapshot>,
         request: &Request<B>,
         peer: &Peer,
     ) -> Box<Self> {
         let address = peer.address.ip();
         let trusted = local.snapshot.trust.believes(address);
         if !trusted {
-            dropped::untrusted_proxy(address, request.headers());
+            stripped_fields::untrusted_proxy(address, request.headers());
         }
         let began = clock::wall();
         // Nobody asks for them where there is no log.
@@ -121,13 +121,15 @@ impl Exchange {
                 .flatten(),
             grpc: reply::is_grpc(request.headers()),
             calls: request.version() == Version::HTTP_2 && *request.method() == Method::POST,
-            content: match request.body().is_end_stream() {
-                true => Content::Absent,
-                false => Content::Unread,
+            content: if request.body().is_end_stream() {
+                Content::Absent
+            } else {
+                Content::Unread
             },
-            form: match local.snapshot.errors.ask_accept() {
-                true => Form::preferred(request.headers()),
-                false => Form::default(),
+            form: if local.snapshot.errors.ask_accept() {
+                ReplyFormat::preferred(request.headers())
+            } else {
+                ReplyFormat::default()
             },
             id: request_id::of(request.headers(), trusted, began),
             host: None,
@@ -148,7 +150,7 @@ impl Exchange {
             limit: None,
             retry_after: None,
             sent: 0,
-            ending: Ending::ClientGone,
+            ending: ExchangeEnd::ClientGone,
             stalled: peer.watch.stalled(),
             old_client: (request.version() == Version::HTTP_10).then(|| peer.watch.clone()),
             spare: None,
@@ -204,7 +206,7 @@ impl Exchange {
     }
 
     /// The upstream has answered.
-    pub fn answered(&mut self, answer: &Answer, after: Duration) {
+    pub fn answered(&mut self, answer: &UpstreamAnswer, after: Duration) {
         let status = answer.response.status().as_u16();
         self.upstream = Some((Rc::clone(&answer.pool), Some(after)));
         self.source = Source::Upstream;
@@ -271,15 +273,16 @@ impl Exchange {
         }
         let spare = self.spare.take().unwrap_or_default();
         let violated = self.violated();
-        let told = Told {
+        let told = ProblemDetails {
             error,
             violated: &violated,
             wait: self.retry_after,
             request_id: &self.id,
         };
-        match self.grpc {
-            true => reply::grpc(&told, spare),
-            false => reply::to(&told, &self.local.snapshot.errors, self.form, spare),
+        if self.grpc {
+            reply::grpc(&told, spare)
+        } else {
+            reply::to(&told, &self.local.snapshot.errors, self.form, spare)
         }
     }
 
@@ -323,7 +326,7 @@ impl Exchange {
     }
 
     /// It is over.
-    pub fn end(mut self: Box<Self>, ending: Ending) {
+    pub fn end(mut self: Box<Self>, ending: ExchangeEnd) {
         self.ending = ending;
     }
 
@@ -368,9 +371,10 @@ impl Drop for Exchange {
         self.tell_old_client();
         if self.status == 0 {
             // Nothing was answered because nobody was there to read it, or to write it.
-            let end = match self.worker.drain.is_over() {
-                true => ProxyError::Draining,
-                false => ProxyError::ClientGone,
+            let end = if self.worker.drain.is_over() {
+                ProxyError::Draining
+            } else {
+                ProxyError::ClientGone
             };
             self.status = end.status().as_u16();
             if let Some(returns) = &self.returns {

@@ -4,19 +4,19 @@
 //! quota and window of the file, `r` what is left, `t` the seconds until it is all there again. A limit on what is in flight
 //! is one of `concurrent-requests` there, without times, and in none of the older fields, which tell of rates.
 
-mod upstreams;
+mod merge;
 
-use super::value::{self, number};
+use super::header_value::{self, number};
 use crate::clock;
 use crate::limit::Limit;
 use crate::limit::verdict::{Decision, Ruling, Verdict};
 use crate::snapshot::FieldStyle;
-use crate::store::Decided;
+use crate::store::StoreDecision;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use merge::UpstreamFields;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use upstreams::Theirs;
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -36,9 +36,10 @@ pub fn policy<'a>(limits: impl Iterator<Item = &'a Arc<Limit>>) -> Option<Header
         let separator = if text.is_empty() { "" } else { ", " };
         let (name, quota) = (limit.policy_name(), limit.rate.count);
         let _ = write!(text, "{separator}\"{name}\";q={quota}");
-        let _ = match has_window(limit) {
-            true => write!(text, ";w={}", seconds(limit.rate.period.get())),
-            false => write!(text, ";qu=\"concurrent-requests\""),
+        let _ = if has_window(limit) {
+            write!(text, ";w={}", seconds(limit.rate.period.get()))
+        } else {
+            write!(text, ";qu=\"concurrent-requests\"")
         };
     }
     if text.is_empty() {
@@ -58,7 +59,7 @@ pub fn stamp(
 ) {
     // Asked before ours are there, and of the names, most of which are told by their length: cheaper than looking up what
     // most responses lack.
-    let (mut is_exposed, mut theirs) = (false, Theirs::default());
+    let (mut is_exposed, mut theirs) = (false, UpstreamFields::default());
     for name in fields.keys() {
         match name.as_str().len() {
             9 => theirs.standard |= *name == RATELIMIT,
@@ -70,15 +71,15 @@ pub fn stamp(
     }
     if matches!(style, FieldStyle::Both | FieldStyle::Standard) {
         if let Some(policy) = policy {
-            upstreams::lead(fields, RATELIMIT_POLICY, policy.clone(), theirs);
+            merge::lead(fields, RATELIMIT_POLICY, policy.clone(), theirs);
         }
         if let Some(value) = standing(limits, &decision.verdicts) {
-            upstreams::lead(fields, RATELIMIT, value, theirs);
+            merge::lead(fields, RATELIMIT, value, theirs);
         }
     }
     if matches!(style, FieldStyle::Both | FieldStyle::Legacy)
         && let Some((limit, verdict)) = told_of(limits, decision)
-        && !(theirs.legacy && upstreams::is_tighter(fields, limit, verdict.remaining))
+        && !(theirs.legacy && merge::is_tighter(fields, limit, verdict.remaining))
     {
         fields.insert(X_LIMIT, number(u64::from(limit.rate.count.get())));
         fields.insert(X_REMAINING, number(shown(limit, verdict)));
@@ -102,7 +103,7 @@ pub fn stamp_known(
     fields: &mut HeaderMap,
     style: FieldStyle,
     limits: &[&Arc<Limit>],
-    decided: &Decided,
+    decided: &StoreDecision,
 ) {
     let mut ruling = decided.decision.ruling;
     if let Ruling::Refuse { by, .. } = &mut ruling {
@@ -151,7 +152,7 @@ fn standing(limits: &[&Arc<Limit>], verdicts: &[Verdict]) -> Option<HeaderValue>
             }
         }
     };
-    value::written(write).filter(|value| !value.is_empty())
+    header_value::written(write).filter(|value| !value.is_empty())
 }
 
 /// The one that the older fields, which have room for one, tell of: on a refusal the one that is named, so that they agree

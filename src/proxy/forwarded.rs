@@ -8,7 +8,7 @@ use crate::key::address::AddressText;
 use crate::key::address::read_address;
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
-use crate::listen::Introduced;
+use crate::listen::ForwardedFields;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -45,9 +45,9 @@ pub struct Origin<'a> {
 
 /// A field's value while it is written.
 #[derive(Default)]
-struct Line(SmallVec<[u8; 256]>);
+struct ValueBuffer(SmallVec<[u8; 256]>);
 
-impl Line {
+impl ValueBuffer {
     fn text(&mut self, text: &[u8]) {
         self.0.extend_from_slice(text);
     }
@@ -69,7 +69,11 @@ impl Line {
 /// To be called after the hop-by-hop fields are stripped and the client has been found.
 ///
 /// A stranger's connection says the same again and again: `introduced` keeps it, to be asked for with the same peer only.
-pub fn announce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
+pub fn announce(
+    fields: &mut HeaderMap,
+    origin: &Origin<'_>,
+    introduced: &mut Option<ForwardedFields>,
+) {
     if origin.trusted {
         let (scheme, host) = told(fields, origin.speaks);
         match origin.leading {
@@ -154,10 +158,11 @@ pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target
 }
 
 /// What `Forwarded` tells of scheme and host, where it speaks.
-fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<&'static str>, Option<HeaderValue>) {
-    match speaks.forwarded {
-        true => (told_scheme(fields), told_host(fields)),
-        false => (None, None),
+fn told(fields: &HeaderMap, speaks: Speaks) -> (Option<&'static str>, Option<HeaderValue>) {
+    if speaks.forwarded {
+        (told_scheme(fields), told_host(fields))
+    } else {
+        (None, None)
     }
 }
 
@@ -192,8 +197,12 @@ fn told_host(fields: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Both chains, beginning with the peer, and the peer as the client it is.
-fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Option<Introduced>) {
-    let is_known = |known: &Introduced| known.host.as_ref() == origin.host;
+fn introduce(
+    fields: &mut HeaderMap,
+    origin: &Origin<'_>,
+    introduced: &mut Option<ForwardedFields>,
+) {
+    let is_known = |known: &ForwardedFields| known.host.as_ref() == origin.host;
     if !introduced.as_ref().is_some_and(is_known) {
         *introduced = compose(origin);
     }
@@ -209,11 +218,11 @@ fn introduce(fields: &mut HeaderMap, origin: &Origin<'_>, introduced: &mut Optio
     fields.insert(header::FORWARDED, known.element.clone());
 }
 
-fn compose(origin: &Origin<'_>) -> Option<Introduced> {
-    let (mut address, mut element) = (Line::default(), Line::default());
+fn compose(origin: &Origin<'_>) -> Option<ForwardedFields> {
+    let (mut address, mut element) = (ValueBuffer::default(), ValueBuffer::default());
     address.address(origin.peer);
     write_element(&mut element, origin);
-    Some(Introduced {
+    Some(ForwardedFields {
         // Copied: a clone would keep the whole buffer alive that the request's head was read into.
         host: match origin.host {
             Some(host) => Some(HeaderValue::from_bytes(host.as_bytes()).ok()?),
@@ -243,7 +252,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             });
         }
         (true, false) => {
-            let mut chain = Line::default();
+            let mut chain = ValueBuffer::default();
             for entry in entries(fields, &X_FORWARDED_FOR) {
                 chain.text(b"for=");
                 write_node(
@@ -257,7 +266,7 @@ fn extend_chains(fields: &mut HeaderMap, origin: &Origin<'_>) {
             set(fields, header::FORWARDED, |line| *line = chain);
         }
         (false, true) => {
-            let mut chain = Line::default();
+            let mut chain = ValueBuffer::default();
             for line in fields.get_all(header::FORWARDED) {
                 let nodes: SmallVec<[Option<IpAddr>; 8]> = nodes(line.as_bytes()).collect();
                 for node in nodes.iter().rev() {
@@ -295,8 +304,8 @@ fn set_host(fields: &mut HeaderMap, origin: &Origin<'_>) {
 }
 
 /// Sets a field to what `compose` writes.
-fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
-    let mut line = Line::default();
+fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
+    let mut line = ValueBuffer::default();
     compose(&mut line);
     match HeaderValue::from_bytes(&line.0) {
         Ok(value) => drop(fields.insert(name, value)),
@@ -306,8 +315,8 @@ fn set(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)
 }
 
 /// Joins a field's lines and adds what `compose` writes: some origins read the first line only.
-fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Line)) {
-    let mut joined = Line::default();
+fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut ValueBuffer)) {
+    let mut joined = ValueBuffer::default();
     for line in fields.get_all(&name) {
         joined.text(line.as_bytes());
         joined.text(b", ");
@@ -319,7 +328,7 @@ fn append(fields: &mut HeaderMap, name: HeaderName, compose: impl FnOnce(&mut Li
 }
 
 /// One element of `Forwarded`: `for=192.0.2.1;host=api.example.com;proto=http`.
-fn write_element(line: &mut Line, origin: &Origin<'_>) {
+fn write_element(line: &mut ValueBuffer, origin: &Origin<'_>) {
     line.text(b"for=");
     write_node(line, Some(origin.peer));
     if let Some(host) = origin.host {
@@ -331,7 +340,7 @@ fn write_element(line: &mut Line, origin: &Origin<'_>) {
 }
 
 /// An address as a node: IPv6 in brackets and quotes (RFC 7239 section 6), what is no address as `unknown`.
-fn write_node(line: &mut Line, address: Option<IpAddr>) {
+fn write_node(line: &mut ValueBuffer, address: Option<IpAddr>) {
     match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V6(v6)) => {
             line.text(b"\"[");
@@ -344,7 +353,7 @@ fn write_node(line: &mut Line, address: Option<IpAddr>) {
 }
 
 /// A token as it is, anything else quoted (RFC 7239 section 4): a host with a port has a colon.
-fn write_value(line: &mut Line, text: &[u8]) {
+fn write_value(line: &mut ValueBuffer, text: &[u8]) {
     let is_token =
         |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     if text.iter().all(is_token) && !text.is_empty() {

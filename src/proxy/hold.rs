@@ -3,13 +3,13 @@
 use super::Worker;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::line::{AllLines, Lines, Standing, TooLong, Turn};
+use super::wait_queue::{Advance, Ticket, WaitQueues, WaitTooLong, WorkerQueues};
 use crate::client::Client;
 use crate::limit::verdict::Wait;
 use crate::listen::Peer;
 use crate::shutdown::Drain;
 use crate::snapshot::HoldCaps;
-use crate::store::{Charge, DecidedBy};
+use crate::store::{Charge, Decider};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -29,21 +29,21 @@ pub struct Holds {
     total: AtomicUsize,
     clients: Mutex<HashMap<Client, usize>>,
     /// The lines that they stand in.
-    pub(super) lines: Arc<AllLines>,
+    pub(super) lines: Arc<WaitQueues>,
 }
 
 /// One held request; dropping it makes room.
 #[derive(Debug)]
-pub struct Held {
+pub struct HoldPermit {
     holds: Arc<Holds>,
     client: Client,
 }
 
 /// Why a hold ended before its time.
 #[derive(Debug)]
-pub enum Cut {
+pub enum HoldCut {
     /// The gateway stood still, and its turn would come later than its limit makes anybody wait.
-    TooLong(TooLong),
+    WaitTooLong(WaitTooLong),
     /// The gateway is stopping and cannot finish it.
     Draining,
     /// The client is gone.
@@ -54,7 +54,7 @@ impl Worker {
     /// Waits out a leaky bucket, the body unread.
     pub(super) async fn hold(
         &self,
-        places: Places,
+        places: Tickets,
         peer: &Peer,
         exchange: &mut Exchange,
     ) -> Result<(), ProxyError> {
@@ -78,15 +78,15 @@ impl Worker {
     }
 }
 
-impl From<Cut> for ProxyError {
-    fn from(cut: Cut) -> Self {
+impl From<HoldCut> for ProxyError {
+    fn from(cut: HoldCut) -> Self {
         match cut {
-            Cut::TooLong(TooLong { limit, again }) => {
+            HoldCut::WaitTooLong(WaitTooLong { limit, again }) => {
                 let again = u64::try_from(again.as_micros()).unwrap_or(u64::MAX);
                 Self::limited(&limit, Wait::Micros(again))
             }
-            Cut::ClientGone => Self::ClientGone,
-            Cut::Draining => Self::Draining,
+            HoldCut::ClientGone => Self::ClientGone,
+            HoldCut::Draining => Self::Draining,
         }
     }
 }
@@ -94,7 +94,7 @@ impl From<Cut> for ProxyError {
 impl Holds {
     /// A place among the held, unless the caps are reached.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, client: Client, caps: HoldCaps) -> Option<Held> {
+    pub fn enter(self: &Arc<Self>, client: Client, caps: HoldCaps) -> Option<HoldPermit> {
         if self.total.fetch_add(1, Ordering::Relaxed) >= caps.total {
             self.total.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -106,7 +106,7 @@ impl Holds {
             return None;
         }
         *held += 1;
-        Some(Held {
+        Some(HoldPermit {
             holds: Arc::clone(self),
             client,
         })
@@ -119,7 +119,7 @@ impl Holds {
     }
 }
 
-impl Drop for Held {
+impl Drop for HoldPermit {
     fn drop(&mut self) {
         self.holds.total.fetch_sub(1, Ordering::Relaxed);
         let mut clients = self
@@ -138,22 +138,22 @@ impl Drop for Held {
 
 /// Places in queues, given back when dropped: whoever leaves before being forwarded frees them.
 #[derive(Debug)]
-pub struct Places {
-    lines: Rc<Lines>,
-    standing: Vec<Standing>,
+pub struct Tickets {
+    lines: Rc<WorkerQueues>,
+    standing: Vec<Ticket>,
     until: Instant,
     /// The request has gone on.
     used: Cell<bool>,
     /// Its place in the gateway's own count of held requests.
-    held: Option<Held>,
+    held: Option<HoldPermit>,
 }
 
-impl Places {
+impl Tickets {
     /// Takes `places` for a request that came at `came` and is due after `delay`, until it goes on or leaves.
     #[must_use]
     pub fn new(
-        lines: &Rc<Lines>,
-        by: DecidedBy,
+        lines: &Rc<WorkerQueues>,
+        by: Decider,
         places: Vec<Charge>,
         (came, delay): (Instant, Duration),
     ) -> Self {
@@ -171,7 +171,7 @@ impl Places {
 
     /// Holds the gateway's own place as well.
     #[must_use]
-    pub fn with(mut self, held: Held) -> Self {
+    pub fn with(mut self, held: HoldPermit) -> Self {
         self.held = Some(held);
         self
     }
@@ -180,21 +180,21 @@ impl Places {
     ///
     /// # Errors
     /// When its turn would come too late.
-    pub fn go_on(&self, now: Instant) -> Result<Turn, TooLong> {
+    pub fn go_on(&self, now: Instant) -> Result<Advance, WaitTooLong> {
         let turn = self.lines.go_on(&self.standing, now)?;
-        self.used.set(matches!(turn, Turn::Now(_)));
+        self.used.set(matches!(turn, Advance::Now(_)));
         Ok(turn)
     }
 
     /// Did its turn pass while the gateway stood still?
     #[must_use]
     pub fn are_put_off(&self) -> bool {
-        self.standing.iter().any(Standing::is_put_off)
+        self.standing.iter().any(Ticket::is_put_off)
     }
 
     /// Where it stands, when it has one place only. With several it stands still: its wait is the longest of theirs, and
     /// moving up in one line would not shorten it.
-    fn alone(&self) -> Option<&Standing> {
+    fn alone(&self) -> Option<&Ticket> {
         match &*self.standing {
             [alone] => Some(alone),
             _ => None,
@@ -202,7 +202,7 @@ impl Places {
     }
 
     fn until(&self) -> Instant {
-        let turns = self.standing.iter().map(Standing::until);
+        let turns = self.standing.iter().map(Ticket::until);
         turns.max().unwrap_or(self.until)
     }
 
@@ -214,7 +214,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for Tickets {
     fn drop(&mut self) {
         if self.used.get() {
             return;
@@ -230,7 +230,7 @@ impl Drop for Places {
 ///
 /// # Errors
 /// When the client leaves, draining would cut it before it could be forwarded, or its turn would come too late.
-pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<Vec<Charge>, Cut> {
+pub async fn hold(places: &Tickets, peer: &Peer, drain: &Drain) -> Result<Vec<Charge>, HoldCut> {
     let worth_watching = places.until().saturating_duration_since(Instant::now()) > WORTH_WATCHING;
     let gone = async {
         if worth_watching {
@@ -249,8 +249,8 @@ pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<Vec<Cha
     let turn = async {
         loop {
             match places.go_on(Instant::now())? {
-                Turn::Now(used) => return Ok(used),
-                Turn::Later => tokio::select! {
+                Advance::Now(used) => return Ok(used),
+                Advance::Later => tokio::select! {
                     biased;
                     () = sleep_until(places.until()) => {}
                     () = places.changed() => {}
@@ -260,8 +260,8 @@ pub async fn hold(places: &Places, peer: &Peer, drain: &Drain) -> Result<Vec<Cha
     };
     tokio::select! {
         biased;
-        went = turn => went.map_err(Cut::TooLong),
-        () = gone => Err(Cut::ClientGone),
-        () = cut_by_drain => Err(Cut::Draining),
+        went = turn => went.map_err(HoldCut::WaitTooLong),
+        () = gone => Err(HoldCut::ClientGone),
+        () = cut_by_drain => Err(HoldCut::Draining),
     }
 }

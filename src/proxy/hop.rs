@@ -171,7 +171,7 @@ fn names_websocket(fields: &HeaderMap) -> bool {
 }
 
 /// What stripping came across.
-struct Found {
+struct StripReport {
     /// There was a `Transfer-Encoding`.
     coded: bool,
     /// There was `TE: trailers`.
@@ -181,7 +181,7 @@ struct Found {
 }
 
 /// One pass over the fields that are there; nothing is looked up that is not.
-fn strip(fields: &mut HeaderMap, ending: u16) -> Found {
+fn strip(fields: &mut HeaderMap, ending: u16) -> StripReport {
     let mut present = 0_u16;
     let (mut names_fields, mut length, mut lengths) = (false, false, false);
     for (name, value) in &*fields {
@@ -222,7 +222,7 @@ fn strip(fields: &mut HeaderMap, ending: u16) -> Found {
         fields.remove(&HOP_BY_HOP[left.trailing_zeros() as usize]);
         left &= left - 1;
     }
-    Found {
+    StripReport {
         coded: has(TRANSFER_ENCODING),
         trailers,
         lengths,

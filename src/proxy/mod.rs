@@ -1,44 +1,44 @@
 //! The request path: from a head that hyper has read to a response that hyper writes.
 
 pub mod admit;
-mod beginning;
 pub mod body;
-mod download;
-pub mod dropped;
+mod body_prefix;
+mod descriptor_reserve;
+pub mod destination;
 mod ending;
 pub mod error;
 pub mod exchange;
 pub mod fields;
-pub mod forward;
 pub mod forwarded;
+mod head_rejection;
+pub mod header_value;
 pub mod hold;
 pub mod hop;
-pub mod line;
-pub mod local;
-pub mod location;
-mod member;
-pub mod onward;
-pub mod own;
-pub mod patience;
-mod promised;
-mod refused;
+mod json_probe;
+mod refunds;
 pub mod reply;
 pub mod request;
 pub mod request_id;
-mod returns;
+mod response_body;
+mod response_cost;
 mod slots;
-mod told;
+pub mod soft_timeout;
+pub mod static_reply;
+pub mod stripped_fields;
 pub mod trailers;
 pub mod upgrade;
-pub mod value;
+pub mod upstream_call;
+pub mod upstream_request;
+pub mod wait_queue;
+pub mod worker_snapshot;
 
 pub use body::Body;
 pub use hold::Holds;
 
-use crate::descriptors::{Promise, Share};
-use crate::listen::connection::{Answer, RefusedHead};
-use crate::listen::pace::Allowed;
-use crate::listen::{Finding, Peer};
+use crate::descriptors::{DescriptorReserve, DescriptorShare};
+use crate::listen::connection::{Handler, RejectedHead};
+use crate::listen::minimum_rate::RateBound;
+use crate::listen::{FramingFault, Peer};
 use crate::route::{host_key, path};
 use crate::shutdown::Drain;
 use crate::snapshot::Snapshot;
@@ -47,44 +47,44 @@ use crate::telemetry::access_log::AccessWriter;
 use crate::telemetry::metrics::WorkerMetrics;
 use crate::upstream::pool::Pools;
 use arc_swap::ArcSwap;
-use beginning::Beginnings;
 use body::{RequestBody, Upload};
-use download::{Download, Start};
-use dropped::Believed;
+use body_prefix::PrefixBudget;
+use destination::RouteRequest;
 use error::ProxyError;
 use exchange::Exchange;
-use forward::{Answer as Answered, Outgoing, Purpose};
 use forwarded::Hops;
 use hop::Switch;
 use http::request::Parts;
 use http::{Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use line::Lines;
-use local::Local;
-use location::Coming;
 use request::{BadRequest, Target};
+use response_body::{BodyStart, UpstreamBody};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use stripped_fields::FieldTrust;
 use tokio::time::Instant;
+use upstream_call::{Purpose, UpstreamAnswer, UpstreamCall};
+use wait_queue::WorkerQueues;
+use worker_snapshot::WorkerSnapshot;
 
 /// Everything one worker needs to answer requests. Stays on its thread.
 #[derive(Debug)]
 pub struct Worker {
     snapshots: Arc<ArcSwap<Snapshot>>,
-    local: RefCell<Rc<Local>>,
+    local: RefCell<Rc<WorkerSnapshot>>,
     store: Store,
     pools: Pools<RequestBody>,
     holds: Arc<Holds>,
-    lines: Rc<Lines>,
+    lines: Rc<WorkerQueues>,
     drain: Drain,
-    pace: Allowed,
-    descriptors: Share,
+    pace: RateBound,
+    descriptors: DescriptorShare,
     /// What bodies begin with, as far as it is kept.
-    beginnings: Rc<Beginnings>,
+    beginnings: Rc<PrefixBudget>,
     metrics: WorkerMetrics,
     access: AccessWriter,
 }
@@ -101,41 +101,41 @@ pub struct Equipment {
     /// Hears the gateway stop.
     pub drain: Drain,
     /// Longest pause inside a body, and the least rate of a client's.
-    pub pace: Allowed,
+    pub pace: RateBound,
     /// The worker's part of the open files that are not its clients' connections.
-    pub descriptors: Share,
+    pub descriptors: DescriptorShare,
     /// The worker's numbers.
     pub metrics: WorkerMetrics,
     /// The worker's way to the access log.
     pub access: AccessWriter,
 }
 
-impl Answer for Worker {
+impl Handler for Worker {
     type Body = Body;
 
     async fn answer(self: Rc<Self>, request: Request<Incoming>, peer: Rc<Peer>) -> Response<Body> {
         let mut exchange = Exchange::begin(&self, self.current(), &request, &peer);
         let outcome = self.carry(request, &peer, &mut exchange).await;
         let mut response = match outcome {
-            Ok(Outcome::Answered(response)) => response,
-            Ok(Outcome::Joined(join)) => return join.begin(exchange, peer, self.pace.idle),
+            Ok(Reply::UpstreamAnswer(response)) => response,
+            Ok(Reply::Joined(join)) => return join.begin(exchange, peer, self.pace.idle),
             Err(error) => exchange.fail(&error),
         };
         exchange.stamp(&mut response);
         exchange.ride(response)
     }
 
-    fn refused(&self, head: &RefusedHead<'_>, peer: &Peer) {
-        refused::note(self, head, peer);
+    fn rejected(&self, head: &RejectedHead<'_>, peer: &Peer) {
+        head_rejection::note(self, head, peer);
     }
 }
 
 /// What carrying a request comes to.
-enum Outcome {
+enum Reply {
     /// A response, with its body to come.
-    Answered(Response<Body>),
+    UpstreamAnswer(Response<Body>),
     /// A tunnel.
-    Joined(upgrade::Join),
+    Joined(upgrade::Tunnel),
 }
 
 impl Worker {
@@ -152,8 +152,11 @@ impl Worker {
             metrics,
             access,
         } = equipment;
-        let local = RefCell::new(Rc::new(Local::new(snapshots.load_full(), &metrics)));
-        let lines = Rc::new(Lines::new(&holds.lines, &store));
+        let local = RefCell::new(Rc::new(WorkerSnapshot::new(
+            snapshots.load_full(),
+            &metrics,
+        )));
+        let lines = Rc::new(WorkerQueues::new(&holds.lines, &store));
         Self {
             snapshots,
             local,
@@ -189,11 +192,11 @@ impl Worker {
     }
 
     /// The snapshot in force, as this worker holds it.
-    fn current(&self) -> Rc<Local> {
+    fn current(&self) -> Rc<WorkerSnapshot> {
         let newest = self.snapshots.load();
         let mut local = self.local.borrow_mut();
         if !Arc::ptr_eq(&newest, &local.snapshot) {
-            *local = Rc::new(Local::new(Arc::clone(&newest), &self.metrics));
+            *local = Rc::new(WorkerSnapshot::new(Arc::clone(&newest), &self.metrics));
         }
         Rc::clone(&local)
     }
@@ -204,13 +207,13 @@ impl Worker {
         request: Request<Incoming>,
         peer: &Peer,
         exchange: &mut Exchange,
-    ) -> Result<Outcome, ProxyError> {
+    ) -> Result<Reply, ProxyError> {
         let (mut parts, mut incoming) = request.into_parts();
         let target = self.read(&mut parts, exchange)?;
         if target.is_asterisk()
             || forwarded::count_hop(&parts.method, &mut parts.headers) == Hops::Spent
         {
-            return Ok(Outcome::Answered(reply::empty()));
+            return Ok(Reply::UpstreamAnswer(reply::empty()));
         }
         parts.uri = self.find(&target, &parts, exchange)?;
         let admitted = async {
@@ -235,9 +238,9 @@ impl Worker {
             }
         };
         if let Some(own) = exchange.service().and_then(|service| service.own.as_ref()) {
-            let answer = own::answer(own, &parts.method, &parts.uri);
+            let answer = static_reply::answer(own, &parts.method, &parts.uri);
             body::discard(incoming, &parts);
-            return Ok(Outcome::Answered(answer));
+            return Ok(Reply::UpstreamAnswer(answer));
         }
         let ends = (peer, promise);
         self.forward(&target, &mut parts, incoming, ends, exchange)
@@ -246,12 +249,12 @@ impl Worker {
 
     /// Is it a request that may be forwarded, and to whom is it addressed?
     fn read(&self, parts: &mut Parts, exchange: &mut Exchange) -> Result<Target, ProxyError> {
-        if let Some(&found) = parts.extensions.get::<Finding>() {
+        if let Some(&found) = parts.extensions.get::<FramingFault>() {
             return Err(BadRequest::from(found).into());
         }
         let target = Target::read(&parts.method, &parts.uri, parts.version, &parts.headers)?;
-        let believed = Believed::of(&exchange.local.snapshot, exchange.peer);
-        dropped::tidy(&mut parts.headers, &believed);
+        let believed = FieldTrust::of(&exchange.local.snapshot, exchange.peer);
+        stripped_fields::tidy(&mut parts.headers, &believed);
         hop::drop_named(&mut parts.headers)?;
         exchange.host = target.authority().cloned();
         Ok(target)
@@ -271,7 +274,7 @@ impl Worker {
         } else {
             Cow::Borrowed("")
         };
-        let coming = Coming {
+        let coming = RouteRequest {
             parts,
             target,
             peer: exchange.peer,
@@ -292,9 +295,9 @@ impl Worker {
         target: &Target,
         parts: &mut Parts,
         incoming: Incoming,
-        (peer, promise): (&Peer, Option<Promise<'_>>),
+        (peer, promise): (&Peer, Option<DescriptorReserve<'_>>),
         exchange: &mut Exchange,
-    ) -> Result<Outcome, ProxyError> {
+    ) -> Result<Reply, ProxyError> {
         let local = Rc::clone(&exchange.local);
         let Some((service, upstream)) = exchange
             .service()
@@ -309,13 +312,13 @@ impl Worker {
         let down = asked
             .then(|| parts.extensions.remove::<OnUpgrade>())
             .flatten();
-        let head = onward::head(target, parts, down.is_some(), peer, exchange)?;
+        let head = upstream_request::head(target, parts, down.is_some(), peer, exchange)?;
         let beginning = exchange.beginning.take();
         let (body, upload) = RequestBody::new(beginning, incoming, exchange.pace(self.pace, peer));
         exchange.upload.clone_from(&upload);
 
         let (started, tried) = (Instant::now(), Cell::new(0));
-        let outgoing = Outgoing {
+        let outgoing = UpstreamCall {
             head,
             body,
             upload: upload.as_deref(),
@@ -328,8 +331,8 @@ impl Worker {
             returns: exchange.returns.clone(),
             tried: &tried,
         };
-        let sending = pin!(forward::send(servers, outgoing));
-        let sent = forward::within(sending, started, allowed, peer).await;
+        let sending = pin!(upstream_call::send(servers, outgoing));
+        let sent = upstream_call::within(sending, started, allowed, peer).await;
         let mut answer = sent.inspect_err(|error| {
             servers.count(error);
             exchange.unanswered(&servers.at(tried.get()).pool);
@@ -348,26 +351,26 @@ impl Worker {
             }
             (Switch::WebSocket, Some(down)) => {
                 exchange.answered(&answer, took);
-                Ok(Outcome::Joined(upgrade::prepare(answer, down)))
+                Ok(Reply::Joined(upgrade::prepare(answer, down)))
             }
             (Switch::None, _) => {
                 let start = answer.start().inspect_err(|error| servers.count(error))?;
                 exchange.answered(&answer, took);
                 let upload = exchange.upload.clone();
                 let response = self.turn_round(answer, start, upload, peer);
-                Ok(Outcome::Answered(response))
+                Ok(Reply::UpstreamAnswer(response))
             }
         }
     }
 
     fn turn_round(
         &self,
-        answer: Answered,
-        start: Start,
+        answer: UpstreamAnswer,
+        start: BodyStart,
         upload: Option<Rc<Upload>>,
         peer: &Peer,
     ) -> Response<Body> {
-        let Answered {
+        let UpstreamAnswer {
             response,
             connection,
             pool,
@@ -375,7 +378,7 @@ impl Worker {
         let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
             Some(upload) => {
                 let abandoned = body::abandoned(peer.watch.clone(), upload);
-                connection.carry_on(pool, self.pace.idle, abandoned);
+                connection.finish_upload(pool, self.pace.idle, abandoned);
                 None
             }
             None => Some((connection, pool)),
@@ -385,7 +388,7 @@ impl Worker {
         // connection, and tell by chunks where a body ends.
         parts.version = Version::HTTP_11;
         hop::strip_response(parts.status, &mut parts.headers);
-        let download = Download::new(incoming, start, self.pace.idle, &peer.watch, lent);
+        let download = UpstreamBody::new(incoming, start, self.pace.idle, &peer.watch, lent);
         Response::from_parts(parts, Body::upstream(download))
     }
 }

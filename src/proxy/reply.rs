@@ -1,9 +1,9 @@
 //! Every answer the gateway itself writes: status, fields, and a body that says why.
 
-mod form;
+mod format;
 mod problem;
 
-pub use form::Form;
+pub use format::ReplyFormat;
 
 use super::body::Body;
 use super::error::ProxyError;
@@ -26,7 +26,7 @@ const FIELDS: usize = 12;
 
 /// What a refusal's body says of the limits: the one that is named, and all that refused.
 #[derive(Debug, Default)]
-pub struct Violated<'a> {
+pub struct Violations<'a> {
     /// The one with the longest wait.
     pub named: Option<&'a Arc<Limit>>,
     /// All that refused.
@@ -35,11 +35,11 @@ pub struct Violated<'a> {
 
 /// What there is to tell.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a, 'l> {
+pub struct ProblemDetails<'a, 'l> {
     /// Why the gateway answers itself.
     pub error: &'a ProxyError,
     /// What the limits have to do with it.
-    pub violated: &'a Violated<'l>,
+    pub violated: &'a Violations<'l>,
     /// When to come back, in microseconds, where that can be said.
     pub wait: Option<u64>,
     /// The request's.
@@ -50,16 +50,16 @@ pub struct Told<'a, 'l> {
 /// where somebody has asked.
 #[must_use]
 pub fn to(
-    told: &Told<'_, '_>,
-    looks: &ErrorFormats,
-    preferred: Form,
+    told: &ProblemDetails<'_, '_>,
+    looks: &Looks,
+    preferred: ReplyFormat,
     spare: HeaderMap,
 ) -> Response<Body> {
     let body = match told.error {
         ProxyError::Limited { limit, .. } => looks.of_refusal(limit),
         _ => &looks.everywhere,
     };
-    let (kind, text) = form::written(told, body, preferred);
+    let (kind, text) = format::written(told, body, preferred);
     let mut response = Response::new(Body::own(Bytes::from(text)));
     *response.status_mut() = told.error.status();
     let fields = response.headers_mut();
@@ -96,7 +96,7 @@ pub fn is_grpc(fields: &HeaderMap) -> bool {
 
 /// The same in gRPC: status 200, and the error in fields of a response that has only trailers.
 #[must_use]
-pub fn grpc(told: &Told<'_, '_>, spare: HeaderMap) -> Response<Body> {
+pub fn grpc(told: &ProblemDetails<'_, '_>, spare: HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::own(Bytes::new()));
     let fields = response.headers_mut();
     *fields = spare;

@@ -2,7 +2,7 @@
 //!
 //! hyper parses strictly and leaves meaning to us: it checks neither `Host` nor, beyond the last coding of the last line,
 //! `Transfer-Encoding`. Differing and malformed lengths it refuses. What it settles before we look, a `Content-Length`
-//! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`Finding`](crate::listen::Finding) of `listen`.
+//! beside a `Transfer-Encoding`, and a `#fragment` that the http crate cuts off, is a [`FramingFault`](crate::listen::FramingFault) of `listen`.
 
 use crate::route::path::{BadPath, NormalPath};
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! The request id: one name for a request in the response, the log and upstream.
 
-use super::value;
+use super::header_value;
 use crate::clock::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -46,7 +46,7 @@ fn fresh(now: Timestamp) -> HeaderValue {
     for (byte, place) in bits.into_iter().zip(PLACES) {
         [text[place], text[place + 1]] = HEX[usize::from(byte)];
     }
-    value::cut(&text).unwrap_or(HeaderValue::from_static("none"))
+    header_value::cut(&text).unwrap_or(HeaderValue::from_static("none"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Slots of limits on what is in flight: renewed while the request lives, given back when it ends, however it ends.
 
-use crate::store::{Charge, DecidedBy, Store};
+use crate::store::{Charge, Decider, Store};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -8,24 +8,24 @@ use tokio::time::sleep;
 
 /// What a request holds. Dropping it gives everything back.
 #[derive(Debug)]
-pub struct Slots {
+pub struct HeldSlots {
     store: Store,
-    by: DecidedBy,
+    by: Decider,
     charges: Rc<[Charge]>,
     /// Ends with this. In this process no slot lapses, and nothing is renewed.
     renewal: Option<AbortHandle>,
 }
 
-impl Slots {
+impl HeldSlots {
     /// Holds `charges`, if there are any. On a worker's own thread.
     #[must_use]
-    pub fn hold(store: &Store, by: DecidedBy, charges: Vec<Charge>) -> Option<Self> {
+    pub fn hold(store: &Store, by: Decider, charges: Vec<Charge>) -> Option<Self> {
         let ttls = charges
             .iter()
             .filter_map(|charge| charge.limit.rule.holds());
         let shortest = ttls.map(|rule| rule.ttl).min()?;
         let charges: Rc<[Charge]> = charges.into();
-        let renewal = (by == DecidedBy::Redis).then(|| {
+        let renewal = (by == Decider::Redis).then(|| {
             let (store, charges) = (store.clone(), Rc::clone(&charges));
             let pause = Duration::from_micros(shortest / 3);
             let task = tokio::task::spawn_local(async move {
@@ -47,7 +47,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slots {
+impl Drop for HeldSlots {
     fn drop(&mut self) {
         if let Some(renewal) = &self.renewal {
             renewal.abort();

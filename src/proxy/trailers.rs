@@ -4,7 +4,7 @@
 //! no routing, no credentials, no identity, no controls. They are never merged into the head. `grpc-status`, checksums
 //! and the like pass.
 
-use super::{dropped, forwarded, hop};
+use super::{forwarded, hop, stripped_fields};
 use http::{HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
@@ -40,7 +40,7 @@ pub fn may_relay(name: &HeaderName) -> bool {
         return false;
     }
     let name = name.as_str();
-    if dropped::tells_address(name) || dropped::asks_for_method(name) {
+    if stripped_fields::tells_address(name) || stripped_fields::asks_for_method(name) {
         return false;
     }
     let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));

@@ -1,9 +1,9 @@
 //! WebSocket: after a 101 the two connections are joined, and bytes pass both ways until one side ends or both idle.
 
 use super::body::Body;
-use super::exchange::{Ending, Exchange};
-use super::forward::Answer;
+use super::exchange::{Exchange, ExchangeEnd};
 use super::hop;
+use super::upstream_call::UpstreamAnswer;
 use crate::listen::Peer;
 use http::Response;
 use hyper::upgrade::OnUpgrade;
@@ -21,7 +21,7 @@ const HAND_OVER: Duration = Duration::from_secs(10);
 
 /// Both sides of a tunnel about to be joined, and the 101 that says so.
 #[derive(Debug)]
-pub struct Join {
+pub struct Tunnel {
     response: Response<Body>,
     down: OnUpgrade,
     up: OnUpgrade,
@@ -29,7 +29,7 @@ pub struct Join {
 
 /// Prepares a tunnel to an upstream that has agreed to it.
 #[must_use]
-pub fn prepare(mut answer: Answer, down: OnUpgrade) -> Join {
+pub fn prepare(mut answer: UpstreamAnswer, down: OnUpgrade) -> Tunnel {
     let up = hyper::upgrade::on(&mut answer.response);
     let (parts, _) = answer.response.into_parts();
     let mut response = Response::new(Body::own(bytes::Bytes::new()));
@@ -37,10 +37,10 @@ pub fn prepare(mut answer: Answer, down: OnUpgrade) -> Join {
     *response.headers_mut() = parts.headers;
     hop::strip_response(parts.status, response.headers_mut());
     hop::mark_websocket(response.headers_mut());
-    Join { response, down, up }
+    Tunnel { response, down, up }
 }
 
-impl Join {
+impl Tunnel {
     /// Sends the 101 and joins both sides once it is out.
     #[must_use]
     pub fn begin(
@@ -62,37 +62,37 @@ fn join(down: OnUpgrade, up: OnUpgrade, exchange: Box<Exchange>, peer: Rc<Peer>,
     tokio::task::spawn_local(async move {
         let handed_over = timeout(HAND_OVER, async { tokio::try_join!(down, up) }).await;
         let Ok(Ok((down, up))) = handed_over else {
-            exchange.end(Ending::ClientGone);
+            exchange.end(ExchangeEnd::ClientGone);
             return;
         };
-        let mut passing = Passing::with(exchange);
+        let mut passing = TunnelBytes::with(exchange);
         tunnel(TokioIo::new(down), TokioIo::new(up), idle, &passing).await;
-        passing.ending = Ending::Complete;
+        passing.ending = ExchangeEnd::Complete;
         drop(passing);
         drop(peer);
     });
 }
 
 /// The bytes of a tunnel, for its exchange, which hears of them also when the tunnel is cut from outside.
-struct Passing {
+struct TunnelBytes {
     exchange: Option<Box<Exchange>>,
     received: Cell<u64>,
     sent: Cell<u64>,
-    ending: Ending,
+    ending: ExchangeEnd,
 }
 
-impl Passing {
+impl TunnelBytes {
     fn with(exchange: Box<Exchange>) -> Self {
         Self {
             exchange: Some(exchange),
             received: Cell::new(0),
             sent: Cell::new(0),
-            ending: Ending::ClientGone,
+            ending: ExchangeEnd::ClientGone,
         }
     }
 }
 
-impl Drop for Passing {
+impl Drop for TunnelBytes {
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
             exchange.received(self.received.get());
@@ -103,7 +103,7 @@ impl Drop for Passing {
 }
 
 /// Copies until both directions have ended, or nothing has moved for `idle`.
-async fn tunnel<D, U>(down: D, up: U, idle: Duration, passing: &Passing)
+async fn tunnel<D, U>(down: D, up: U, idle: Duration, passing: &TunnelBytes)
 where
     D: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,

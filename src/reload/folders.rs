@@ -20,18 +20,18 @@ const MOST_LINKS: usize = 40;
 pub(super) struct Folders {
     watcher: Option<RecommendedWatcher>,
     /// With what each was when its watch began: another one may have taken its name since.
-    watched: BTreeMap<PathBuf, Option<Identity>>,
+    watched: BTreeMap<PathBuf, Option<FolderIdentity>>,
     /// Names in these folders whose change matters; the rest of a busy folder does not wake anybody.
-    names: Arc<Mutex<Names>>,
+    names: Arc<Mutex<WatchedNames>>,
     changed: Arc<Notify>,
 }
 
 /// A folder, whatever it is called: its device and its number there.
-type Identity = (u64, u64);
+type FolderIdentity = (u64, u64);
 
 /// Folders on the way to the files.
 #[derive(Debug, Default)]
-struct Way {
+struct FolderSet {
     /// Those that hold the files, and links to them.
     holds: BTreeSet<PathBuf>,
     /// Those that hold these folders: one of them may be renamed, and another take its place.
@@ -39,13 +39,13 @@ struct Way {
 }
 
 #[derive(Debug, Default)]
-struct Names {
+struct WatchedNames {
     whole: BTreeSet<OsString>,
     /// Steps of patterns.
     patterns: BTreeSet<String>,
 }
 
-impl Names {
+impl WatchedNames {
     fn contains(&self, name: &OsStr) -> bool {
         let like = |text: &str| self.patterns.iter().any(|step| glob::matches(step, text));
         self.whole.contains(name) || name.to_str().is_some_and(like)
@@ -75,18 +75,18 @@ impl Folders {
     ///
     /// Folders that are watched already are watched again: one that was deleted and made anew has lost its watch.
     pub(super) fn follow(&mut self, files: &Files) -> notify::Result<()> {
-        let (mut way, mut names) = (Way::default(), Names::default());
+        let (mut folders, mut names) = (FolderSet::default(), WatchedNames::default());
         for path in files.paths() {
-            let at = steps(path, &mut way, &mut names.whole);
-            way.holds.extend(at.parent().map(Path::to_path_buf));
+            let at = steps(path, &mut folders, &mut names.whole);
+            folders.holds.extend(at.parent().map(Path::to_path_buf));
         }
         for (pattern, searched) in files.patterns() {
             let steps_of_it = pattern.components().map(|step| step.as_os_str());
             let texts = steps_of_it.filter_map(OsStr::to_str).map(str::to_owned);
             names.patterns.extend(texts);
             for folder in searched {
-                let at = steps(folder, &mut way, &mut names.whole);
-                way.holds.insert(at);
+                let at = steps(folder, &mut folders, &mut names.whole);
+                folders.holds.insert(at);
             }
         }
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
@@ -98,18 +98,18 @@ impl Folders {
         };
         let before = std::mem::take(&mut self.watched);
         for (folder, was) in &before {
-            let goes_on = way.holds.contains(folder) || way.above.contains(folder);
+            let goes_on = folders.holds.contains(folder) || folders.above.contains(folder);
             if !goes_on || identity(folder) != *was {
                 // It may be gone for good, and its watch with it.
                 let _ = watcher.unwatch(folder);
             }
         }
         let mut outcome = Ok(());
-        for folder in way.holds.union(&way.above) {
+        for folder in folders.holds.union(&folders.above) {
             let is = identity(folder);
             match watcher.watch(folder, RecursiveMode::NonRecursive) {
                 Ok(()) => drop(self.watched.insert(folder.clone(), is)),
-                Err(error) if way.holds.contains(folder) => outcome = Err(error),
+                Err(error) if folders.holds.contains(folder) => outcome = Err(error),
                 // Not everybody may read what is above.
                 Err(_) => {}
             }
@@ -133,7 +133,7 @@ impl Folders {
 }
 
 /// Access is what our own reading causes: answering it would go round in circles.
-fn matters(event: &Event, names: &Names) -> bool {
+fn matters(event: &Event, names: &WatchedNames) -> bool {
     let named = |path: &PathBuf| path.file_name().is_none_or(|name| names.contains(name));
     !matches!(event.kind, EventKind::Access(_))
         && (event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(named) || {
@@ -142,16 +142,16 @@ fn matters(event: &Event, names: &Names) -> bool {
         })
 }
 
-fn identity(folder: &Path) -> Option<Identity> {
+fn identity(folder: &Path) -> Option<FolderIdentity> {
     let found = fs::metadata(folder).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// Where the path leads, through all links; adds the folders on the way, and the names in them that matter.
+/// Where the path leads, through all links; adds the folders on the way to it, and the names in them that matter.
 ///
 /// Any step of the path may be a link that is swapped, or a folder that another one replaces: the file, its folder, a
 /// release three levels up.
-fn steps(path: &Path, way: &mut Way, names: &mut BTreeSet<OsString>) -> PathBuf {
+fn steps(path: &Path, folders: &mut FolderSet, names: &mut BTreeSet<OsString>) -> PathBuf {
     let mut at = PathBuf::new();
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let mut ahead: Vec<OsString> = reversed(&whole);
@@ -165,14 +165,14 @@ fn steps(path: &Path, way: &mut Way, names: &mut BTreeSet<OsString>) -> PathBuf 
         let target = match fs::read_link(&here) {
             Ok(target) if links < MOST_LINKS => target,
             _ => {
-                way.above.insert(at);
+                folders.above.insert(at);
                 names.insert(step);
                 at = here;
                 continue;
             }
         };
         links += 1;
-        way.holds.insert(at.clone());
+        folders.holds.insert(at.clone());
         names.insert(step);
         // An absolute target replaces what was walked: joining the root does that.
         ahead.extend(reversed(&target));
@@ -195,15 +195,15 @@ mod tests {
     use notify::event::{AccessKind, CreateKind, ModifyKind};
 
     fn led_through(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<OsString>) {
-        let (mut way, mut names) = (Way::default(), BTreeSet::new());
-        let at = steps(path, &mut way, &mut names);
-        way.holds.extend(at.parent().map(Path::to_path_buf));
-        (way.holds, names)
+        let (mut folders, mut names) = (FolderSet::default(), BTreeSet::new());
+        let at = steps(path, &mut folders, &mut names);
+        folders.holds.extend(at.parent().map(Path::to_path_buf));
+        (folders.holds, names)
     }
 
     #[test]
     fn what_else_happens_in_the_folder_does_not_matter() {
-        let names = Names {
+        let names = WatchedNames {
             whole: BTreeSet::from([OsString::from("gateway.toml"), OsString::from("..data")]),
             patterns: BTreeSet::from(["*.toml".to_owned()]),
         };

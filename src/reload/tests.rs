@@ -11,7 +11,7 @@ type Taken = Option<String>;
 
 struct Record(mpsc::Sender<Taken>);
 
-impl Apply for Record {
+impl ReloadTarget for Record {
     async fn apply(&mut self, compiled: Compiled) {
         let rate = config::describe::rate_as_written(compiled.outline.limits[0].rate);
         self.0.send(Some(rate)).await.unwrap();
@@ -383,7 +383,7 @@ async fn without_events_everything_is_read_from_time_to_time() {
     let (_trigger, pulled) = trigger();
     let (sender, outcomes) = mpsc::channel(64);
     let files = config::load(&file).unwrap().files;
-    let watcher = Watcher::new(file.clone(), files, pulled).untold(Duration::from_millis(20));
+    let watcher = Watcher::new(file.clone(), files, pulled).polling(Duration::from_millis(20));
     tokio::spawn(watcher.run(Record(sender)));
     let (trigger, _) = super::trigger();
     let mut watched = Watched { outcomes, trigger };

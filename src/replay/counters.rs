@@ -5,8 +5,8 @@ use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Wait};
 use crate::store::redis::RedisStore;
 use crate::store::{
-    Charge, Check, Correction, Decided, MemoryStore, OnDown, RedisTarget, Refund, Settings, Source,
-    StoreError, more,
+    Backend, Charge, Check, Correction, MemoryStore, OnDown, RedisTarget, Refund, StoreDecision,
+    StoreError, StoreSettings, more,
 };
 use std::cell::Cell;
 use std::io;
@@ -72,7 +72,7 @@ impl Counters {
         &mut self,
         checks: &[Check<'_>],
         (now, wanted): (Timestamp, bool),
-        decided: &mut Option<Decided>,
+        decided: &mut Option<StoreDecision>,
     ) -> Result<(), StoreError> {
         match self {
             Self::Memory(memory) => memory.decide(checks, (now, wanted), decided),
@@ -168,7 +168,7 @@ impl Memory {
         &mut self,
         checks: &[Check<'_>],
         (now, wanted): (Timestamp, bool),
-        decided: &mut Option<Decided>,
+        decided: &mut Option<StoreDecision>,
     ) {
         let half = self.store.measure(checks, Some(now), false);
         if self.store.len() > self.room {
@@ -178,7 +178,7 @@ impl Memory {
             measured.wait == Wait::Micros(0) && !check.limit.rule.queues()
         };
         if wanted || !checks.iter().zip(&half.measured).all(goes_on) {
-            *decided = Some(Decided::of(checks, half.at, half.measured));
+            *decided = Some(StoreDecision::of(checks, half.at, half.measured));
         }
     }
 
@@ -227,12 +227,12 @@ impl Server {
     /// # Errors
     /// When it cannot be reached.
     pub(super) fn counters(self: &Rc<Self>, name: &str) -> Result<Counters, StoreError> {
-        let settings = Settings {
-            source: Source::Redis(self.target.clone()),
+        let settings = StoreSettings {
+            source: Backend::Redis(self.target.clone()),
             timeout: TIMEOUT,
             on_down: OnDown::Closed,
             prefix: format!("{}-{name}", self.prefix).into(),
-            ..Settings::default()
+            ..StoreSettings::default()
         };
         let store = self.runtime.block_on(async {
             let store = RedisStore::new(&self.target, &settings);

@@ -20,11 +20,11 @@ use crate::key::{Caller, Content, Location};
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::proxy::admit::Plan;
-use crate::proxy::dropped::{Believed, tidy};
-use crate::proxy::location::Destination;
-use crate::route::{RequestView, host_key};
+use crate::proxy::destination::Destination;
+use crate::proxy::stripped_fields::{FieldTrust, tidy};
+use crate::route::{Asked, host_key};
 use crate::snapshot::{Service, Snapshot};
-use crate::store::{Charge, Decided, StoreError};
+use crate::store::{Charge, StoreDecision, StoreError};
 use http::{HeaderMap, Method};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -42,7 +42,7 @@ pub(super) struct Side {
     /// What the last request was asked, by position of its route, and what the limits said: kept here, since it is large.
     route: Option<usize>,
     plan: Plan,
-    decided: Option<Decided>,
+    decided: Option<StoreDecision>,
     /// Was the last request's plan one that a store was asked?
     asked: bool,
     /// What requests under way hold and may give back; nothing where no limit does.
@@ -98,7 +98,7 @@ impl Head {
         }
         request.fields(&mut self.fields)?;
         if !self.fields.is_empty() {
-            tidy(&mut self.fields, &Believed::all());
+            tidy(&mut self.fields, &FieldTrust::all());
         }
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Side {
     }
 
     /// What the limits said to it one by one; nothing where none was asked.
-    pub(super) fn decided(&self) -> Option<&Decided> {
+    pub(super) fn decided(&self) -> Option<&StoreDecision> {
         self.decided.as_ref()
     }
 

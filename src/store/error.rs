@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Why a store could not decide.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Known to be away: nothing was asked and nobody waited.
+    /// RefusalCache to be away: nothing was asked and nobody waited.
     #[error("the store is away")]
     Down,
     /// It was asked, and may have charged all the same: the same question is never put again.

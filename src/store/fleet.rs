@@ -4,7 +4,7 @@
 //! once: after an outage gateways come back one by one.
 
 use super::error::StoreError;
-use super::redis::{RedisStore, Sign};
+use super::redis::{Presence, RedisStore};
 use crate::telemetry::log::Throttle;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Fleet {
     pub async fn keep(self: Arc<Self>, store: RedisStore) {
         while !self.left.load(Ordering::Relaxed) {
             if store.serves_everyone() && self.is_my_turn() {
-                match store.beat(self.me, Sign::There, LIFE).await {
+                match store.beat(self.me, Presence::There, LIFE).await {
                     Ok(gateways) => self.heard(gateways, self.begun.elapsed()),
                     // It may be the same the next time.
                     Err(StoreError::Refused(why)) => tell_uncounted(&why),
@@ -85,7 +85,7 @@ impl Fleet {
     pub async fn leave(&self, store: &RedisStore) {
         if !self.left.swap(true, Ordering::Relaxed) && store.serves_everyone() {
             // Who cannot be told finds out by itself.
-            let _ = store.beat(self.me, Sign::Goes, LIFE).await;
+            let _ = store.beat(self.me, Presence::Goes, LIFE).await;
         }
     }
 

@@ -3,23 +3,23 @@
 //! The one thing workers share under a lock. A decision takes the shards of all its limits in shard order and holds
 //! them for a few hundred nanoseconds, never across an await.
 
+mod capacity;
 mod entry;
-mod returns;
-mod room;
-mod shelf;
+mod refunds;
+mod shard;
 
-use super::batch::{Check, Decided};
-use super::beside::Charges;
-use super::half::{Half, Measurements};
+use super::answers::{Answers, Measurements};
+use super::check::{Check, StoreDecision};
+use super::shadow::Charges;
 use crate::clock::{Clock, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::RecordState;
 use crate::limit::verdict::{INLINE_LIMITS, Measurement, Repeat, Wait};
 use crate::limit::{Change, Limit, State};
 use arc_swap::ArcSwap;
-pub(super) use room::OVERFLOW;
-use room::Room;
-use shelf::{Place, Shelf, hash};
+use capacity::Capacity;
+pub(super) use capacity::OVERFLOW;
+use shard::{CounterLocation, CounterTable, hash};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -36,21 +36,21 @@ pub struct MemoryStore {
     clock: Clock,
     max_keys: usize,
     /// The same as every shelf has it.
-    room: ArcSwap<Room>,
+    room: ArcSwap<Capacity>,
     overflowed: AtomicU64,
 }
 
 /// Kept on cache lines of its own, so that two workers on two shards do not disturb each other.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard(Mutex<Shelf>);
+struct Shard(Mutex<CounterTable>);
 
 /// Stands between a key and an id in what records are filed under; no key has this byte.
 const BEFORE_ID: u8 = 0;
 
 /// One check on its way through a decision.
-struct Step<'a> {
-    place: Place<'a>,
+struct CheckStep<'a> {
+    place: CounterLocation<'a>,
     /// Where its counter was, in its table.
     found: Option<usize>,
     /// What is to be stored.
@@ -59,9 +59,9 @@ struct Step<'a> {
     has_room: bool,
 }
 
-type Steps<'a> = SmallVec<[Step<'a>; INLINE_LIMITS]>;
+type CheckSteps<'a> = SmallVec<[CheckStep<'a>; INLINE_LIMITS]>;
 
-type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, Shelf>); INLINE_LIMITS]>;
+type Guards<'a> = SmallVec<[(usize, MutexGuard<'a, CounterTable>); INLINE_LIMITS]>;
 
 impl MemoryStore {
     /// An empty store for at most `max_keys` live counters.
@@ -78,8 +78,8 @@ impl MemoryStore {
 
     fn sharded(shards: usize, clock: Clock, max_keys: usize) -> Self {
         let hasher = foldhash::quality::RandomState::default();
-        let room = Arc::new(Room::of(max_keys));
-        let shelf = || Shelf::new(Arc::clone(&room), hasher.clone());
+        let room = Arc::new(Capacity::of(max_keys));
+        let shelf = || CounterTable::new(Arc::clone(&room), hasher.clone());
         let shards = (0..shards).map(|_| Shard(Mutex::new(shelf()))).collect();
         Self {
             shards,
@@ -94,7 +94,7 @@ impl MemoryStore {
     /// Shares a quarter of the room out to these limits and their tiers, which are in force from now on. To be called
     /// before one of them is asked: what others fill meanwhile is not taken from them.
     pub fn keep_room_for<'a>(&self, limits: impl Iterator<Item = &'a Arc<Limit>>) {
-        let limits = room::entitled(limits);
+        let limits = capacity::entitled(limits);
         let mut shelves: Vec<_> = self.shards.iter().map(lock).collect();
         let before = self.room.load();
         let room = Arc::new(before.shared_out(self.max_keys, &limits, || {
@@ -111,17 +111,17 @@ impl MemoryStore {
     }
 
     /// Decides all checks of one request: charged all or none.
-    pub fn decide(&self, checks: &[Check<'_>]) -> Decided {
+    pub fn decide(&self, checks: &[Check<'_>]) -> StoreDecision {
         self.decide_at(checks, None)
     }
 
     /// The same, with the instant given: for tests and replays.
-    pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> Decided {
-        Decided::of_half(checks, self.measure(checks, now, false))
+    pub fn decide_at(&self, checks: &[Check<'_>], now: Option<Timestamp>) -> StoreDecision {
+        StoreDecision::of_half(checks, self.measure(checks, now, false))
     }
 
     /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
-    pub fn measure(&self, checks: &[Check<'_>], now: Option<Timestamp>, refused: bool) -> Half {
+    pub fn measure(&self, checks: &[Check<'_>], now: Option<Timestamp>, refused: bool) -> Answers {
         self.measure_as_one_of(checks, (now, refused), NonZeroU32::MIN)
     }
 
@@ -131,7 +131,7 @@ impl MemoryStore {
         checks: &[Check<'_>],
         (now, refused): (Option<Timestamp>, bool),
         gateways: NonZeroU32,
-    ) -> Half {
+    ) -> Answers {
         // Nothing is made where no request has an id.
         let mut ids = Vec::new();
         if checks.iter().any(|check| check.repeats().is_some()) {
@@ -140,14 +140,14 @@ impl MemoryStore {
                 Some(record_key(check.key, id))
             }));
         }
-        let records: Vec<Option<Place<'_>>> = checks
+        let records: Vec<Option<CounterLocation<'_>>> = checks
             .iter()
             .zip(&ids)
             .map(|(check, id)| Some(self.place(check.limit, id.as_deref()?)))
             .collect();
-        let mut steps: Steps<'_> = checks
+        let mut steps: CheckSteps<'_> = checks
             .iter()
-            .map(|check| Step {
+            .map(|check| CheckStep {
                 place: self.place(check.limit, check.key),
                 found: None,
                 change: None,
@@ -171,14 +171,14 @@ impl MemoryStore {
                 }
             }
         };
-        Half::whole(at, measured)
+        Answers::whole(at, measured)
     }
 
     /// Puts into `measured` what each check comes to, and says when that was; else which check has no room.
     fn attempt(
         &self,
         checks: &[Check<'_>],
-        (steps, records): (&mut Steps<'_>, &[Option<Place<'_>>]),
+        (steps, records): (&mut CheckSteps<'_>, &[Option<CounterLocation<'_>>]),
         (now, refused, gateways): (Option<Timestamp>, bool, NonZeroU32),
         measured: &mut Measurements,
     ) -> Result<Timestamp, usize> {
@@ -196,7 +196,7 @@ impl MemoryStore {
             let place = step.place;
             step.found = shelf(&mut guards, place.shard).find(&place);
         }
-        let mut remembered: Vec<(usize, Place<'_>, RecordState)> = Vec::new();
+        let mut remembered: Vec<(usize, CounterLocation<'_>, RecordState)> = Vec::new();
         for (index, (check, step)) in checks.iter().zip(steps.iter_mut()).enumerate() {
             let place = step.place;
             if step.found.is_none() && place.key != OVERFLOW {
@@ -260,7 +260,7 @@ impl MemoryStore {
     /// Stores what a decision changes.
     fn write(
         &self,
-        steps: &mut Steps<'_>,
+        steps: &mut CheckSteps<'_>,
         measured: &Measurements,
         charges: &Charges,
         guards: &mut Guards<'_>,
@@ -332,12 +332,12 @@ impl MemoryStore {
         lock(&self.shards[place.shard]).state(&place).cloned()
     }
 
-    fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> Place<'a> {
+    fn place<'a>(&self, of: &Limit, key: &'a [u8]) -> CounterLocation<'a> {
         let limit = of.id;
         let hash = hash(&self.hasher, limit, key);
         // The table uses the low and the top bits; the shard is chosen by bits in between.
         let shard = usize::try_from(hash >> 40).unwrap_or(0) & (self.shards.len() - 1);
-        Place {
+        CounterLocation {
             hash,
             shard,
             limit,
@@ -346,7 +346,7 @@ impl MemoryStore {
         }
     }
 
-    fn lock<'p>(&self, places: impl IntoIterator<Item = &'p Place<'p>>) -> Guards<'_> {
+    fn lock<'p>(&self, places: impl IntoIterator<Item = &'p CounterLocation<'p>>) -> Guards<'_> {
         if let [shard] = &*self.shards {
             let mut guards = Guards::new();
             guards.push((0, lock(shard)));
@@ -363,7 +363,7 @@ impl MemoryStore {
     }
 }
 
-impl Place<'_> {
+impl CounterLocation<'_> {
     /// The state there; its shard is locked.
     fn find<'g>(&self, guards: &'g Guards<'_>) -> Option<&'g State> {
         let mut guards = guards.iter();
@@ -377,20 +377,20 @@ fn record_key(key: &[u8], id: RepeatId) -> Vec<u8> {
     [key, &[BEFORE_ID], id.bytes()].concat()
 }
 
-/// Room that was taken for what is not stored after all.
-fn give_back(steps: &mut Steps<'_>, guards: &mut Guards<'_>) {
+/// Capacity that was taken for what is not stored after all.
+fn give_back(steps: &mut CheckSteps<'_>, guards: &mut Guards<'_>) {
     for step in steps.iter_mut().filter(|step| step.has_room) {
         step.has_room = false;
         shelf(guards, step.place.shard).give_back(step.place.limit);
     }
 }
 
-fn shelf<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut Shelf {
+fn shelf<'a>(guards: &'a mut Guards<'_>, shard: usize) -> &'a mut CounterTable {
     let at = guards.iter().position(|(locked, _)| *locked == shard);
     &mut guards[at.expect("every place's shard has been locked")].1
 }
 
 /// A panic while a shard was held cannot leave it half-written: entries are replaced whole.
-fn lock(shard: &Shard) -> MutexGuard<'_, Shelf> {
+fn lock(shard: &Shard) -> MutexGuard<'_, CounterTable> {
     shard.0.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,52 +1,49 @@
 //! Where counters live: in this process, or in Redis, with one meaning.
 
-mod away;
-pub mod batch;
-mod beforehand;
-mod beside;
-mod decided_by;
+mod answers;
+pub mod check;
+mod decider;
+mod early_refusal;
+pub mod endpoint;
 pub mod error;
+mod fallback;
 mod fleet;
-mod gaps;
-mod given;
-mod half;
-mod halves;
-mod known;
-mod leases;
+mod invalidation;
+mod lease;
 pub mod memory;
-mod near;
-mod news;
-pub mod place;
+mod mixed_scope;
 pub mod redis;
+mod refund;
+mod refusal_cache;
 pub mod settings;
-mod settle;
-mod sparing;
-pub mod tls;
+mod settlement;
+mod shadow;
+mod shared;
+mod worker_cache;
 
 pub use crate::limit::OnDown;
-pub use batch::{Charge, Check, Decided, Refund, Unknown};
-pub use beside::Aside;
-pub use decided_by::DecidedBy;
+pub use answers::{Answers, Measurements};
+pub use check::{Charge, Check, Refund, StoreDecision, Unknown};
+pub use decider::Decider;
+pub use endpoint::{Address, RedisEndpoint};
 pub use error::StoreError;
 pub use fleet::Fleet;
-pub use given::{Given, GivenSoon};
-pub use half::{Half, Measurements};
-pub use leases::{LEASED_FROM, LEASED_WITHIN};
+pub use invalidation::Invalidation;
+pub use lease::{LEASED_FROM, LEASED_WITHIN};
 pub use memory::MemoryStore;
-pub use near::Near;
-pub use news::News;
-pub use place::{Address, Place};
-pub use settings::{RedisTarget, Secret, Settings, Source};
-pub use settle::{Correction, more};
-pub use tls::Tls;
+pub use refund::{PendingRefund, RefundOutcome};
+pub use settings::{Backend, RedisTarget, Secret, StoreSettings};
+pub use settlement::{Correction, more};
+pub use shadow::ShadowVerdict;
+pub use worker_cache::WorkerCache;
 
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
-use away::StandIn;
+use fallback::Fallback;
 use redis::RedisStore;
-use sparing::Spared;
+use shared::SharedAnswer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,7 +68,7 @@ pub enum Store {
         /// Counts both.
         metrics: StoreMetrics,
         /// What needs no asking.
-        near: Near,
+        near: WorkerCache,
     },
 }
 
@@ -83,15 +80,19 @@ impl Store {
     pub async fn decide(
         &self,
         checks: &[Check<'_>],
-    ) -> Result<(Option<Decided>, DecidedBy), StoreError> {
+    ) -> Result<(Option<StoreDecision>, Decider), StoreError> {
         match self {
-            Self::Memory(memory) => Ok((Some(memory.decide(checks)), DecidedBy::Memory)),
-            Self::Redis { local, .. } if halves::are_mixed(checks) => {
-                halves::decide(self, local, checks).await
+            Self::Memory(memory) => Ok((Some(memory.decide(checks)), Decider::Memory)),
+            Self::Redis { local, .. } if mixed_scope::are_mixed(checks) => {
+                mixed_scope::decide(self, local, checks).await
             }
-            Self::Redis { .. } => Ok(match sparing::decide(self, checks, false).await? {
-                Spared::Known(recalled) => (Some(recalled.decided(checks)), DecidedBy::Remembered),
-                Spared::Told(half, by) => (half.map(|half| Decided::of_half(checks, half)), by),
+            Self::Redis { .. } => Ok(match shared::decide(self, checks, false).await? {
+                SharedAnswer::RefusalCache(recalled) => {
+                    (Some(recalled.decided(checks)), Decider::Remembered)
+                }
+                SharedAnswer::Told(half, by) => {
+                    (half.map(|half| StoreDecision::of_half(checks, half)), by)
+                }
             }),
         }
     }
@@ -102,11 +103,11 @@ impl Store {
         &self,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<(Option<Half>, DecidedBy), StoreError> {
+    ) -> Result<(Option<Answers>, Decider), StoreError> {
         let (shared, local, on_down, gateways, metrics, near) = match self {
             Self::Memory(memory) => {
                 let half = memory.measure(checks, None, refused);
-                return Ok((Some(half), DecidedBy::Memory));
+                return Ok((Some(half), Decider::Memory));
             }
             Self::Redis {
                 shared,
@@ -117,7 +118,7 @@ impl Store {
                 near,
             } => (shared, local, *on_down, fleet.gateways(), metrics, near),
         };
-        let stand_in = StandIn {
+        let stand_in = Fallback {
             memory: local,
             on_down,
             gateways,
@@ -140,7 +141,7 @@ impl Store {
                 near.known
                     .remember(checks, &half, (asked, told), |limit| shared.may_pass(limit));
                 let whole = stand_in.fill(checks, half, (refused, shared))?;
-                Ok((Some(whole), DecidedBy::Redis))
+                Ok((Some(whole), Decider::Redis))
             }
             Err(error) => {
                 tell_remedy(&error);
@@ -153,7 +154,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store is away.
-    pub async fn peek(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<Decided, StoreError> {
+    pub async fn peek(&self, limit: &Arc<Limit>, key: &[u8]) -> Result<StoreDecision, StoreError> {
         let cost = Cost::ZERO;
         let checks = [Check {
             limit,
@@ -205,12 +206,12 @@ impl Store {
     }
 
     /// Renews the slots that a charge holds; to be called every third of their life. Nobody waits for it.
-    pub fn renew(&self, charge: &Charge, by: DecidedBy) {
+    pub fn renew(&self, charge: &Charge, by: Decider) {
         // In this process a slot is taken until it is given back.
         if charge.limit.scope == Scope::Gateway {
             return;
         }
-        if let (Self::Redis { shared, .. }, DecidedBy::Redis) = (self, charge.by.unwrap_or(by)) {
+        if let (Self::Redis { shared, .. }, Decider::Redis) = (self, charge.by.unwrap_or(by)) {
             shared.renew([Refund::from(charge)]);
         }
     }
@@ -251,7 +252,7 @@ impl Store {
     }
 
     /// Gives a charge back to whoever took it, as far as nobody counts on it. Nobody waits for it.
-    pub fn refund(&self, charge: Charge, by: DecidedBy) {
+    pub fn refund(&self, charge: Charge, by: Decider) {
         drop(self.give_back(&charge, by));
     }
 }
@@ -269,7 +270,7 @@ fn tell_remedy(error: &StoreError) {
 }
 
 /// Tells of counters that cannot be read and decide nothing: nobody else would notice.
-fn warn_of_spoilt(checks: &[Check<'_>], half: &Half) {
+fn warn_of_spoilt(checks: &[Check<'_>], half: &Answers) {
     let spoilt = half.measured.iter().position(|one| one.spoilt);
     if let Some(check) = spoilt.and_then(|index| checks.get(index))
         && let Some(more) = SPOILT.pass()
@@ -281,10 +282,10 @@ fn warn_of_spoilt(checks: &[Check<'_>], half: &Half) {
     }
 }
 
-fn outcome(answer: &Result<Half, StoreError>) -> Outcome {
+fn outcome(answer: &Result<Answers, StoreError>) -> Outcome {
     let error = match answer {
-        Ok(Half { gap: None, .. }) => return Outcome::Ok,
-        Ok(Half { gap: Some(gap), .. }) => &gap.why,
+        Ok(Answers { gap: None, .. }) => return Outcome::Ok,
+        Ok(Answers { gap: Some(gap), .. }) => &gap.why,
         Err(error) => error,
     };
     match error {

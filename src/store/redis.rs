@@ -2,19 +2,19 @@
 //!
 //! Belongs to one worker and is used by no other: no lock, no thread is woken. Redis' own clock decides.
 
-mod beat;
-mod clear;
+mod abandonment;
+mod batcher;
+mod call_window;
+mod cleanup;
 mod cluster;
-mod dial;
-mod gather;
 mod health;
+mod heartbeat;
 mod layout;
-mod leavers;
 mod library;
 mod login;
 mod node;
-mod owed;
-mod pace;
+mod pending_refunds;
+mod poisoned_key;
 mod pool;
 mod probe;
 mod question;
@@ -25,26 +25,26 @@ mod signals;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod without;
+mod transport;
 
-pub use beat::Sign;
 pub use cluster::slot_of;
-pub use probe::{Found, Probed, probe};
+pub use heartbeat::Presence;
+pub use probe::{ProbeOutcome, RedisReport, probe};
 pub use stats::{Counter, Stats};
 
-use super::batch::{Check, Decided, Refund};
+use super::answers::{Answers, TentativeCharge};
+use super::check::{Check, Refund, StoreDecision};
+use super::endpoint::RedisEndpoint;
 use super::error::StoreError;
-use super::half::{Half, Tentative};
-use super::place::Place;
-use super::settings::{RedisTarget, Settings};
+use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use abandonment::{AbandonedTicketHandler, Abandonments};
 use cluster::{Cluster, Route};
-use leavers::{Heir, Leavers};
-use node::{Node, Shared};
-use owed::{Debt, Duty};
+use node::{Node, NodeCore};
+use pending_refunds::{Surcharge, UpdateKind};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,11 +64,11 @@ const GRACE: Duration = Duration::from_secs(2);
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
-    way: Way,
+    way: Topology,
 }
 
 #[derive(Clone)]
-enum Way {
+enum Topology {
     /// To one Redis.
     One(Node),
     /// To the masters of a cluster.
@@ -78,13 +78,15 @@ enum Way {
 impl RedisStore {
     /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
     #[must_use]
-    pub fn new(target: &RedisTarget, settings: &Settings) -> Self {
+    pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
         let stats = Arc::<Stats>::default();
         let way = match &target.place {
-            Place::Cluster { seeds } => Way::Many(Cluster::new(target, settings, seeds, stats)),
+            RedisEndpoint::Cluster { seeds } => {
+                Topology::Many(Cluster::new(target, settings, seeds, stats))
+            }
             _ => {
-                let beside = (stats, Rc::<Leavers>::default());
-                Way::One(Node::new(target, settings, None, beside))
+                let beside = (stats, Rc::<Abandonments>::default());
+                Topology::One(Node::new(target, settings, None, beside))
             }
         };
         Self { way }
@@ -99,7 +101,7 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
-    pub async fn decide(&self, checks: &[Check<'_>]) -> Result<Decided, StoreError> {
+    pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
         self.decide_by(None, checks).await
     }
 
@@ -108,7 +110,7 @@ impl RedisStore {
         &self,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         self.ask(None, checks, refused).await
     }
 
@@ -120,9 +122,9 @@ impl RedisStore {
         &self,
         now: Timestamp,
         checks: &[Check<'_>],
-    ) -> Result<Decided, StoreError> {
+    ) -> Result<StoreDecision, StoreError> {
         let decided = self.decide_by(Some(now), checks).await;
-        if let Way::Many(_) = &self.way {
+        if let Topology::Many(_) = &self.way {
             // What one slot took and another refused is back before the next is asked.
             self.settle().await;
         }
@@ -133,10 +135,10 @@ impl RedisStore {
         &self,
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
-    ) -> Result<Decided, StoreError> {
+    ) -> Result<StoreDecision, StoreError> {
         let mut half = self.ask(clock, checks, false).await?;
         match half.gap.take() {
-            None => Ok(Decided::of_half(checks, half)),
+            None => Ok(StoreDecision::of_half(checks, half)),
             // Who asks for a decision of all has no use for some of it.
             Some(gap) => {
                 self.take_back(clock, &gap.charged);
@@ -156,38 +158,40 @@ impl RedisStore {
     }
 
     /// Takes back what was charged for a request that does not go on, soon; nobody waits for it.
-    pub(super) fn undo(&self, charged: &[Tentative]) {
+    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
         self.take_back(None, charged);
     }
 
-    fn take_back(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
-        if let Way::Many(cluster) = &self.way {
+    fn take_back(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
+        if let Topology::Many(cluster) = &self.way {
             return cluster.undo(clock, charged);
         }
         // One Redis decides all or nothing; but of a request some limits may be answered for elsewhere.
-        let refunds = charged.iter().map(|Tentative { charge, at, .. }| Refund {
-            limit: &charge.limit,
-            key: &charge.key,
-            ticket: charge.limit.abandoned(charge.ticket, *at),
-        });
+        let refunds = charged
+            .iter()
+            .map(|TentativeCharge { charge, at, .. }| Refund {
+                limit: &charge.limit,
+                key: &charge.key,
+                ticket: charge.limit.undone(charge.ticket, *at),
+            });
         self.return_all(clock, refunds);
     }
 
     /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of
     /// the decision. The first one stays.
-    pub(super) fn bequeath(&self, heir: Heir) {
+    pub(super) fn bequeath(&self, heir: AbandonedTicketHandler) {
         let _ = self.leavers().heir.set(heir);
     }
 
     /// Who does so.
-    pub(super) fn heir(&self) -> Option<&Heir> {
+    pub(super) fn heir(&self) -> Option<&AbandonedTicketHandler> {
         self.leavers().heir.get()
     }
 
-    fn leavers(&self) -> &Leavers {
+    fn leavers(&self) -> &Abandonments {
         match &self.way {
-            Way::One(node) => &node.shared.leavers,
-            Way::Many(cluster) => cluster.leavers(),
+            Topology::One(node) => &node.shared.leavers,
+            Topology::Many(cluster) => cluster.leavers(),
         }
     }
 
@@ -239,14 +243,14 @@ impl RedisStore {
             // By a clock of the caller's nothing is repeated.
             let id = clock.is_none().then(RepeatId::random);
             let question = shared.question(clock, &[Check { id, ..*check }]);
-            shared.owe_debt(clock, (question, route), Debt::new());
+            shared.owe_debt(clock, (question, route), Surcharge::new());
         }
     }
 
     fn lessen<'a>(&self, clock: Option<Timestamp>, charges: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in charges {
             if let Some(block) = question::settle_block(limit, ticket) {
-                self.tell(clock, (limit, key), (Duty::Settlement, &block));
+                self.tell(clock, (limit, key), (UpdateKind::Settlement, &block));
             }
         }
     }
@@ -264,7 +268,7 @@ impl RedisStore {
     fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in slots {
             if let Some(block) = question::renew_block(limit, ticket) {
-                self.tell(clock, (limit, key), (Duty::Renewal, &block));
+                self.tell(clock, (limit, key), (UpdateKind::Renewal, &block));
             }
         }
     }
@@ -274,7 +278,7 @@ impl RedisStore {
         &self,
         clock: Option<Timestamp>,
         (limit, key): (&Limit, &[u8]),
-        (duty, block): (Duty, &[u8]),
+        (duty, block): (UpdateKind, &[u8]),
     ) {
         if let Some((shared, route)) = self.home(limit, key) {
             let question = shared.about(limit, key, block);
@@ -283,10 +287,10 @@ impl RedisStore {
     }
 
     /// Who serves a counter, and by which way. Nobody may: then what was to be given is lost.
-    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<NodeCore>, Route)> {
         match &self.way {
-            Way::One(node) => Some((node.shared.clone(), Route::default())),
-            Way::Many(cluster) => {
+            Topology::One(node) => Some((node.shared.clone(), Route::default())),
+            Topology::Many(cluster) => {
                 let home = cluster.home(limit, key);
                 if home.is_none() {
                     let lost = (Operation::Refund, Outcome::Lost);
@@ -298,10 +302,10 @@ impl RedisStore {
     }
 
     /// Who serves what is counted for everyone.
-    async fn first(&self) -> Result<Rc<Shared>, StoreError> {
+    async fn first(&self) -> Result<Rc<NodeCore>, StoreError> {
         match &self.way {
-            Way::One(node) => Ok(node.shared.clone()),
-            Way::Many(cluster) => cluster.everyone().await,
+            Topology::One(node) => Ok(node.shared.clone()),
+            Topology::Many(cluster) => cluster.everyone().await,
         }
     }
 
@@ -310,14 +314,18 @@ impl RedisStore {
     /// # Errors
     /// When Redis did not say that it is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
-        if let Way::Many(cluster) = &self.way {
+        if let Topology::Many(cluster) = &self.way {
             cluster.known().await?;
         }
         let (answer, told) = oneshot::channel();
         let block = question::forget_block();
         let (shared, route) = self.home(limit, key).ok_or(StoreError::Down)?;
         let question = shared.about(limit, key, &block);
-        shared.give((Duty::Reset, limit), (None, question, route), Some(answer));
+        shared.give(
+            (UpdateKind::Reset, limit),
+            (None, question, route),
+            Some(answer),
+        );
         match told.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
@@ -332,8 +340,8 @@ impl RedisStore {
     pub async fn settle(&self) {
         let settled = async {
             match &self.way {
-                Way::One(node) => node.shared.settled().await,
-                Way::Many(cluster) => cluster.settled().await,
+                Topology::One(node) => node.shared.settled().await,
+                Topology::Many(cluster) => cluster.settled().await,
             }
         };
         let mut settled = std::pin::pin!(settled);
@@ -346,8 +354,8 @@ impl RedisStore {
     /// Is anything owed that waits for Redis to be back?
     fn owes(&self) -> bool {
         match &self.way {
-            Way::One(node) => !node.shared.owed.is_paid(),
-            Way::Many(cluster) => cluster.owes(),
+            Topology::One(node) => !node.shared.owed.is_paid(),
+            Topology::Many(cluster) => cluster.owes(),
         }
     }
 
@@ -355,8 +363,8 @@ impl RedisStore {
     #[must_use]
     pub fn is_up(&self) -> bool {
         match &self.way {
-            Way::One(node) => node.shared.health.is_up(),
-            Way::Many(cluster) => cluster.is_up(),
+            Topology::One(node) => node.shared.health.is_up(),
+            Topology::Many(cluster) => cluster.is_up(),
         }
     }
 
@@ -371,16 +379,16 @@ impl RedisStore {
     /// Is the one asked at present who serves a counter?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
         match &self.way {
-            Way::One(node) => node.shared.health.is_up(),
-            Way::Many(cluster) => cluster.serves(slot_of(limit, key)),
+            Topology::One(node) => node.shared.health.is_up(),
+            Topology::Many(cluster) => cluster.serves(slot_of(limit, key)),
         }
     }
 
     /// Is the one asked at present who is told which gateways live?
     pub(super) fn serves_everyone(&self) -> bool {
         match &self.way {
-            Way::One(node) => node.shared.health.is_up(),
-            Way::Many(cluster) => cluster.serves_everyone(),
+            Topology::One(node) => node.shared.health.is_up(),
+            Topology::Many(cluster) => cluster.serves_everyone(),
         }
     }
 
@@ -388,15 +396,15 @@ impl RedisStore {
     #[must_use]
     pub fn reached(&self) -> Reach {
         match &self.way {
-            Way::One(node) => node.shared.reach(),
-            Way::Many(cluster) => cluster.reach(),
+            Topology::One(node) => node.shared.reach(),
+            Topology::Many(cluster) => cluster.reach(),
         }
     }
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
-        let is_apart = limit.with.is_none() || limit.is_asked_with_history();
-        matches!(self.way, Way::Many(_)) && is_apart
+        let is_apart = limit.with.is_none() || limit.was_asked_apart();
+        matches!(self.way, Topology::Many(_)) && is_apart
     }
 
     /// What has been done so far. Other threads may keep and read it.
@@ -407,15 +415,15 @@ impl RedisStore {
 
     fn counts(&self) -> &Arc<Stats> {
         match &self.way {
-            Way::One(node) => &node.shared.stats,
-            Way::Many(cluster) => cluster.stats(),
+            Topology::One(node) => &node.shared.stats,
+            Topology::Many(cluster) => cluster.stats(),
         }
     }
 
     fn timeout(&self) -> Duration {
         match &self.way {
-            Way::One(node) => node.shared.timeout,
-            Way::Many(cluster) => cluster.timeout(),
+            Topology::One(node) => node.shared.timeout,
+            Topology::Many(cluster) => cluster.timeout(),
         }
     }
 
@@ -424,15 +432,15 @@ impl RedisStore {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         if checks.is_empty() {
             let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Half::whole(at, Default::default()));
+            return Ok(Answers::whole(at, Default::default()));
         }
         match &self.way {
-            Way::One(node) => node.ask(clock, checks, (refused, Route::default())).await,
+            Topology::One(node) => node.ask(clock, checks, (refused, Route::default())).await,
             // On the heap: a request of a single Redis need not have room for this.
-            Way::Many(cluster) => Box::pin(cluster.ask(clock, checks, refused)).await,
+            Topology::Many(cluster) => Box::pin(cluster.ask(clock, checks, refused)).await,
         }
     }
 }
@@ -440,8 +448,8 @@ impl RedisStore {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.way {
-            Way::One(node) => f.debug_tuple("RedisStore").field(node).finish(),
-            Way::Many(cluster) => f.debug_tuple("RedisStore").field(cluster).finish(),
+            Topology::One(node) => f.debug_tuple("RedisStore").field(node).finish(),
+            Topology::Many(cluster) => f.debug_tuple("RedisStore").field(cluster).finish(),
         }
     }
 }

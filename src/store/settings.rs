@@ -1,17 +1,17 @@
 //! What the file says about the store. Read once, at start, but for its secrets.
 
-use super::place::Place;
-use super::tls::Tls;
+use super::endpoint::RedisEndpoint;
 use crate::limit::OnDown;
+use crate::tls::ClientTls;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The store and how far it is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct StoreSettings {
     /// Memory or Redis.
-    pub source: Source,
+    pub source: Backend,
     /// Longest a decision may take before `on_down` answers.
     pub timeout: Duration,
     /// What a limit does while the store is away.
@@ -22,10 +22,10 @@ pub struct Settings {
     pub max_keys: usize,
 }
 
-impl Default for Settings {
+impl Default for StoreSettings {
     fn default() -> Self {
         Self {
-            source: Source::Memory,
+            source: Backend::Memory,
             timeout: Duration::from_millis(50),
             on_down: OnDown::Local,
             prefix: Arc::from("tollgate"),
@@ -34,11 +34,11 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl StoreSettings {
     /// Takes over what `new` presents to the same Redis as the same user: passwords and certificates. What was cloned
     /// from these settings presents it too.
     pub fn rotate(&mut self, new: &Self) {
-        let (Source::Redis(mine), Source::Redis(new)) = (&mut self.source, &new.source) else {
+        let (Backend::Redis(mine), Backend::Redis(new)) = (&mut self.source, &new.source) else {
             return;
         };
         if mine.is_same_place(new) && mine != new {
@@ -57,7 +57,7 @@ impl Settings {
 
 /// Where counters live.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum Backend {
     /// In this process.
     Memory,
     /// In one Redis.
@@ -68,9 +68,9 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisTarget {
     /// Where it is.
-    pub place: Place,
+    pub place: RedisEndpoint,
     /// How connections to it are encrypted, if they are.
-    pub tls: Option<Tls>,
+    pub tls: Option<ClientTls>,
     /// Logical database.
     pub database: u16,
     /// User of the access control list, if not the default one.
@@ -86,7 +86,7 @@ pub struct RedisTarget {
 impl RedisTarget {
     /// Database 0 of what is there, for the default user, without a password.
     #[must_use]
-    pub fn new(place: Place) -> Self {
+    pub fn new(place: RedisEndpoint) -> Self {
         Self {
             place,
             tls: None,
@@ -110,7 +110,7 @@ impl RedisTarget {
     /// Who asks the sentinels.
     fn asker(&self) -> Option<&str> {
         match &self.place {
-            Place::Sentinel { username, .. } => username.as_deref(),
+            RedisEndpoint::Sentinel { username, .. } => username.as_deref(),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use super::driver::Driver;
 use super::keep_alive;
 use super::pool::Pool;
-use super::recorder::{Flow, Recorder};
+use super::recorder::{Recorder, WriteProgress};
 use http::{HeaderMap, Request, Response, Version};
 use http_body::Frame;
 use hyper::body::{Body, Bytes, Incoming};
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 #[derive(Debug)]
 pub struct Connection<B: Body + 'static> {
     sender: SendRequest<B>,
-    driven: Driven<B>,
+    state: ConnectionState<B>,
     /// Has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
     /// How long its server will surely keep it, as far as that is known.
@@ -33,7 +33,7 @@ pub struct Connection<B: Body + 'static> {
 
 /// Who moves its bytes.
 #[derive(Debug)]
-enum Driven<B: Body + 'static> {
+enum ConnectionState<B: Body + 'static> {
     /// Whoever waits for the answer. Boxed, because it is large and passes from hand to hand.
     Here(Box<Driver<B>>),
     /// A task of its own.
@@ -44,7 +44,7 @@ enum Driven<B: Body + 'static> {
 
 /// What became of a request that was not answered.
 #[derive(Debug)]
-pub struct Unanswered<B> {
+pub struct SendFailure<B> {
     /// What hyper said.
     pub error: hyper::Error,
     /// The request, if none of it was sent.
@@ -60,7 +60,7 @@ where
     pub(super) fn new(sender: SendRequest<B>, driver: Driver<B>) -> Self {
         Self {
             sender,
-            driven: Driven::Here(Box::new(driver)),
+            state: ConnectionState::Here(Box::new(driver)),
             reused: false,
             rests_until: Instant::now(),
             is_old: false,
@@ -77,22 +77,22 @@ where
     pub fn send(
         &mut self,
         request: Request<B>,
-    ) -> impl Future<Output = Result<Response<Incoming>, Unanswered<B>>> + use<'_, B> {
+    ) -> impl Future<Output = Result<Response<Incoming>, SendFailure<B>>> + use<'_, B> {
         // Not an async function: that would keep the request in its state although hyper has taken it.
-        if let Driven::Here(driver) = &self.driven {
-            driver.flow().begin_head();
+        if let ConnectionState::Here(driver) = &self.state {
+            driver.progress().begin_head();
             if self.reused && !is_repeatable(&request) {
-                driver.flow().doubt();
+                driver.progress().doubt();
             }
         }
         let answering = self.sender.try_send_request(request);
-        let (driven, is_old) = (&mut self.driven, &mut self.is_old);
+        let (state, is_old) = (&mut self.state, &mut self.is_old);
         async move {
             let mut answering = pin!(answering);
-            poll_fn(|cx| driven.poll_here(cx, |cx| answering.as_mut().poll(cx)))
+            poll_fn(|cx| state.poll_here(cx, |cx| answering.as_mut().poll(cx)))
                 .await
                 .inspect(|response| *is_old = response.version() == Version::HTTP_10)
-                .map_err(|mut failed| Unanswered {
+                .map_err(|mut failed| SendFailure {
                     unsent: failed.take_message(),
                     error: failed.into_error(),
                 })
@@ -123,7 +123,7 @@ where
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut quiet()) {
             return Poll::Ready(frame);
         }
-        self.driven
+        self.state
             .poll_here(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
@@ -136,21 +136,21 @@ where
     /// Is everything written that has been handed over so far?
     #[must_use]
     pub fn is_flushed(&self) -> bool {
-        matches!(&self.driven, Driven::Here(driver) if driver.flow().is_flushed())
+        matches!(&self.state, ConnectionState::Here(driver) if driver.progress().is_flushed())
     }
 
     /// Leaves the connection to a task of its own: for tunnels, which hyper hands out only when it may drive the connection
     /// to its end. It will not be reused.
-    pub fn set_apart(&mut self) {
-        match std::mem::replace(&mut self.driven, Driven::Apart) {
-            Driven::Here(driver) => {
+    pub fn spawn_tunnel(&mut self) {
+        match std::mem::replace(&mut self.state, ConnectionState::Apart) {
+            ConnectionState::Here(driver) => {
                 let connection = driver.into_connection().with_upgrades();
                 tokio::task::spawn_local(async move {
                     // Its errors reach whoever waits for the answer.
                     let _ = connection.await;
                 });
             }
-            other => self.driven = other,
+            other => self.state = other,
         }
     }
 
@@ -159,16 +159,16 @@ where
     ///
     /// It is given up when its server has taken nothing of what waits to be written for `idle`, or when `abandoned`
     /// resolves.
-    pub fn carry_on(
+    pub fn finish_upload(
         mut self,
         pool: Rc<Pool<B>>,
         idle: Duration,
         abandoned: impl Future<Output = ()> + 'static,
     ) {
-        let Driven::Here(driver) = &self.driven else {
+        let ConnectionState::Here(driver) = &self.state else {
             return;
         };
-        let flow = Arc::clone(driver.flow());
+        let progress = Arc::clone(driver.progress());
         tokio::task::spawn_local(async move {
             tokio::select! {
                 free = poll_fn(|cx| self.poll_free(cx)) => {
@@ -176,7 +176,7 @@ where
                         pool.put(self);
                     }
                 }
-                () = stalled(&flow, idle) => {}
+                () = stalled(&progress, idle) => {}
                 () = abandoned => {}
             }
         });
@@ -184,7 +184,7 @@ where
 
     /// Ready with true when it is free, with false when it is over.
     fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        if self.driven.poll_over(cx).is_ready() {
+        if self.state.poll_over(cx).is_ready() {
             return Poll::Ready(false);
         }
         if self.is_free() {
@@ -197,17 +197,17 @@ where
     /// The head that was sent last, whole, if no byte has come back since.
     #[must_use]
     pub fn into_unanswered(self) -> Option<Vec<u8>> {
-        match self.driven {
-            Driven::Here(driver) => driver.into_stream().into_unanswered(),
-            Driven::Over(stream) => stream.into_unanswered(),
-            Driven::Apart => None,
+        match self.state {
+            ConnectionState::Here(driver) => driver.into_stream().into_unanswered(),
+            ConnectionState::Over(stream) => stream.into_unanswered(),
+            ConnectionState::Apart => None,
         }
     }
 
     /// Lets it rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&self) -> bool {
-        match &self.driven {
-            Driven::Here(driver) if self.is_free() && !self.is_old => {
+        match &self.state {
+            ConnectionState::Here(driver) if self.is_free() && !self.is_old => {
                 driver.rest();
                 true
             }
@@ -217,14 +217,14 @@ where
 
     /// Can a resting connection still be used?
     pub(super) fn is_usable(&mut self) -> bool {
-        match &mut self.driven {
-            Driven::Here(driver) => !driver.has_ended() && self.sender.is_ready(),
-            Driven::Apart | Driven::Over(_) => false,
+        match &mut self.state {
+            ConnectionState::Here(driver) => !driver.has_ended() && self.sender.is_ready(),
+            ConnectionState::Apart | ConnectionState::Over(_) => false,
         }
     }
 }
 
-impl<B> Driven<B>
+impl<B> ConnectionState<B>
 where
     B: Body + 'static,
     B::Data: Send,
@@ -263,11 +263,11 @@ pub fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
 }
 
 /// Resolves when something has waited to be written for `allowed` and nothing of it could be.
-async fn stalled(flow: &Flow, allowed: Duration) {
+async fn stalled(progress: &WriteProgress, allowed: Duration) {
     loop {
-        let written = flow.written();
+        let written = progress.written();
         sleep(allowed).await;
-        if !flow.is_flushed() && flow.written() == written {
+        if !progress.is_flushed() && progress.written() == written {
             return;
         }
     }

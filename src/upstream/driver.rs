@@ -1,6 +1,6 @@
-//! An upstream connection driven by whoever waits for its answer: a request then wakes one task, not two.
+//! An upstream connection driven by the task that waits for its answer: a response then wakes one task, not two.
 
-use super::recorder::{Flow, Recorder};
+use super::recorder::{Recorder, WriteProgress};
 use atomic_waker::AtomicWaker;
 use hyper::body::Body;
 use hyper::client::conn::http1;
@@ -17,8 +17,8 @@ pub(super) type Io = TokioIo<Recorder>;
 /// One connection, and the bell that its events ring.
 pub(super) struct Driver<B: Body + 'static> {
     connection: http1::Connection<Io, B>,
-    flow: Arc<Flow>,
-    bell: Arc<Bell>,
+    progress: Arc<WriteProgress>,
+    bell: Arc<DriverWaker>,
     /// The bell as hyper and tokio hold it. Always the same one, so that nothing is registered anew when the connection
     /// passes from request to request.
     waker: Waker,
@@ -26,12 +26,12 @@ pub(super) struct Driver<B: Body + 'static> {
 
 /// Wakes the task that drives the connection at the moment, and nobody while it is idle.
 #[derive(Debug, Default)]
-struct Bell {
+struct DriverWaker {
     rung: AtomicBool,
     listener: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for DriverWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -57,12 +57,12 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     /// Takes a connection over.
-    pub(super) fn new(connection: http1::Connection<Io, B>, flow: Arc<Flow>) -> Self {
-        let bell = Arc::<Bell>::default();
+    pub(super) fn new(connection: http1::Connection<Io, B>, progress: Arc<WriteProgress>) -> Self {
+        let bell = Arc::<DriverWaker>::default();
         let waker = Waker::from(Arc::clone(&bell));
         Self {
             connection,
-            flow,
+            progress,
             bell,
             waker,
         }
@@ -80,8 +80,8 @@ where
     }
 
     /// What its stream tells.
-    pub(super) fn flow(&self) -> &Arc<Flow> {
-        &self.flow
+    pub(super) fn progress(&self) -> &Arc<WriteProgress> {
+        &self.progress
     }
 
     /// Nobody drives it from here on: its events wake nobody.
@@ -101,7 +101,7 @@ where
 
     fn turn(&mut self) -> Poll<()> {
         self.bell.rung.store(false, Ordering::Release);
-        self.flow.begin_turn();
+        self.progress.begin_turn();
         // Its errors reach whoever waits for an answer on it; an idle one may fail unseen.
         Pin::new(&mut self.connection)
             .poll(&mut Context::from_waker(&self.waker))

@@ -5,7 +5,7 @@ pub mod demo;
 mod driver;
 mod keep_alive;
 pub mod pool;
-mod reach;
+mod reachability;
 mod recorder;
 
 use std::fmt;

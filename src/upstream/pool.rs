@@ -2,10 +2,10 @@
 
 use super::connection::Connection;
 use super::driver::Driver;
-use super::reach::Reach;
-use super::recorder::{Flow, Recorder};
+use super::reachability::Reachability;
+use super::recorder::{Recorder, WriteProgress};
 use super::{Server, demo};
-use crate::descriptors::Share;
+use crate::descriptors::DescriptorShare;
 use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -25,16 +25,16 @@ const MOST_IDLE: usize = 512;
 #[derive(Debug)]
 pub struct Pools<B: Body + 'static> {
     pools: RefCell<HashMap<Server, Rc<Pool<B>>>>,
-    share: Share,
+    share: DescriptorShare,
 }
 
 /// Connections of one worker to one server.
 #[derive(Debug)]
 pub struct Pool<B: Body + 'static> {
     server: Server,
-    reach: Arc<Reach>,
+    reachability: Arc<Reachability>,
     idle: RefCell<Vec<Connection<B>>>,
-    share: Share,
+    share: DescriptorShare,
 }
 
 /// Why there is no connection.
@@ -85,7 +85,7 @@ where
 {
     /// No pool yet; what their connections take is counted in `share`.
     #[must_use]
-    pub fn new(share: Share) -> Self {
+    pub fn new(share: DescriptorShare) -> Self {
         Self {
             pools: RefCell::default(),
             share,
@@ -94,7 +94,7 @@ where
 
     /// Lets go of one idle connection, for its descriptor. False when there is none.
     #[must_use]
-    pub fn let_go(&self) -> bool {
+    pub fn close_idle(&self) -> bool {
         let pools = self.pools.borrow();
         let mut idle = pools.values().map(|pool| pool.idle.borrow_mut());
         let one = idle.find_map(|mut idle| (!idle.is_empty()).then(|| idle.remove(0)));
@@ -107,7 +107,7 @@ where
         let pool = pools.entry(server.clone()).or_insert_with(|| {
             Rc::new(Pool {
                 server: server.clone(),
-                reach: Reach::of(server),
+                reachability: Reachability::of(server),
                 idle: RefCell::new(Vec::new()),
                 share: self.share.clone(),
             })
@@ -168,8 +168,8 @@ where
     pub async fn connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
         let made = self.try_connect(deadline).await;
         match &made {
-            Ok(_) => self.reach.takes(),
-            Err(error) => self.reach.fails(error),
+            Ok(_) => self.reachability.takes(),
+            Err(error) => self.reachability.fails(error),
         }
         made
     }
@@ -186,11 +186,11 @@ where
                 server: self.server.clone(),
                 source,
             })?;
-        let flow = Arc::<Flow>::default();
+        let progress = Arc::<WriteProgress>::default();
         let (sender, connection) = http1::Builder::new()
             .handshake(TokioIo::new(Recorder::new(
                 stream,
-                Arc::clone(&flow),
+                Arc::clone(&progress),
                 descriptor,
             )))
             .await
@@ -198,7 +198,7 @@ where
                 server: self.server.clone(),
                 source,
             })?;
-        Ok(Connection::new(sender, Driver::new(connection, flow)))
+        Ok(Connection::new(sender, Driver::new(connection, progress)))
     }
 
     /// Puts a connection back whose exchange is over, if it can carry another.
@@ -213,7 +213,7 @@ where
     }
 
     fn sweep(&self) {
-        self.reach.look(&self.server);
+        self.reachability.look(&self.server);
         let now = Instant::now();
         self.idle
             .borrow_mut()

@@ -20,16 +20,16 @@ const END: &[u8] = b"\r\n\r\n";
 #[derive(Debug)]
 pub(super) struct Recorder {
     tcp: TcpStream,
-    flow: Arc<Flow>,
+    progress: Arc<WriteProgress>,
     head: Vec<u8>,
-    state: State,
+    state: HeadState,
     /// Counts the socket, wherever that goes.
     _descriptor: Descriptor,
 }
 
 /// What is told across hyper, which lies between the stream and whoever drives it.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct WriteProgress {
     /// What is written next begins a head. Said by whoever sends one, never guessed: what a client sends as a body must
     /// not pass for a head.
     head_begins: AtomicBool,
@@ -41,7 +41,7 @@ pub(super) struct Flow {
     doubted: AtomicBool,
 }
 
-impl Default for Flow {
+impl Default for WriteProgress {
     fn default() -> Self {
         Self {
             head_begins: AtomicBool::new(false),
@@ -52,7 +52,7 @@ impl Default for Flow {
     }
 }
 
-impl Flow {
+impl WriteProgress {
     /// A head follows.
     pub(super) fn begin_head(&self) {
         self.head_begins.store(true, Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Flow {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum HeadState {
     /// Nothing that was written may be sent again.
     Answered,
     /// A head is being written.
@@ -93,47 +93,51 @@ enum State {
 
 impl Recorder {
     /// Takes a fresh connection.
-    pub(super) fn new(tcp: TcpStream, flow: Arc<Flow>, descriptor: Descriptor) -> Self {
+    pub(super) fn new(
+        tcp: TcpStream,
+        progress: Arc<WriteProgress>,
+        descriptor: Descriptor,
+    ) -> Self {
         Self {
             tcp,
-            flow,
+            progress,
             head: Vec::new(),
-            state: State::Answered,
+            state: HeadState::Answered,
             _descriptor: descriptor,
         }
     }
 
     /// The head that was written whole and to which nothing came back.
     pub(super) fn into_unanswered(self) -> Option<Vec<u8>> {
-        (self.state == State::Written).then_some(self.head)
+        (self.state == HeadState::Written).then_some(self.head)
     }
 
     fn wrote(&mut self, mut written: &[u8]) {
-        let flow = &self.flow;
-        flow.flushed.store(false, Ordering::Relaxed);
-        let total = flow.written.load(Ordering::Relaxed) + written.len() as u64;
-        flow.written.store(total, Ordering::Relaxed);
-        if flow.head_begins.load(Ordering::Relaxed) {
-            flow.head_begins.store(false, Ordering::Relaxed);
+        let progress = &self.progress;
+        progress.flushed.store(false, Ordering::Relaxed);
+        let total = progress.written.load(Ordering::Relaxed) + written.len() as u64;
+        progress.written.store(total, Ordering::Relaxed);
+        if progress.head_begins.load(Ordering::Relaxed) {
+            progress.head_begins.store(false, Ordering::Relaxed);
             self.head.clear();
-            self.state = State::Writing;
+            self.state = HeadState::Writing;
         }
-        if self.state != State::Writing {
+        if self.state != HeadState::Writing {
             return;
         }
         // Where the end may begin: it may have been cut in two by the writes.
         let from = self.head.len().saturating_sub(END.len() - 1);
         if written.len() > MOST - self.head.len() {
             written = &written[..MOST - self.head.len()];
-            self.state = State::TooLong;
+            self.state = HeadState::TooLong;
         }
         self.head.extend_from_slice(written);
         if self.head.ends_with(END) {
-            self.state = State::Written;
+            self.state = HeadState::Written;
         } else if let Some(at) = find(&self.head[from..], END) {
             self.head.truncate(from + at + END.len());
-            self.state = State::Written;
-        } else if self.state == State::TooLong {
+            self.state = HeadState::Written;
+        } else if self.state == HeadState::TooLong {
             self.head = Vec::new();
         }
     }
@@ -159,8 +163,8 @@ impl AsyncRead for Recorder {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.flow.doubted.load(Ordering::Relaxed) {
-            self.flow.doubted.store(false, Ordering::Relaxed);
+        if self.progress.doubted.load(Ordering::Relaxed) {
+            self.progress.doubted.store(false, Ordering::Relaxed);
             if let over @ Poll::Ready(_) = look(&self.tcp) {
                 return over;
             }
@@ -168,7 +172,7 @@ impl AsyncRead for Recorder {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.state = State::Answered;
+            self.state = HeadState::Answered;
         }
         Poll::Ready(Ok(()))
     }
@@ -210,7 +214,7 @@ impl AsyncWrite for Recorder {
 
     /// hyper asks for this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.flow.flushed.store(true, Ordering::Relaxed);
+        self.progress.flushed.store(true, Ordering::Relaxed);
         Pin::new(&mut self.tcp).poll_flush(cx)
     }
 
@@ -237,7 +241,7 @@ mod tests {
         let whole = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nbody";
         for cut in 1..whole.len() {
             let mut recorder = recorder().await;
-            recorder.flow.begin_head();
+            recorder.progress.begin_head();
             recorder.wrote(&whole[..cut]);
             recorder.wrote(&whole[cut..]);
             let head = recorder.into_unanswered().unwrap();
@@ -248,12 +252,12 @@ mod tests {
     #[tokio::test]
     async fn forgets_what_is_unfinished_or_too_long() {
         let mut unfinished = recorder().await;
-        unfinished.flow.begin_head();
+        unfinished.progress.begin_head();
         unfinished.wrote(b"GET / HTTP/1.1\r\nhost: a\r\n");
         assert_eq!(unfinished.into_unanswered(), None);
 
         let mut long = recorder().await;
-        long.flow.begin_head();
+        long.progress.begin_head();
         long.wrote(&[b'a'; MOST - 2]);
         long.wrote(END);
         long.wrote(END);
@@ -275,9 +279,9 @@ mod tests {
     #[tokio::test]
     async fn begins_anew_with_each_head() {
         let mut recorder = recorder().await;
-        recorder.flow.begin_head();
+        recorder.progress.begin_head();
         recorder.wrote(b"GET /1 HTTP/1.1\r\n\r\n");
-        recorder.flow.begin_head();
+        recorder.progress.begin_head();
         recorder.wrote(b"GET /2 HTTP/1.1\r\n\r\n");
         let head = recorder.into_unanswered().unwrap();
         assert_eq!(head, b"GET /2 HTTP/1.1\r\n\r\n");
@@ -286,9 +290,9 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_never_taken_for_a_head() {
         let mut recorder = recorder().await;
-        recorder.flow.begin_head();
+        recorder.progress.begin_head();
         recorder.wrote(b"POST / HTTP/1.1\r\ncontent-length: 24\r\n\r\n");
-        recorder.state = State::Answered;
+        recorder.state = HeadState::Answered;
         recorder.wrote(b"GET /evil HTTP/1.1\r\n\r\n");
         assert_eq!(recorder.into_unanswered(), None);
     }

@@ -141,7 +141,7 @@ async fn requests_leave_evenly_and_in_their_order(place: Place) {
 }
 
 /// They left one behind the other, `apart` each, the first of them not before `first`. To the microsecond that is shown by
-/// a clock that the test moves (`src/proxy/line/standing/tests/late.rs`); here, that the timers are those.
+/// a clock that the test moves (`src/proxy/wait_queue/queue/tests/late.rs`); here, that the timers are those.
 #[track_caller]
 fn assert_even(seen: &[Seen], apart: Duration, (first, late): (Instant, &Late)) {
     let at: Vec<Instant> = seen.iter().map(|seen| seen.at).collect();

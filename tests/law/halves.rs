@@ -14,7 +14,7 @@ use tollgate::limit::rate::Rate;
 use tollgate::limit::verdict::{Repeat, Ruling, VerdictOutcome, Wait};
 use tollgate::limit::{Limit, Mode, Rule, Scope};
 use tollgate::store::{
-    Charge, Check, Decided, DecidedBy, MemoryStore, OnDown, Store, StoreError, Unknown,
+    Charge, Check, Decider, MemoryStore, OnDown, Store, StoreDecision, StoreError, Unknown,
 };
 use tollgate::telemetry::metrics::Metrics;
 
@@ -46,7 +46,7 @@ impl Both {
         }
     }
 
-    async fn decide(&self, checks: &[Check<'_>]) -> Decided {
+    async fn decide(&self, checks: &[Check<'_>]) -> StoreDecision {
         let (decided, _) = self.store.decide(checks).await.unwrap();
         decided.unwrap()
     }
@@ -173,7 +173,7 @@ async fn limits_of_its_own_alone_ask_no_redis_and_outlive_it() {
         let (decided, by) = both.store.decide(&[ask(&alone, 1)]).await.unwrap();
         assert_eq!(
             (admitted(&decided.unwrap()), by),
-            (expected, DecidedBy::Memory)
+            (expected, Decider::Memory)
         );
     }
     let Store::Redis { shared: asked, .. } = &both.store else {
@@ -199,7 +199,7 @@ async fn limits_of_its_own_alone_ask_no_redis_and_outlive_it() {
         decided.decision.ruling,
         Ruling::Refuse { by: 1, .. }
     ));
-    assert_eq!((by, decided.unknown), (DecidedBy::Closed, Unknown::Shared));
+    assert_eq!((by, decided.unknown), (Decider::Closed, Unknown::Shared));
     assert!(!decided.is_known(&shared) && decided.is_known(&alone));
 }
 

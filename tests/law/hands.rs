@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate::limit::rate::Rate;
-use tollgate::limit::verdict::VerdictOutcome;
-use tollgate::limit::{LeaseSetting, Limit, Rule, Scope};
-use tollgate::store::{Check, Decided, DecidedBy, Store};
+use tollgate::limit::verdict::Outcome;
+use tollgate::limit::{Leasing, Limit, Rule, Scope};
+use tollgate::store::{Check, Decider, Store, StoreDecision};
 
 const ALL: &[u8] = b"";
 const HOUR: u64 = 3600 * SECOND;
@@ -132,7 +132,7 @@ async fn ask(
             })
             .collect();
         let (decided, by) = store.decide(&checks).await.unwrap();
-        in_hand.set(in_hand.get() + u64::from(by == DecidedBy::Lease));
+        in_hand.set(in_hand.get() + u64::from(by == Decider::Lease));
         runs.decided(&store);
         let passes = admitted(&decided.unwrap());
         seen.push((client, passes));
@@ -255,14 +255,14 @@ impl One {
             passed: Cell::new(0),
         };
         let begun = Instant::now();
-        while one.ask(&[]).await.1 != DecidedBy::Lease {
+        while one.ask(&[]).await.1 != Decider::Lease {
             assert!(begun.elapsed() < Duration::from_secs(10));
         }
         one
     }
 
     /// A request of everyone's, and of these clients'.
-    async fn ask(&self, clients: &[&[u8]]) -> (Decided, DecidedBy) {
+    async fn ask(&self, clients: &[&[u8]]) -> (StoreDecision, Decider) {
         let own = clients.iter().map(|client| Check::new(&self.own, client));
         let checks: Vec<_> = own.chain([Check::new(&self.all, ALL)]).collect();
         let (decided, by) = self.store.decide(&checks).await.unwrap();
@@ -296,8 +296,8 @@ async fn who_is_refused_by_another_limit_takes_no_permit() {
             let refused = decided.decision.verdicts[0].outcome;
             assert_eq!(matches!(refused, VerdictOutcome::Refuse(_)), number > 0);
             // Of a refusal that was remembered nothing else is asked.
-            assert_eq!(decided.is_known(&one.all), by != DecidedBy::Remembered);
-            in_hand += u64::from(decided.other(&one.all) == Some(DecidedBy::Lease));
+            assert_eq!(decided.is_known(&one.all), by != Decider::Remembered);
+            in_hand += u64::from(decided.other(&one.all) == Some(Decider::Lease));
         }
     }
     assert_eq!(one.passed.get(), warm + 200);
@@ -362,7 +362,7 @@ async fn beside_a_limit_of_the_gateway_itself_nobody_is_asked() {
         for number in 0..2 {
             let (decided, by) = one.ask(&[&client.to_be_bytes()]).await;
             assert_eq!(admitted(&decided), number == 0);
-            in_hand += u64::from(number == 0 && by == DecidedBy::Lease);
+            in_hand += u64::from(number == 0 && by == Decider::Lease);
         }
     }
     assert_eq!(one.passed.get(), warm + 500);
@@ -378,7 +378,7 @@ async fn permits_of_before_a_reset_do_not_go_back() {
     let all = leased("all", clock_window(100_000, 24 * HOUR, 0));
     let check = Check::new(&all, ALL);
     let begun = Instant::now();
-    while store.decide(&[check]).await.unwrap().1 != DecidedBy::Lease {
+    while store.decide(&[check]).await.unwrap().1 != Decider::Lease {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
     store.reset(&all, ALL).await.unwrap();

@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::clock;
 use tollgate::limit::rate::Rate;
-use tollgate::limit::{LeaseSetting, Limit, Rule};
-use tollgate::store::{Check, DecidedBy, Store};
+use tollgate::limit::{Leasing, Limit, Rule};
+use tollgate::store::{Check, Decider, Store};
 
 const KEY: &[u8] = b"hot";
 
@@ -148,7 +148,7 @@ async fn ask(
         let (decided, by) = store.decide(&[Check::new(&limit, KEY)]).await.unwrap();
         outcome.requests += 1;
         runs.decided(&store);
-        outcome.spared += u64::from(matches!(by, DecidedBy::Lease | DecidedBy::Remembered));
+        outcome.spared += u64::from(matches!(by, Decider::Lease | Decider::Remembered));
         if admitted(&decided.unwrap()) {
             outcome.admitted.push(begun.elapsed());
         }

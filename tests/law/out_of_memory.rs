@@ -5,7 +5,7 @@ use super::under_test::{connect, nothing_near};
 use crate::support::{Answer, File, Gateway, PATIENCE, Redis, Upstream, eventually};
 use std::sync::Arc;
 use tollgate::clock::Clock;
-use tollgate::store::{DecidedBy, MemoryStore, OnDown, Store, StoreError};
+use tollgate::store::{Decider, MemoryStore, OnDown, Store, StoreError};
 use tollgate::telemetry::metrics::Metrics;
 
 const MOST: u64 = 8_000_000;
@@ -107,7 +107,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
     let log = limit("log", sliding_log(5, 3600 * SECOND));
     let both = [ask(&tokens, 1), ask(&log, 1)];
     let (decided, by) = store.decide(&both).await.unwrap();
-    assert_eq!(by, DecidedBy::Redis);
+    assert_eq!(by, Decider::Redis);
     fill(&redis).await;
     let before = redis.script_calls().await;
     let first = store.decide(&both).await;
@@ -125,7 +125,7 @@ async fn a_store_without_memory_is_asked_once_and_then_left_alone() {
     };
     eventually(PATIENCE, "it is back", async || shared.is_up()).await;
     let (again, _) = store.decide(&both).await.unwrap();
-    let left = |index: usize, decided: &Option<tollgate::store::Decided>| {
+    let left = |index: usize, decided: &Option<tollgate::store::StoreDecision>| {
         decided.as_ref().unwrap().decision.verdicts[index].remaining
     };
     for index in [0, 1] {

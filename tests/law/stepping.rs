@@ -9,8 +9,8 @@ use super::under_test::{admitted, connect};
 use crate::support::Redis;
 use std::sync::Arc;
 use tollgate::clock;
-use tollgate::limit::{LeaseSetting, Limit};
-use tollgate::store::{Check, DecidedBy, Store};
+use tollgate::limit::{Leasing, Limit};
+use tollgate::store::{Check, Decider, Store};
 
 const KEY: &[u8] = b"hot";
 const MOST: u32 = 6000;
@@ -23,7 +23,7 @@ async fn press(store: &Store, limit: &Arc<Limit>, tries: u32) -> (u32, u32) {
         let (decided, by) = store.decide(&[Check::new(limit, KEY)]).await.unwrap();
         let admitted = u32::from(admitted(&decided.unwrap()));
         all += admitted;
-        in_hand += admitted * u32::from(by == DecidedBy::Lease);
+        in_hand += admitted * u32::from(by == Decider::Lease);
     }
     (all, in_hand)
 }

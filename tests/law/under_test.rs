@@ -13,8 +13,8 @@ use tollgate::limit::verdict::{Ruling, Verdict, Wait};
 use tollgate::limit::{Limit, Rule, State, Ticket};
 use tollgate::store::redis::RedisStore;
 use tollgate::store::{
-    Charge, Check, Correction, Decided, MemoryStore, Near, News, RedisTarget, Refund, Settings,
-    more,
+    Charge, Check, Correction, Invalidation, MemoryStore, RedisTarget, Refund, StoreDecision,
+    StoreSettings, WorkerCache, more,
 };
 
 /// Either store, empty at first.
@@ -44,7 +44,7 @@ impl UnderTest {
     }
 
     /// What the store says to a request at `at`.
-    pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> Decided {
+    pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> StoreDecision {
         let decided = match self {
             Self::Memory(store) => store.decide_at(checks, Some(at)),
             Self::Redis { store, .. } => store.decide_at(at, checks).await.unwrap(),
@@ -227,10 +227,13 @@ pub(super) async fn connect(server: &Redis) -> RedisStore {
     let url = server.url();
     let address = url.trim_start_matches("redis://").trim_end_matches("/0");
     let (host, port) = address.split_once(':').unwrap();
-    let target = RedisTarget::new(tollgate::store::Place::tcp(host, port.parse().unwrap()));
-    let settings = Settings {
+    let target = RedisTarget::new(tollgate::store::RedisEndpoint::tcp(
+        host,
+        port.parse().unwrap(),
+    ));
+    let settings = StoreSettings {
         timeout: Duration::from_secs(5),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let store = RedisStore::new(&target, &settings);
     crate::support::eventually(crate::support::PATIENCE, "the store is up", async || {
@@ -241,7 +244,7 @@ pub(super) async fn connect(server: &Redis) -> RedisStore {
 }
 
 /// Is the request let through?
-pub(super) fn admitted(decided: &Decided) -> bool {
+pub(super) fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
@@ -257,6 +260,6 @@ pub(super) fn wait(ruling: Ruling) -> Option<Wait> {
 }
 
 /// What a worker knows that has asked nothing yet.
-pub(super) fn nothing_near() -> Near {
-    Near::new(News::default(), Settings::default().timeout)
+pub(super) fn nothing_near() -> WorkerCache {
+    WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout)
 }

@@ -2,6 +2,7 @@
 
 mod grain;
 mod imports;
+mod pages;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use std::path::{Path, PathBuf};
 /// Rooms from the ground up: one may import only from lines above its own here, and only what it names.
 ///
 /// The order is the walls, the list the doors in them. A `*` is every room above.
-const ROOMS: [(&str, &[&str]); 20] = [
+const ROOMS: [(&str, &[&str]); 21] = [
     ("client", &[]),
     ("clock", &[]),
     ("descriptors", &[]),
     ("shutdown", &[]),
     ("telemetry", &["client"]),
+    ("tls", &[]),
     ("route", &[]),
     (
         "upstream",
@@ -26,7 +28,10 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ),
     ("key", &["route"]),
     ("limit", &["clock", "key"]),
-    ("store", &["clock", "shutdown", "telemetry", "key", "limit"]),
+    (
+        "store",
+        &["clock", "shutdown", "telemetry", "tls", "key", "limit"],
+    ),
     ("snapshot", &["route", "upstream", "key", "limit"]),
     (
         "proxy",

@@ -3,7 +3,7 @@
 use crate::config::{Compiled, describe};
 use crate::key::MissingKey;
 use crate::limit::{Limit, Scope};
-use crate::store::{Place, Source};
+use crate::store::{Backend, RedisEndpoint};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -49,8 +49,8 @@ impl<'a> SlotSpread<'a> {
             .filter(|limit| limit.scope == Scope::Cluster)
             .collect();
         let is_cluster = match &compiled.boot.store.source {
-            Source::Redis(target) => matches!(target.place, Place::Cluster { .. }),
-            Source::Memory => false,
+            Backend::Redis(target) => matches!(target.place, RedisEndpoint::Cluster { .. }),
+            Backend::Memory => false,
         };
         if !is_cluster && shared.iter().all(|limit| limit.with.is_none()) {
             return None;

@@ -4,8 +4,8 @@
 use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
 use crate::config::Compiled;
-use crate::store::redis::{Found, probe};
-use crate::store::{RedisTarget, Settings, Source};
+use crate::store::redis::{RedisReport, probe};
+use crate::store::{Backend, RedisTarget, StoreSettings};
 use crate::upstream::Server;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ pub(super) fn tell(asked: &Result<Vec<Probe>, String>, format: Format, answer: &
 
 async fn everybody(compiled: &Compiled) -> Vec<Probe> {
     let mut asked = Vec::new();
-    if let Source::Redis(target) = &compiled.boot.store.source {
+    if let Backend::Redis(target) = &compiled.boot.store.source {
         asked.extend(redis(target, &compiled.boot.store).await);
     }
     let upstreams = compiled.outline.upstreams.iter();
@@ -122,7 +122,7 @@ async fn everybody(compiled: &Compiled) -> Vec<Probe> {
     asked
 }
 
-async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Probe> {
+async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
     let asked = Probe::of_redis;
     let why = match timeout(REDIS_WITHIN, probe(target, &store.prefix)).await {
         Ok(Ok(found)) => {
@@ -142,7 +142,7 @@ async fn redis(target: &RedisTarget, store: &Settings) -> Vec<Probe> {
 }
 
 /// What there is to say where hardly any time is left for a decision to wait, or for a network to be slower than now.
-fn too_far(found: &Found, timeout: Duration) -> String {
+fn too_far(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
     }

@@ -4,7 +4,7 @@ use crate::config::Compiled;
 use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
 use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::Service;
-use crate::store::{OnDown, Source};
+use crate::store::{Backend, OnDown};
 
 /// All that there are.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
@@ -148,13 +148,13 @@ pub(super) fn store(compiled: &Compiled) -> Option<&'static str> {
     let mut limits = compiled.outline.limits.iter();
     let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
     match (&store.source, store.on_down) {
-        (Source::Redis(_), OnDown::Local) if limited => Some(
+        (Backend::Redis(_), OnDown::Local) if limited => Some(
             "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N",
         ),
-        (Source::Redis(_), OnDown::Open) if limited => {
+        (Backend::Redis(_), OnDown::Open) if limited => {
             Some("while Redis is away nothing is limited (on_down = \"open\")")
         }
-        (Source::Redis(_), OnDown::Closed) if limited => {
+        (Backend::Redis(_), OnDown::Closed) if limited => {
             Some("while Redis is away limited requests are answered 503 (on_down = \"closed\")")
         }
         _ => None,

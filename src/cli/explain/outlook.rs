@@ -7,7 +7,7 @@ use crate::key::Caller;
 use crate::limit::verdict::{Decision, Ruling, Verdict, VerdictOutcome, Wait};
 use crate::limit::{Limit, Rule};
 use crate::proxy::error::ProxyError;
-use crate::proxy::own;
+use crate::proxy::static_reply;
 use crate::snapshot::Service;
 use http::uri::PathAndQuery;
 use http::{Uri, header};
@@ -63,7 +63,7 @@ pub(super) fn answer(
     let Some(own) = &service.own else {
         return refused(&ProxyError::NoRoute);
     };
-    let answer = own::answer(own, caller.method, &Uri::from(onward.clone()));
+    let answer = static_reply::answer(own, caller.method, &Uri::from(onward.clone()));
     let there = answer.headers().get(header::LOCATION);
     let says = match there {
         Some(there) => format!(

@@ -1,8 +1,8 @@
 //! Which fields of a request are dropped before anything reads them, and why: dropped here as the gateway does it.
 
-use crate::proxy::dropped::{Believed, Why, tidy, why};
 use crate::proxy::hop;
 use crate::proxy::request::BadRequest;
+use crate::proxy::stripped_fields::{FieldTrust, StripCause, tidy, why};
 use crate::snapshot::Snapshot;
 use http::{HeaderMap, HeaderName};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StrippedField {
     pub(super) name: HeaderName,
-    pub(super) why: Why,
+    pub(super) why: StripCause,
 }
 
 /// Takes from the fields of a request from `peer` what the gateway drops, in its order; says what that was.
@@ -23,7 +23,7 @@ pub(super) fn strip(
     snapshot: &Snapshot,
     peer: IpAddr,
 ) -> Result<Vec<StrippedField>, BadRequest> {
-    let believed = Believed::of(snapshot, peer);
+    let believed = FieldTrust::of(snapshot, peer);
     let all = fields.keys().cloned();
     let mut lost: Vec<StrippedField> = all
         .filter_map(|name| {
@@ -39,7 +39,7 @@ pub(super) fn strip(
         .filter(|name| !fields.contains_key(name))
         .map(|name| StrippedField {
             name,
-            why: Why::Named,
+            why: StripCause::Named,
         });
     lost.extend(named);
     Ok(lost)

@@ -2,7 +2,7 @@
 
 use super::{Change, list, time};
 use crate::config::Boot;
-use crate::store::Source;
+use crate::store::Backend;
 use crate::telemetry::{AccessFormat, Level};
 
 /// What the running process cannot take over. A secret is compared and never shown.
@@ -107,8 +107,8 @@ fn level(level: Level) -> &'static str {
 }
 
 /// What makes it another place: the address, unless it is only how that is used.
-fn elsewhere(a: &Source, b: &Source) -> Vec<&'static str> {
-    let (Source::Redis(a), Source::Redis(b)) = (a, b) else {
+fn elsewhere(a: &Backend, b: &Backend) -> Vec<&'static str> {
+    let (Backend::Redis(a), Backend::Redis(b)) = (a, b) else {
         return vec!["store.url"];
     };
     let others = [
@@ -125,16 +125,16 @@ fn elsewhere(a: &Source, b: &Source) -> Vec<&'static str> {
 }
 
 /// Is it the same Redis and user, whatever is presented to it?
-fn same_place(a: &Source, b: &Source) -> bool {
+fn same_place(a: &Backend, b: &Backend) -> bool {
     match (a, b) {
-        (Source::Redis(a), Source::Redis(b)) => a.is_same_place(b),
+        (Backend::Redis(a), Backend::Redis(b)) => a.is_same_place(b),
         _ => false,
     }
 }
 
 /// What is presented to the store and is to be another: taken over without a restart.
 pub(super) fn secrets(running: &Boot, new: &Boot) -> Vec<Change> {
-    let (Source::Redis(a), Source::Redis(b)) = (&running.store.source, &new.store.source) else {
+    let (Backend::Redis(a), Backend::Redis(b)) = (&running.store.source, &new.store.source) else {
         return Vec::new();
     };
     if !a.is_same_place(b) {

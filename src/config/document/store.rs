@@ -8,14 +8,14 @@ use super::super::vocabulary::{STORE_SENTINEL, STORE_TLS, Table};
 use super::Given;
 use super::fields::{Fields, Zero};
 use super::secrets;
-use crate::store::{OnDown, Secret, Source};
+use crate::store::{Backend, OnDown, Secret};
 use std::time::Duration;
 use toml::de::DeValue;
 
 /// `[store]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Store {
-    pub(in crate::config) url: Given<Source>,
+    pub(in crate::config) url: Given<Backend>,
     pub(in crate::config) username: Given<Kept>,
     pub(in crate::config) password: Given<Kept>,
     pub(in crate::config) tls: Given<StoreTls>,

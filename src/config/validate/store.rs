@@ -3,14 +3,14 @@
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Document, Kept, StoreTls};
 use super::super::source::{At, Span};
-use crate::store::{Place, RedisTarget, Source};
+use crate::store::{Backend, RedisEndpoint, RedisTarget};
 use std::time::Duration;
 
 pub(super) fn store(document: &Document, found: &mut Vec<Diagnostic>) {
     let written = &document.store;
     let target = match written.url.at() {
         Some(At {
-            value: Source::Redis(target),
+            value: Backend::Redis(target),
             span,
         }) => Some((target, span)),
         _ => None,
@@ -147,7 +147,7 @@ fn beside_redis(
     let written = &document.store;
     if let Some(tls) = written.tls.at().filter(|_| target.tls.is_none()) {
         let (why, help) = match &target.place {
-            Place::Unix(_) => (
+            RedisEndpoint::Unix(_) => (
                 "a socket of this machine is not encrypted",
                 "leave `tls` out",
             ),
@@ -163,7 +163,7 @@ fn beside_redis(
                 .help(help),
         );
     }
-    let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+    let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
     if let Some(sentinel) = written.sentinel.at().filter(|_| !by_sentinels) {
         found.push(
             Diagnostic::error(Code::Conflict, "no sentinels are asked where the store is")

@@ -5,8 +5,8 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Cost, Document, Group, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
-use crate::key::KeyPart;
-use crate::proxy::dropped::{Believed, Why, why};
+use crate::key::Part;
+use crate::proxy::stripped_fields::{FieldTrust, StripCause, why};
 use crate::route::Condition;
 use http::HeaderName;
 
@@ -39,7 +39,7 @@ pub(super) fn note(document: &Document, found: &mut Vec<Diagnostic>) {
     let trust = &document.server.trust;
     let trusted = trust.is_bad() || !trust.entries().is_empty();
     let looked_at = looks_at_method(document);
-    let believed = Believed {
+    let believed = FieldTrust {
         peer: || trusted,
         other_methods: looked_at.is_none(),
     };
@@ -75,7 +75,7 @@ struct StrippedFields<'a, W> {
     looked_at: Option<(&'a Span, &'static str)>,
 }
 
-impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
+impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
     fn of_limit(&self, limit: &Limit, found: &mut Vec<Diagnostic>) {
         let title = || format!("limit {}", quoted(&limit.name.value));
         let parts = limit.by.entries().iter();
@@ -159,11 +159,11 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
         let why = (self.why)(name)?;
         let warning = |label: &str| Diagnostic::warning(code, message()).at(span, label);
         Some(match why {
-            Why::Address => warning(
+            StripCause::Address => warning(
                 "dropped: nobody is trusted to send it, and anybody could write any address there",
             )
             .help("name the networks of the proxies that write it: `[server]` `trust = [\"10.0.0.0/8\"]`"),
-            Why::Method => {
+            StripCause::Method => {
                 let warning = warning("dropped, since it asks for another method than the one that is looked at")
                     .help("look at another field, or at the method itself");
                 match self.looked_at {
@@ -171,7 +171,7 @@ impl<W: Fn(&HeaderName) -> Option<Why>> StrippedFields<'_, W> {
                     _ => warning,
                 }
             }
-            Why::Name | Why::Named => {
+            StripCause::Name | StripCause::Named => {
                 let joint = name.as_str().replace(['_', '"'], "-");
                 warning("dropped, since some upstreams take its name for another")
                     .help(format!("have clients send `{joint}`, and write that"))

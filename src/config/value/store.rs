@@ -4,7 +4,8 @@
 
 use super::server::host_and_port;
 use super::{Code, ValueError, mended};
-use crate::store::{Address, Place, RedisTarget, Secret, Source, Tls, tls};
+use crate::store::{Address, Backend, RedisEndpoint, RedisTarget, Secret};
+use crate::tls::{self, ClientTls};
 use std::sync::Arc;
 
 /// Where a Redis listens, if nothing else is said, and where a sentinel does.
@@ -16,7 +17,7 @@ const MOST_NODES: usize = 64;
 const LONGEST_PATH: usize = 100;
 
 /// Reads the store's address, which may have a password in it.
-pub(in crate::config) fn store(text: &str) -> Result<Source, ValueError> {
+pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
     mended(text, read)
 }
 
@@ -39,9 +40,9 @@ fn wrong(label: &str) -> ValueError {
     )
 }
 
-fn read(text: &str) -> Result<Source, ValueError> {
+fn read(text: &str) -> Result<Backend, ValueError> {
     if text == "memory:" {
-        return Ok(Source::Memory);
+        return Ok(Backend::Memory);
     }
     if let Some(path) = text.strip_prefix("unix:") {
         return unix(path.strip_prefix("//").unwrap_or(path));
@@ -76,8 +77,8 @@ fn read(text: &str) -> Result<Source, ValueError> {
         _ => return Err(wrong("`sentinel` and `cluster` can follow the `+`")),
     };
     let (username, password) = user.map_or(Ok((None, None)), credentials)?;
-    Ok(Source::Redis(RedisTarget {
-        tls: encrypted.then(Tls::of_system),
+    Ok(Backend::Redis(RedisTarget {
+        tls: encrypted.then(ClientTls::of_system),
         database,
         username,
         password,
@@ -110,7 +111,7 @@ fn without_scheme(text: &str) -> ValueError {
 }
 
 /// `/path/redis.sock`, with `?db=N` behind it where it is not database 0.
-fn unix(text: &str) -> Result<Source, ValueError> {
+fn unix(text: &str) -> Result<Backend, ValueError> {
     let (path, database) = match text.split_once('?') {
         Some((path, query)) => match query.strip_prefix("db=") {
             Some(number) => (path, number),
@@ -130,13 +131,13 @@ fn unix(text: &str) -> Result<Source, ValueError> {
         return Err(wrong("the path of a socket has at most 100 bytes").help("put it elsewhere"));
     }
     let database = number(database, "`unix:/run/redis/redis.sock?db=0`")?;
-    Ok(Source::Redis(RedisTarget {
+    Ok(Backend::Redis(RedisTarget {
         database,
-        ..RedisTarget::new(Place::Unix(Arc::from(path)))
+        ..RedisTarget::new(RedisEndpoint::Unix(Arc::from(path)))
     }))
 }
 
-fn single(text: &str) -> Result<(Place, u16), ValueError> {
+fn single(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     let (place, database) = text.split_once('/').unwrap_or((text, ""));
     if place.contains(',') {
         return Err(wrong("one Redis has one address").help(
@@ -146,10 +147,10 @@ fn single(text: &str) -> Result<(Place, u16), ValueError> {
     }
     let address = address(place, REDIS)?;
     let database = number(database, "`redis://host:6379/0`")?;
-    Ok((Place::Tcp(address), database))
+    Ok((RedisEndpoint::Tcp(address), database))
 }
 
-fn sentinel(text: &str) -> Result<(Place, u16), ValueError> {
+fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     let mut parts = text.splitn(3, '/');
     let nodes = addresses(parts.next().unwrap_or_default(), SENTINEL)?;
     let name = parts.next().unwrap_or_default();
@@ -163,7 +164,7 @@ fn sentinel(text: &str) -> Result<(Place, u16), ValueError> {
         parts.next().unwrap_or_default(),
         "`redis+sentinel://h1,h2,h3/NAME/0`",
     )?;
-    let place = Place::Sentinel {
+    let place = RedisEndpoint::Sentinel {
         nodes,
         name: Arc::from(name),
         username: None,
@@ -172,13 +173,13 @@ fn sentinel(text: &str) -> Result<(Place, u16), ValueError> {
     Ok((place, database))
 }
 
-fn cluster(text: &str) -> Result<(Place, u16), ValueError> {
+fn cluster(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     let (nodes, database) = text.split_once('/').unwrap_or((text, ""));
     let seeds = addresses(nodes, REDIS)?;
     if number(database, "0 in a cluster")? != 0 {
         return Err(wrong("a cluster has database 0 only").help("leave the number out"));
     }
-    Ok((Place::Cluster { seeds }, 0))
+    Ok((RedisEndpoint::Cluster { seeds }, 0))
 }
 
 fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
@@ -250,14 +251,14 @@ mod tests {
 
     fn redis(text: &str) -> RedisTarget {
         match store(text) {
-            Ok(Source::Redis(target)) => target,
+            Ok(Backend::Redis(target)) => target,
             other => panic!("{text}: {other:?}"),
         }
     }
 
     #[test]
     fn what_is_written_and_what_is_read() {
-        assert_eq!(store("memory:").unwrap(), Source::Memory);
+        assert_eq!(store("memory:").unwrap(), Backend::Memory);
         for (text, shown) in [
             ("redis://cache", "redis://cache:6379/0"),
             ("redis://[::1]:7/3", "redis://[::1]:7/3"),
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn several_addresses() {
-        let shown = |read: Result<(Place, u16), ValueError>| {
+        let shown = |read: Result<(RedisEndpoint, u16), ValueError>| {
             let (place, database) = read.unwrap();
             let target = RedisTarget {
                 database,

@@ -1,8 +1,8 @@
 //! The limits that apply to one request, each with its key.
 
-use super::said::{cost, repeat_id};
-use crate::key::TokenDoubt;
-use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId};
+use super::request_cost::{cost, repeat_id};
+use crate::key::token::NoToken;
+use crate::key::{Caller, Doubt, Found, Part, RepeatId, Standing};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct Plan {
     keys: Vec<u8>,
-    limits: SmallVec<[Planned; INLINE_LIMITS]>,
+    limits: SmallVec<[PlannedCheck; INLINE_LIMITS]>,
     /// Positions of limits that do not decide, and would refuse the request for want of their key, or of a known one.
     keyless: Vec<usize>,
     /// Limits that do not hold since the request is in one of their groups, by position, with that group's name.
@@ -37,7 +37,7 @@ struct Lack {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Planned {
+struct PlannedCheck {
     /// Position among the service's limits.
     limit: usize,
     /// Position among the limit's tiers of the one that holds.
@@ -48,7 +48,7 @@ struct Planned {
     id: Option<RepeatId>,
 }
 
-impl Planned {
+impl PlannedCheck {
     /// The limit, with the numbers that hold for the request.
     fn limit<'a>(&self, service: &'a Service) -> &'a Arc<Limit> {
         let limit = &service.limits[self.limit];
@@ -175,7 +175,7 @@ impl Plan {
     fn push_preflight(&mut self, (index, limit): (usize, &Limit), caller: &Caller<'_>) {
         let start = self.keys.len();
         limit.write_preflight(caller, &mut self.keys);
-        self.limits.push(Planned {
+        self.limits.push(PlannedCheck {
             limit: index,
             tier: None,
             start,
@@ -220,9 +220,10 @@ impl Plan {
         (start, standing): (usize, &mut Memberships<'a>),
         given: impl Fn(&Limit) -> Option<Cost>,
     ) {
-        let tier = match limit.tiers.is_empty() {
-            true => Ok(None),
-            false => limit.tier_of(standing, caller, &mut self.keys, start),
+        let tier = if limit.tiers.is_empty() {
+            Ok(None)
+        } else {
+            limit.tier_of(standing, caller, &mut self.keys, start)
         };
         let tier = match tier {
             Ok(tier) => tier,
@@ -239,7 +240,7 @@ impl Plan {
             (None, None) => limit.cost,
             _ => given(limit).unwrap_or_else(|| cost(limit, caller)),
         };
-        self.limits.push(Planned {
+        self.limits.push(PlannedCheck {
             limit: index,
             tier,
             start,

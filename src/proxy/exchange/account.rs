@@ -1,15 +1,15 @@
 //! What its limits made of a request: for its answer, the metrics and the log.
 
-use super::{Ending, Exchange};
+use super::{Exchange, ExchangeEnd};
 use crate::limit::Limit;
 use crate::limit::Mode;
 use crate::limit::verdict::{Ruling, VerdictOutcome};
 use crate::listen::Peer;
-use crate::listen::pace::Allowed;
-use crate::proxy::body::Broken;
+use crate::listen::minimum_rate::RateBound;
+use crate::proxy::body::UploadFailure;
 use crate::proxy::error::ProxyError;
-use crate::proxy::reply::Violated;
-use crate::proxy::told::Cost;
+use crate::proxy::reply::Violations;
+use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::{Charge, Reason};
 use crate::telemetry::metrics::{self, DecidedBy, Decision, Failure, Source};
@@ -27,13 +27,12 @@ impl Exchange {
     }
 
     /// How slow its client may be: gRPC has the idle time alone, in both directions.
-    pub(in crate::proxy) fn pace(&self, allowed: Allowed, peer: &Peer) -> Allowed {
-        match self.is_silent_by_nature() {
-            true => {
-                peer.watch.idle_alone();
-                allowed.idle_alone()
-            }
-            false => allowed,
+    pub(in crate::proxy) fn pace(&self, allowed: RateBound, peer: &Peer) -> RateBound {
+        if self.is_silent_by_nature() {
+            peer.watch.idle_alone();
+            allowed.idle_alone()
+        } else {
+            allowed
         }
     }
 
@@ -62,7 +61,7 @@ impl Exchange {
     pub(super) fn tell_old_client(&self) {
         if let Some(client) = &self.old_client
             && self.status != 0
-            && self.ending != Ending::Complete
+            && self.ending != ExchangeEnd::Complete
         {
             client.end_in_reset();
         }
@@ -76,16 +75,16 @@ impl Exchange {
         }
         if self.source == Source::Gateway {
             // Why the gateway answered says more than that the client did not stay to read it.
-            self.ending = Ending::Complete;
+            self.ending = ExchangeEnd::Complete;
         }
     }
 
     /// Counts an answer that broke off in the middle against its upstream.
     pub(super) fn count_break(&self) {
         let failure = match self.ending {
-            Ending::UpstreamFailed if self.broken_upload().is_none() => Failure::Reset,
-            Ending::UpstreamMalformed => Failure::Protocol,
-            Ending::UpstreamStalled => Failure::Timeout,
+            ExchangeEnd::UpstreamFailed if self.broken_upload().is_none() => Failure::Reset,
+            ExchangeEnd::UpstreamMalformed => Failure::Protocol,
+            ExchangeEnd::UpstreamStalled => Failure::Timeout,
             _ => return,
         };
         if let Some(upstream) = self.service().and_then(|service| service.upstream) {
@@ -100,36 +99,36 @@ impl Exchange {
     /// What its client has done to its upload, and with that to the connection of its answer.
     fn broken_upload(&self) -> Option<Reason> {
         match self.upload.as_ref()?.broken.get()? {
-            Broken::ClientGone => Some(Reason::ClientGone),
-            Broken::Stopped => Some(Reason::ClientTimeout),
-            Broken::Malformed => Some(Reason::BadRequest),
+            UploadFailure::ClientGone => Some(Reason::ClientGone),
+            UploadFailure::Stopped => Some(Reason::ClientTimeout),
+            UploadFailure::Malformed => Some(Reason::BadRequest),
         }
     }
 
     /// What the log says.
     pub(super) fn final_reason(&self) -> Reason {
         match self.ending {
-            Ending::Complete => self.reason,
+            ExchangeEnd::Complete => self.reason,
             // The upload's end took the connection down, and with it the answer.
-            Ending::UpstreamFailed => self.broken_upload().unwrap_or(Reason::UpstreamReset),
-            Ending::UpstreamMalformed => Reason::UpstreamInvalid,
-            Ending::UpstreamStalled => Reason::UpstreamTimeout,
-            Ending::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
-            Ending::ClientGone if self.stalled.get() => Reason::ClientStalled,
-            Ending::ClientStalled => Reason::ClientStalled,
-            Ending::ClientGone => Reason::ClientGone,
+            ExchangeEnd::UpstreamFailed => self.broken_upload().unwrap_or(Reason::UpstreamReset),
+            ExchangeEnd::UpstreamMalformed => Reason::UpstreamInvalid,
+            ExchangeEnd::UpstreamStalled => Reason::UpstreamTimeout,
+            ExchangeEnd::ClientGone if self.worker.drain.is_over() => Reason::DrainCut,
+            ExchangeEnd::ClientGone if self.stalled.get() => Reason::ClientStalled,
+            ExchangeEnd::ClientStalled => Reason::ClientStalled,
+            ExchangeEnd::ClientGone => Reason::ClientGone,
         }
     }
 
     /// The limits that refuse it, and the one that is named.
-    pub(super) fn violated(&self) -> Violated<'_> {
+    pub(super) fn violated(&self) -> Violations<'_> {
         let (Some(service), Some(decided)) = (
             self.service(),
             self.admission
                 .as_ref()
                 .and_then(|admission| admission.decided.as_ref()),
         ) else {
-            return Violated::default();
+            return Violations::default();
         };
         let limits = self.plan.limits(service);
         let Ruling::Refuse { by, .. } = decided.decision.ruling else {
@@ -138,21 +137,21 @@ impl Exchange {
         let refusing = limits
             .iter()
             .zip(&decided.decision.verdicts)
-            .filter(|(_, verdict)| matches!(verdict.outcome, VerdictOutcome::Refuse(_)));
-        Violated {
+            .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
+        Violations {
             named: limits.get(by).copied(),
             all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),
         }
     }
 
     /// The queue that has let it in, and would let it go on too late, since the gateway stood still.
-    fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violated<'a> {
+    fn outwaited<'a>(&self, limits: &[&'a Arc<Limit>]) -> Violations<'a> {
         if self.reason != Reason::LimitRefused {
-            return Violated::default();
+            return Violations::default();
         }
         let is_it = |limit: &Limit| limit.holds_back() && self.limit.as_ref() == Some(&limit.name);
         let named = limits.iter().find(|limit| is_it(limit)).copied();
-        Violated {
+        Violations {
             named,
             all: named.iter().map(|limit| &**limit.public_name()).collect(),
         }
@@ -303,7 +302,11 @@ impl Exchange {
     }
 
     /// What each limit counted it under and took.
-    pub(super) fn charges<'a>(&'a self, service: &'a Service, told: &[Cost]) -> Vec<Charge<'a>> {
+    pub(super) fn charges<'a>(
+        &'a self,
+        service: &'a Service,
+        told: &[ResponseCost],
+    ) -> Vec<Charge<'a>> {
         let charged = |index, cost| {
             let admission = self.admission.as_ref();
             admission.map_or(cost, |admission| admission.charged_by(index, cost))
@@ -329,16 +332,16 @@ impl Exchange {
     /// with it: a body that is announced and never sent would be a way to leave that costs nothing.
     fn has_left(&self) -> bool {
         match self.ending {
-            Ending::Complete => false,
-            Ending::ClientGone | Ending::ClientStalled => true,
-            Ending::UpstreamFailed | Ending::UpstreamMalformed | Ending::UpstreamStalled => {
-                self.broken_upload().is_some()
-            }
+            ExchangeEnd::Complete => false,
+            ExchangeEnd::ClientGone | ExchangeEnd::ClientStalled => true,
+            ExchangeEnd::UpstreamFailed
+            | ExchangeEnd::UpstreamMalformed
+            | ExchangeEnd::UpstreamStalled => self.broken_upload().is_some(),
         }
     }
 
     /// Settles what the response's body has told, and counts what its limits were told.
-    pub(super) fn settled(&self) -> Vec<Cost> {
+    pub(super) fn settled(&self) -> Vec<ResponseCost> {
         let (Some(returns), Some(route)) = (&self.returns, self.route) else {
             return Vec::new();
         };
@@ -384,7 +387,7 @@ impl Exchange {
 }
 
 /// What the response has said that the request has cost `limit`, if it has.
-fn true_cost(told: &[Cost], limit: &Arc<Limit>) -> Option<u32> {
+fn true_cost(told: &[ResponseCost], limit: &Arc<Limit>) -> Option<u32> {
     let mut told = told.iter();
     told.find(|cost| Arc::ptr_eq(&cost.limit, limit))?.units
 }

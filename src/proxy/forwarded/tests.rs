@@ -258,7 +258,7 @@ fn addresses_are_written_like_everywhere() {
         "2001:db8::1",
         "::",
     ] {
-        let mut line = Line::default();
+        let mut line = ValueBuffer::default();
         line.address(text.parse().unwrap());
         assert_eq!(str::from_utf8(&line.0).unwrap(), text);
     }

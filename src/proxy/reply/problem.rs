@@ -1,7 +1,7 @@
 //! What an answer of the gateway's own says: a problem (RFC 9457), and its sentence.
 
-use super::Told;
-use crate::key::KeyPart;
+use super::ProblemDetails;
+use crate::key::Part;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;
@@ -18,8 +18,8 @@ const TOO_MANY: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-t
 const ROOM: usize = 448;
 
 /// The answer as a problem document.
-pub(super) fn problem(told: &Told<'_, '_>) -> Vec<u8> {
-    let Told {
+pub(super) fn problem(told: &ProblemDetails<'_, '_>) -> Vec<u8> {
+    let ProblemDetails {
         error,
         violated,
         wait,
@@ -121,7 +121,7 @@ fn write_refusal(out: &mut Vec<u8>, limit: &Limit, wait: Option<u64>, quote: &[u
 }
 
 /// In the client's words; never names a server or a host.
-pub(super) fn detail(told: &Told<'_, '_>) -> String {
+pub(super) fn detail(told: &ProblemDetails<'_, '_>) -> String {
     match (told.error, told.violated.named) {
         (ProxyError::Limited { .. }, Some(limit)) => {
             let mut text = Vec::with_capacity(ROOM);
@@ -226,7 +226,7 @@ fn write_duration(out: &mut Vec<u8>, micros: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Violated;
+    use super::super::Violations;
     use super::*;
     use crate::key::{KeyTemplate, MissingKey};
     use crate::limit::Rule;
@@ -256,7 +256,7 @@ mod tests {
         wait: Wait,
         all: &[&'static str],
     ) -> (serde_json::Value, String) {
-        let violated = Violated {
+        let violated = Violations {
             named: Some(limit),
             all: all.iter().copied().collect(),
         };
@@ -265,7 +265,7 @@ mod tests {
             wait,
             status: StatusCode::TOO_MANY_REQUESTS,
         };
-        let told = Told {
+        let told = ProblemDetails {
             wait: error.retry_after(),
             error: &error,
             violated: &violated,

@@ -5,11 +5,11 @@ use crate::limit::verdict::{self, Ruling, Wait};
 use crate::proxy::admit::Plan;
 use crate::proxy::error::ProxyError;
 use crate::snapshot::Service;
-use crate::store::Decided;
+use crate::store::StoreDecision;
 use std::sync::Arc;
 
 /// What the limits have made of it.
-pub(super) fn outcome(decided: &Decided, plan: &Plan, service: &Service) -> Outcome {
+pub(super) fn outcome(decided: &StoreDecision, plan: &Plan, service: &Service) -> Outcome {
     let name = |index: usize| {
         let limit = plan.limit(index, service);
         let name = limit.map(|limit| Arc::clone(&limit.name));

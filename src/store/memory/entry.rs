@@ -13,7 +13,7 @@ pub(super) struct Entry {
     /// The text of an IPv4 address fits in here, most others stand elsewhere.
     pub(super) key: SmallVec<[u8; 16]>,
     pub(super) state: State,
-    life: Life,
+    life: Expiry,
 }
 
 /// Two would cost twice as much to look up.
@@ -27,7 +27,7 @@ impl Entry {
             limit,
             key: SmallVec::from_slice(key),
             state: change.update.after(None),
-            life: Life::of(change.ends, aside),
+            life: Expiry::of(change.ends, aside),
         }
     }
 
@@ -50,15 +50,15 @@ impl Entry {
             (Update::Put(put), state) => *state = put,
             (update, state) => *state = update.after(None),
         }
-        self.life = Life::of(change.ends, aside);
+        self.life = Expiry::of(change.ends, aside);
     }
 }
 
 /// When a counter ends, and whether its limit decides, in the one word that an entry has left.
 #[derive(Debug, Clone, Copy)]
-struct Life(u64);
+struct Expiry(u64);
 
-impl Life {
+impl Expiry {
     const ASIDE: u64 = 1 << 63;
 
     fn of(ends: Timestamp, aside: bool) -> Self {

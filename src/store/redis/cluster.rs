@@ -3,33 +3,33 @@
 //! A master is a [`Node`] like a lone Redis: lanes, connections and health of its own, so that one that is away takes
 //! nothing with it but the counters that live there.
 
-mod keep;
-mod lane;
-mod map;
+mod discovery;
+mod multi_slot;
 mod redirect;
-mod several;
 mod slot;
+mod slot_calls;
+mod slot_map;
 
-pub(super) use map::slots as slots_of;
 pub(super) use slot::SLOTS;
+pub(super) use slot_map::slots as slots_of;
 
 use super::LONGEST;
+use super::abandonment::Abandonments;
 use super::health::Outage;
-use super::leavers::Leavers;
-use super::node::{Node, Shared, Tasks};
+use super::node::{Node, NodeCore, Tasks};
 use super::stats::Stats;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
-use crate::store::batch::{Check, Refund, apart};
+use crate::store::answers::{Answers, TentativeCharge};
+use crate::store::check::{Check, Refund, apart};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::half::{Half, Tentative};
-use crate::store::place::Address;
-use crate::store::settings::{RedisTarget, Settings};
+use crate::store::settings::{RedisTarget, StoreSettings};
 use crate::telemetry::metrics::{Operation, Outcome, Reach};
-use map::Map;
-pub(super) use map::Range;
-use several::Straggler;
+use multi_slot::AbandonedMultiSlot;
 use slot::Slot;
+use slot_map::SlotMap;
+pub(super) use slot_map::SlotRange;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -61,21 +61,21 @@ pub fn slot_of(limit: &Limit, key: &[u8]) -> u16 {
 /// One worker's way to the masters of a cluster. Clones share it.
 #[derive(Clone)]
 pub(super) struct Cluster {
-    nodes: Rc<Nodes>,
+    nodes: Rc<ClusterState>,
     _tasks: Rc<Tasks>,
 }
 
 /// What the face, the lanes and the keeper work on together.
-pub(super) struct Nodes {
+pub(super) struct ClusterState {
     /// For those that are made later.
     me: Weak<Self>,
     target: RedisTarget,
-    settings: Settings,
+    settings: StoreSettings,
     seeds: Arc<[Address]>,
     stats: Arc<Stats>,
-    leavers: Rc<Leavers>,
-    map: RefCell<Map>,
-    knowledge: Cell<Knowledge>,
+    leavers: Rc<Abandonments>,
+    map: RefCell<SlotMap>,
+    knowledge: Cell<MapKnowledge>,
     /// Why nobody can be asked.
     why: RefCell<Option<StoreError>>,
     /// What the log says meanwhile.
@@ -87,7 +87,7 @@ pub(super) struct Nodes {
     /// The map is to be looked at again.
     stale: Notify,
     /// Requests over several slots that have left.
-    stragglers: RefCell<Vec<Straggler>>,
+    stragglers: RefCell<Vec<AbandonedMultiSlot>>,
     late: Notify,
     /// What waits for a slot to arrive, and stragglers that are seen to.
     underway: Cell<usize>,
@@ -95,7 +95,7 @@ pub(super) struct Nodes {
 
 /// Of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Knowledge {
+enum MapKnowledge {
     /// Nobody has been asked yet.
     New,
     /// Somebody has told it, however long ago.
@@ -105,8 +105,8 @@ enum Knowledge {
 }
 
 /// What a node of a cluster knows of the cluster.
-pub(super) struct Member {
-    nodes: Weak<Nodes>,
+pub(super) struct ClusterMembership {
+    nodes: Weak<ClusterState>,
     pub(super) address: Address,
     /// One that lives there, for its probe.
     tag: RefCell<Vec<u8>>,
@@ -116,11 +116,11 @@ impl Cluster {
     /// Starts to ask `seeds` and waits for nothing.
     pub(super) fn new(
         target: &RedisTarget,
-        settings: &Settings,
+        settings: &StoreSettings,
         seeds: &Arc<[Address]>,
         stats: Arc<Stats>,
     ) -> Self {
-        let nodes = Rc::new_cyclic(|me| Nodes {
+        let nodes = Rc::new_cyclic(|me| ClusterState {
             me: me.clone(),
             target: target.clone(),
             settings: settings.clone(),
@@ -128,7 +128,7 @@ impl Cluster {
             stats,
             leavers: Rc::default(),
             map: RefCell::default(),
-            knowledge: Cell::new(Knowledge::New),
+            knowledge: Cell::new(MapKnowledge::New),
             why: RefCell::default(),
             outage: Outage::new(target.to_string().into()),
             gap: Outage::new(format!("a part of {target}").into()),
@@ -139,8 +139,8 @@ impl Cluster {
             underway: Cell::new(0),
         });
         let tasks = vec![
-            tokio::task::spawn_local(keep::keep(nodes.clone())),
-            tokio::task::spawn_local(several::see_to(nodes.clone())),
+            tokio::task::spawn_local(discovery::keep(nodes.clone())),
+            tokio::task::spawn_local(multi_slot::see_to(nodes.clone())),
         ];
         Self {
             nodes,
@@ -154,11 +154,11 @@ impl Cluster {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         refused: bool,
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         self.known().await?;
-        let parts = several::parts(checks);
+        let parts = multi_slot::parts(checks);
         let [(slot, _)] = &parts[..] else {
-            return several::ask(&self.nodes, (clock, refused), checks, parts).await;
+            return multi_slot::ask(&self.nodes, (clock, refused), checks, parts).await;
         };
         let (node, route) = self.nodes.at(*slot)?;
         if !checks
@@ -179,9 +179,9 @@ impl Cluster {
             loop {
                 let learned = nodes.learned.notified();
                 match nodes.knowledge.get() {
-                    Knowledge::New => learned.await,
-                    Knowledge::Known => return Ok(()),
-                    Knowledge::Unreachable => return Err(StoreError::Down),
+                    MapKnowledge::New => learned.await,
+                    MapKnowledge::Known => return Ok(()),
+                    MapKnowledge::Unreachable => return Err(StoreError::Down),
                 }
             }
         };
@@ -207,12 +207,12 @@ impl Cluster {
     }
 
     /// Who serves a counter, if anybody does.
-    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
+    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<NodeCore>, Route)> {
         self.nodes.home(limit, key)
     }
 
     /// Who serves the slot of what is counted for everyone.
-    pub(super) async fn everyone(&self) -> Result<Rc<Shared>, StoreError> {
+    pub(super) async fn everyone(&self) -> Result<Rc<NodeCore>, StoreError> {
         self.known().await?;
         let (node, _) = self.nodes.at(slot::of_tag(super::layout::EVERYONE))?;
         Ok(node.shared)
@@ -241,7 +241,7 @@ impl Cluster {
     }
 
     /// Those who have left while they were asked about.
-    pub(super) fn leavers(&self) -> &Leavers {
+    pub(super) fn leavers(&self) -> &Abandonments {
         &self.nodes.leavers
     }
 
@@ -267,7 +267,7 @@ impl Cluster {
     }
 
     /// Takes back what was charged for a request that does not go on.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[Tentative]) {
+    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
         self.nodes.undo(clock, charged);
     }
 
@@ -279,13 +279,13 @@ impl Cluster {
     }
 }
 
-impl Nodes {
+impl ClusterState {
     fn timeout(&self) -> Duration {
         self.settings.timeout.min(LONGEST)
     }
 
     /// The node that serves a counter; where nobody does, one that will say who does when somebody does again.
-    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<Shared>, Route)> {
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<NodeCore>, Route)> {
         let slot = slot_of(limit, key);
         let (node, route) = self.at(slot).ok().or_else(|| {
             let route = Route {
@@ -298,7 +298,7 @@ impl Nodes {
     }
 
     /// What is owed to nodes that are away goes to those that serve their slots now.
-    fn pass_on(&self, map: &Map) {
+    fn pass_on(&self, map: &SlotMap) {
         let away = |node: &&Node| !node.shared.health.is_up();
         for node in map.all().filter(away) {
             let home = |route: Route| map.at(route.slot).unwrap_or(node).shared.clone();
@@ -327,7 +327,7 @@ impl Nodes {
 
     fn is_up(&self) -> bool {
         let is_up = |node: &Node| node.shared.health.is_up();
-        self.knowledge.get() == Knowledge::Known && self.map.borrow().masters().all(is_up)
+        self.knowledge.get() == MapKnowledge::Known && self.map.borrow().masters().all(is_up)
     }
 
     fn reach(&self) -> Reach {
@@ -335,9 +335,10 @@ impl Nodes {
         if self.is_up() && map.unserved() == 0 {
             return Reach::All;
         }
-        match map.masters().any(|node| node.shared.health.is_up()) {
-            true => Reach::Part,
-            false => Reach::None,
+        if map.masters().any(|node| node.shared.health.is_up()) {
+            Reach::Part
+        } else {
+            Reach::None
         }
     }
 
@@ -357,7 +358,7 @@ impl Nodes {
     }
 
     fn make(&self, address: &Address) -> Node {
-        let member = Member {
+        let member = ClusterMembership {
             nodes: self.me.clone(),
             address: address.clone(),
             // Any will do: what answers that it serves other slots is there.
@@ -368,7 +369,7 @@ impl Nodes {
     }
 
     /// Takes over what somebody has told.
-    fn adopt(&self, ranges: &[Range]) {
+    fn adopt(&self, ranges: &[SlotRange]) {
         let map = &mut *self.map.borrow_mut();
         map.adopt(ranges, |address| self.make(address));
         for node in map.masters() {
@@ -381,12 +382,12 @@ impl Nodes {
             }
         }
         self.pass_on(map);
-        self.knowledge.set(Knowledge::Known);
+        self.knowledge.set(MapKnowledge::Known);
         self.learned.notify_waiters();
     }
 }
 
-impl Member {
+impl ClusterMembership {
     /// A tag that lives on this node.
     pub(super) fn tag(&self) -> Vec<u8> {
         self.tag.borrow().clone()
@@ -419,7 +420,7 @@ impl Member {
     }
 }
 
-impl Nodes {
+impl ClusterState {
     fn give_back(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
         match self.home(refund.limit, refund.key) {
             Some((shared, route)) => shared.give_back(clock, (route, None), refund),

@@ -7,18 +7,18 @@
 //! Before the first connection decisions wait for it, at most the store's `timeout`, so that a gateway that starts
 //! beside a healthy Redis does not begin with its fallback.
 
-use super::cluster::Member;
-use super::gather;
+use super::batcher;
+use super::cluster::ClusterMembership;
 use super::layout::{self, probe_key};
-use super::node::Shared;
+use super::node::NodeCore;
 use super::pool::{CONNECT_WITHIN, Connection};
 use super::question::{self, Question};
-use super::reply::{self, Wrong};
+use super::reply::{self, ReplyError};
 use crate::limit::fixed_window::FixedWindow;
 use crate::limit::rate::{Cost, Rate};
 use crate::limit::{Rule, wire};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::Reach;
 use std::cell::Cell;
@@ -40,14 +40,14 @@ static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
 
 /// To how many workers of this process a Redis is away, by its name: each finds out by itself, but one line in the log
 /// says it for all.
-static AWAY: Mutex<BTreeMap<Arc<str>, Away>> = Mutex::new(BTreeMap::new());
+static AWAY: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
 
 /// How many refusals with words of their own are told of one outage.
 const MOST_TOLD: usize = 4;
 
 /// One Redis that is away.
 #[derive(Debug, Default)]
-struct Away {
+struct OutageRecord {
     workers: usize,
     /// In which words it has refused, as far as they have been told.
     told: Vec<String>,
@@ -83,7 +83,7 @@ impl Outage {
     /// It has answered by refusing, in these words. Is it the first time in this outage?
     fn has_words(&self, words: &str) -> bool {
         let mut away = AWAY.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Away { told, .. }) = away.get_mut(&self.name) else {
+        let Some(OutageRecord { told, .. }) = away.get_mut(&self.name) else {
             return false;
         };
         let is_new = told.len() < MOST_TOLD && !told.iter().any(|known| known == words);
@@ -116,7 +116,7 @@ impl Drop for Outage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Availability {
     /// No connection yet, and no failure.
     New,
     Up,
@@ -127,7 +127,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Health {
     outage: Outage,
-    state: Cell<State>,
+    state: Cell<Availability>,
     era: Cell<u64>,
     fallen: Notify,
 }
@@ -136,18 +136,18 @@ impl Health {
     pub(super) fn new(name: Arc<str>) -> Self {
         Self {
             outage: Outage::new(name),
-            state: Cell::new(State::New),
+            state: Cell::new(Availability::New),
             era: Cell::new(0),
             fallen: Notify::new(),
         }
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.state.get() == State::Up
+        self.state.get() == Availability::Up
     }
 
     pub(super) fn is_down(&self) -> bool {
-        self.state.get() == State::Down
+        self.state.get() == Availability::Down
     }
 
     /// It is asked no more, for the map does not name it.
@@ -164,7 +164,7 @@ impl Health {
     }
 }
 
-impl Shared {
+impl NodeCore {
     /// Something failed that began in `era`: the store is down, and all who wait are told so.
     pub(super) fn fall(&self, era: u64, why: &StoreError) {
         if self.health.is_down() {
@@ -174,7 +174,7 @@ impl Shared {
             // The store has come up since. What waits is for another connection.
             return self.wake();
         }
-        self.health.state.set(State::Down);
+        self.health.state.set(Availability::Down);
         self.stats.falls.add(1);
         self.connections.distrust(why);
         let meant = self.connections.of_cluster(why);
@@ -217,14 +217,14 @@ impl Shared {
     }
 
     fn rise(&self) {
-        let before = self.health.state.replace(State::Up);
+        let before = self.health.state.replace(Availability::Up);
         self.health.era.set(self.health.era() + 1);
         let name = &self.health.outage.name;
         match (before, &self.member) {
-            (State::Down, None) if self.health.outage.ends() => {
+            (Availability::Down, None) if self.health.outage.ends() => {
                 tracing::info!("{name} is back, limits are shared again");
             }
-            (State::Down, Some(_)) if self.health.outage.ends() => {
+            (Availability::Down, Some(_)) if self.health.outage.ends() => {
                 tracing::info!("{name} is back, limits whose counters live there are shared again");
             }
             _ => tracing::debug!("connected to {name}"),
@@ -243,9 +243,10 @@ impl Shared {
 
     /// All of it, or nothing.
     pub(super) fn reach(&self) -> Reach {
-        match self.health.is_up() {
-            true => Reach::All,
-            false => Reach::None,
+        if self.health.is_up() {
+            Reach::All
+        } else {
+            Reach::None
         }
     }
 
@@ -254,7 +255,7 @@ impl Shared {
         let late = |after| move |_| StoreError::Timeout { after };
         let taken = timeout(CONNECT_WITHIN, self.connections.take()).await;
         let mut connection = taken.map_err(late(CONNECT_WITHIN))??;
-        let tag = self.member.as_ref().map(Member::tag);
+        let tag = self.member.as_ref().map(ClusterMembership::tag);
         let sent = self.pace.send(0);
         let tried = tries(&mut connection, &self.prefix, tag.as_deref());
         let tried = timeout(self.timeout, tried).await;
@@ -302,7 +303,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl NodeCore {
     /// Waits until sentinels name another master. Where none are asked nobody does.
     async fn replaced(&self) -> Address {
         match &self.connections.lookout {
@@ -339,7 +340,7 @@ pub(super) async fn tries(
     let command = question::decide(None, std::iter::once(&question));
     let bytes = connection.call(&command).await?;
     match reply::read(&bytes, std::iter::once(question.limits()))?.pop() {
-        Some(Err(Wrong::Limit { reason, .. })) if reply::server_wide(&reason) => {
+        Some(Err(ReplyError::Limit { reason, .. })) if reply::server_wide(&reason) => {
             Err(StoreError::Refused(reason))
         }
         _ => Ok(()),
@@ -347,7 +348,7 @@ pub(super) async fn tries(
 }
 
 /// Brings the store up, watches over it, and brings it up again, until the worker ends.
-pub(super) async fn watch(shared: Rc<Shared>) {
+pub(super) async fn watch(shared: Rc<NodeCore>) {
     let mut brink = Duration::ZERO;
     loop {
         sleep(brink).await;
@@ -360,9 +361,10 @@ pub(super) async fn watch(shared: Rc<Shared>) {
             match back {
                 Ok(()) => shared.rise(),
                 Err(error) => {
-                    match shared.health.is_down() {
-                        true => shared.fails_again(&error),
-                        false => shared.fall(era, &error),
+                    if shared.health.is_down() {
+                        shared.fails_again(&error)
+                    } else {
+                        shared.fall(era, &error)
                     }
                     sleep(Duration::from_millis(fastrand::u64(PAUSE))).await;
                 }
@@ -370,9 +372,10 @@ pub(super) async fn watch(shared: Rc<Shared>) {
         }
         let up = Instant::now();
         shared.watch_over().await;
-        brink = match up.elapsed() < STEADY {
-            true => (brink * 2).clamp(Duration::from_millis(PAUSE.start), STEADY),
-            false => Duration::ZERO,
+        brink = if up.elapsed() < STEADY {
+            (brink * 2).clamp(Duration::from_millis(PAUSE.start), STEADY)
+        } else {
+            Duration::ZERO
         };
     }
 }
@@ -386,4 +389,4 @@ fn probe_block() -> wire::Block {
     wire::block(&Rule::FixedWindow(FixedWindow::new(rate)), Cost::ONE)
 }
 
-const _: () = assert!(gather::MOST_DECISIONS <= gather::MOST_WAITING);
+const _: () = assert!(batcher::MOST_DECISIONS <= batcher::MOST_WAITING);

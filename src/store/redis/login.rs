@@ -1,12 +1,12 @@
 //! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
 //! words that say what to do, and without the server's own where these may repeat a secret.
 
-use super::dial::dial;
 use super::pool::{Connection, first_word};
+use super::transport::{ADVICE, dial};
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::{RedisTarget, Secret};
-use crate::store::tls;
+use crate::tls;
 use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 
 /// With whose credentials somebody is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Peer {
     /// Those of Redis.
     Redis,
     /// Those of the sentinels.
     Sentinels,
 }
 
-impl Whose {
+impl Peer {
     /// Who does not take them, and where they are written.
     fn named(self) -> (&'static str, &'static str) {
         match self {
@@ -49,7 +49,7 @@ impl Connection {
     pub(super) async fn greet(
         &mut self,
         target: &RedisTarget,
-        whose: Whose,
+        whose: Peer,
     ) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
         let logs_in = target.password.is_some() || target.username.is_some();
@@ -61,11 +61,11 @@ impl Connection {
             // A user without one is logged in with any.
             let password = target.password.as_ref().map_or("", Secret::expose);
             words.add_command(auth.arg(password).clone());
-            matter.push(Step::Login);
+            matter.push(LoginStep::Login);
         }
         if target.database != 0 {
             words.cmd("SELECT").arg(target.database);
-            matter.push(Step::Database);
+            matter.push(LoginStep::Database);
         }
         if matter.is_empty() {
             return Ok(());
@@ -85,8 +85,8 @@ impl Connection {
                     error.detail().unwrap_or_default(),
                 );
                 let why = match step {
-                    Step::Login => refused_login(code, detail, whose),
-                    Step::Database => no_password(code, whose).unwrap_or_else(|| {
+                    LoginStep::Login => refused_login(code, detail, whose),
+                    LoginStep::Database => no_password(code, whose).unwrap_or_else(|| {
                         shortened(format!("no database {}: {code} {detail}", target.database))
                     }),
                 };
@@ -110,11 +110,11 @@ impl Connection {
             }
             _ => return error,
         };
-        if let Some(why) = no_password(first_word(reason), Whose::Redis) {
+        if let Some(why) = no_password(first_word(reason), Peer::Redis) {
             return StoreError::Refused(why.into());
         }
         let place = (node, &target.place);
-        let ((Some(address), _) | (None, Place::Tcp(address))) = place else {
+        let ((Some(address), _) | (None, RedisEndpoint::Tcp(address))) = place else {
             return error;
         };
         if !is_unknown_command(reason) {
@@ -175,7 +175,7 @@ pub(super) async fn turned_away(
 }
 
 /// What an answer is to.
-enum Step {
+enum LoginStep {
     Login,
     Database,
 }
@@ -183,9 +183,9 @@ enum Step {
 /// Why the connection ended before anything was answered.
 pub(super) fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     // That a certificate is not liked may be said after the handshake only.
-    let why = tls::explain(error).unwrap_or_else(|| error.to_string());
+    let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
     let why = match (&target.tls, &target.place) {
-        (Some(_), _) | (None, Place::Unix(_)) => why,
+        (Some(_), _) | (None, RedisEndpoint::Unix(_)) => why,
         (None, _) => format!(
             "{why}, before it had answered anything: is it a port with TLS? Then write `rediss` in place of `redis` in the address"
         ),
@@ -194,7 +194,7 @@ pub(super) fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
 }
 
 /// The server's words are told only where they are known: to an AUTH that it does not know it repeats the password.
-fn refused_login(code: &str, detail: &str, whose: Whose) -> String {
+fn refused_login(code: &str, detail: &str, whose: Peer) -> String {
     let (who, place) = whose.named();
     if code == "WRONGPASS" {
         return format!(
@@ -220,7 +220,7 @@ fn refused_login(code: &str, detail: &str, whose: Whose) -> String {
 }
 
 /// It wants a password and was given none.
-pub(super) fn no_password(code: &str, whose: Whose) -> Option<String> {
+pub(super) fn no_password(code: &str, whose: Peer) -> Option<String> {
     let (who, place) = whose.named();
     (code == "NOAUTH").then(|| {
         format!("{who} wants a password, and none is given (NOAUTH): write `password` in {place}")
@@ -261,7 +261,7 @@ pub(super) fn of_cluster(target: &RedisTarget, error: &StoreError) -> Option<Sto
         None => "redis",
     };
     let place = match &target.place {
-        Place::Tcp(address) => address.to_string(),
+        RedisEndpoint::Tcp(address) => address.to_string(),
         _ => "HOST:PORT".to_owned(),
     };
     let why = format!("this is a node of a cluster: write `{scheme}+cluster://{place}` ({reason})");

@@ -1,23 +1,23 @@
 //! The way to one Redis, alone or a master of a cluster: what waits for it, its connections, whether it is there.
 
-use super::cluster::{Member, Route};
-use super::gather::{Asked, MOST_WAITING};
+use super::abandonment::{Abandonments, PendingAnswer};
+use super::batcher::{MOST_WAITING, QueuedDecision};
+use super::call_window::{CallWindow, NEAR};
+use super::cluster::{ClusterMembership, Route};
 use super::health::Health;
-use super::leavers::{Leavers, Waiting};
-use super::owed::{Duty, Owed, Returned};
-use super::pace::{NEAR, Pace};
+use super::pending_refunds::{CounterUpdate, PendingRefunds, UpdateKind};
 use super::pool::Connections;
 use super::question::{self, Question};
-use super::reply::{self, Wrong};
+use super::reply::{self, ReplyError};
 use super::stats::Stats;
-use super::{LONGEST, gather, health, layout, owed};
+use super::{LONGEST, batcher, health, layout, pending_refunds};
 use crate::clock::Timestamp;
 use crate::limit::{Limit, LimitId, wire};
-use crate::store::batch::{Check, Refund};
-use crate::store::beside;
+use crate::store::answers::Answers;
+use crate::store::check::{Check, Refund};
 use crate::store::error::StoreError;
-use crate::store::half::Half;
-use crate::store::settings::{RedisTarget, Settings};
+use crate::store::settings::{RedisTarget, StoreSettings};
+use crate::store::shadow;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,25 +31,25 @@ use tokio::time::Instant;
 /// The way to one Redis. Clones share it, and its tasks end with the last.
 #[derive(Clone)]
 pub(super) struct Node {
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<NodeCore>,
     _tasks: Rc<Tasks>,
 }
 
 /// What the face, the lanes and the watch work on together.
-pub(super) struct Shared {
+pub(super) struct NodeCore {
     /// For lanes that are added while the server is far.
     me: Weak<Self>,
     /// Which master of a cluster it is, if it is one.
-    pub(super) member: Option<Member>,
+    pub(super) member: Option<ClusterMembership>,
     pub(super) timeout: Duration,
     pub(super) prefix: Arc<str>,
     pub(super) connections: Connections,
     pub(super) health: Health,
-    pub(super) pace: Pace,
+    pub(super) pace: CallWindow,
     pub(super) stats: Arc<Stats>,
-    pub(super) decisions: RefCell<VecDeque<Asked>>,
-    pub(super) owed: Owed,
-    pub(super) leavers: Rc<Leavers>,
+    pub(super) decisions: RefCell<VecDeque<QueuedDecision>>,
+    pub(super) owed: PendingRefunds,
+    pub(super) leavers: Rc<Abandonments>,
     prefixes: RefCell<hashbrown::HashMap<LimitId, Rc<[u8]>, foldhash::fast::RandomState>>,
     /// There is something to do.
     pub(super) work: Notify,
@@ -80,9 +80,9 @@ impl Node {
     /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
     pub(super) fn new(
         target: &RedisTarget,
-        settings: &Settings,
-        member: Option<Member>,
-        (stats, leavers): (Arc<Stats>, Rc<Leavers>),
+        settings: &StoreSettings,
+        member: Option<ClusterMembership>,
+        (stats, leavers): (Arc<Stats>, Rc<Abandonments>),
     ) -> Self {
         let address = member.as_ref().map(|member| member.address.clone());
         let name = match &address {
@@ -90,17 +90,17 @@ impl Node {
             Some(address) => format!("{address} of {target}"),
         };
         let timeout = settings.timeout.min(LONGEST);
-        let shared = Rc::new_cyclic(|me| Shared {
+        let shared = Rc::new_cyclic(|me| NodeCore {
             me: me.clone(),
             member,
             timeout,
             prefix: settings.prefix.clone(),
             connections: Connections::new(target, address),
             health: Health::new(name.into()),
-            pace: Pace::new(timeout),
+            pace: CallWindow::new(timeout),
             stats,
             decisions: RefCell::default(),
-            owed: Owed::default(),
+            owed: PendingRefunds::default(),
             leavers,
             prefixes: RefCell::default(),
             work: Notify::new(),
@@ -112,10 +112,10 @@ impl Node {
         });
         let mut tasks = vec![
             tokio::task::spawn_local(health::watch(shared.clone())),
-            tokio::task::spawn_local(owed::remind(shared.clone())),
+            tokio::task::spawn_local(pending_refunds::remind(shared.clone())),
         ];
         for _ in 0..NEAR {
-            tasks.push(tokio::task::spawn_local(gather::lane(shared.clone())));
+            tasks.push(tokio::task::spawn_local(batcher::lane(shared.clone())));
         }
         Self {
             shared,
@@ -134,9 +134,9 @@ impl Node {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         (refused, route): (bool, Route),
-    ) -> Result<Half, StoreError> {
+    ) -> Result<Answers, StoreError> {
         let (number, receiver) = self.shared.enqueue(clock, checks, (refused, route))?;
-        let mut waiting = Waiting {
+        let mut waiting = PendingAnswer {
             shared: &self.shared,
             checks,
             clock,
@@ -152,16 +152,16 @@ impl Node {
 
 /// What a lane has told, as the answer to `checks`.
 pub(super) fn answered(
-    told: Result<reply::Told, oneshot::error::RecvError>,
+    told: Result<reply::ScriptReply, oneshot::error::RecvError>,
     checks: &[Check<'_>],
-) -> Result<Half, StoreError> {
+) -> Result<Answers, StoreError> {
     match told {
         Ok(Ok((at, mut measured))) => {
             measured.truncate(checks.len());
-            Ok(Half::whole(at, measured))
+            Ok(Answers::whole(at, measured))
         }
-        Ok(Err(Wrong::Store(error))) => Err(error),
-        Ok(Err(Wrong::Limit { index, reason })) => Err(match checks.get(index) {
+        Ok(Err(ReplyError::Store(error))) => Err(error),
+        Ok(Err(ReplyError::Limit { index, reason })) => Err(match checks.get(index) {
             Some(check) if reason.starts_with("CLOCK") => StoreError::Clock {
                 limit: check.limit.name.clone(),
             },
@@ -177,13 +177,13 @@ pub(super) fn answered(
     }
 }
 
-impl Shared {
+impl NodeCore {
     /// Wakes a lane, if one sleeps and none is awake already. Where the server is far one more joins those at work.
     pub(super) fn wake(&self) {
         let busy = self.busy.get();
         if busy >= NEAR && busy < self.pace.calls() {
             if let Some(me) = self.me.upgrade().filter(|_| !self.joined.replace(true)) {
-                tokio::task::spawn_local(gather::one_more(me));
+                tokio::task::spawn_local(batcher::one_more(me));
             }
         } else if !self.woken.replace(true) {
             self.work.notify_one();
@@ -195,7 +195,7 @@ impl Shared {
         clock: Option<Timestamp>,
         checks: &[Check<'_>],
         (refused, route): (bool, Route),
-    ) -> Result<(u64, oneshot::Receiver<reply::Told>), StoreError> {
+    ) -> Result<(u64, oneshot::Receiver<reply::ScriptReply>), StoreError> {
         if self.health.is_down() {
             self.stats.down.add(1);
             return Err(StoreError::Down);
@@ -215,7 +215,7 @@ impl Shared {
         }
         let (answer, receiver) = oneshot::channel();
         let number = self.leavers.number();
-        waiting.push_back(Asked {
+        waiting.push_back(QueuedDecision {
             number,
             question,
             clock,
@@ -231,7 +231,7 @@ impl Shared {
     /// What is asked about `checks`.
     pub(super) fn question(&self, clock: Option<Timestamp>, checks: &[Check<'_>]) -> Question {
         let mut question = Question::default();
-        let groups = beside::groups(checks);
+        let groups = shadow::groups(checks);
         for (check, group) in checks.iter().zip(groups) {
             question.beside(group);
             question.check(&self.prefix_of(check.limit), check, clock);
@@ -250,8 +250,8 @@ impl Shared {
             let mut question = Question::default();
             question.refund(&self.prefix_of(limit), key, &block, ticket);
             let duty = match limit.rule.holds() {
-                Some(_) => Duty::Release { doubted: None },
-                None => Duty::Refund,
+                Some(_) => UpdateKind::Release { doubted: None },
+                None => UpdateKind::Refund,
             };
             self.give((duty, limit), (clock, question, route), answer);
         }
@@ -267,15 +267,15 @@ impl Shared {
     /// Hands over what is gathered with refunds.
     pub(super) fn give(
         &self,
-        (duty, limit): (Duty, &Limit),
+        (duty, limit): (UpdateKind, &Limit),
         (clock, question, route): (Option<Timestamp>, Question, Route),
         answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
     ) {
         // Nobody renews it any more: then it has lapsed.
         let lasts = limit.rule.holds();
         let lasts = lasts.map(|rule| Duration::from_micros(rule.ttl));
-        let one = Returned::new(duty, (clock, question, route), lasts);
-        self.owe(Returned { answer, ..one });
+        let one = CounterUpdate::new(duty, (clock, question, route), lasts);
+        self.owe(CounterUpdate { answer, ..one });
     }
 
     /// Where the limit's counters live, built the first time it is asked for. A name costs its length for good; there

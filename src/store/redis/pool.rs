@@ -6,15 +6,15 @@
 //! Who takes a connection shares it with those who took it before: calls go out one behind the other, and nobody waits for
 //! a connection that another is using.
 
-use super::dial::dial;
 use super::library;
-use super::login::{self, Whose};
+use super::login::{self, Peer};
 use super::reply;
 use super::script::{self, Script};
-use super::sentinel::{First, Lookout};
+use super::sentinel::{MasterWatch, PreferredSentinel};
 use super::signals::{KNOCK_EVERY, Signals, locked};
+use super::transport::dial;
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::bb8::{ManageConnection, Pool, RunError};
 use bb8_redis::redis::aio::MultiplexedConnection;
@@ -39,7 +39,7 @@ pub(super) const FORGOTTEN_AGAIN: usize = 3;
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     line: MultiplexedConnection,
-    life: Arc<Life>,
+    life: Arc<ConnectionLife>,
     /// Are scripts called as functions?
     functions: bool,
     /// The signals' age when it was made.
@@ -50,13 +50,13 @@ pub(super) struct Connection {
 
 /// What ends with the last who shares a connection.
 #[derive(Debug)]
-struct Life {
+struct ConnectionLife {
     dead: Arc<AtomicBool>,
     driver: AbortHandle,
     signals: Arc<Signals>,
 }
 
-impl Drop for Life {
+impl Drop for ConnectionLife {
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -104,17 +104,19 @@ impl Connection {
 
     /// What tells a server that has forgotten it the script of a call.
     pub(super) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
-        match self.functions {
-            true => Some(library::remind()),
-            false => Script::of(call).map(Script::load),
+        if self.functions {
+            Some(library::remind())
+        } else {
+            Script::of(call).map(Script::load)
         }
     }
 
     /// A script call as it is made here: where scripts are functions, as the call of its function.
     pub(super) fn shaped(&self, command: Cmd) -> Cmd {
-        match self.functions {
-            true => library::call(&command),
-            false => command,
+        if self.functions {
+            library::call(&command)
+        } else {
+            command
         }
     }
 
@@ -142,7 +144,7 @@ impl Connection {
 
     /// Is it of no use any more, or is there a better one to be made?
     pub(super) fn is_dead(&self) -> bool {
-        let Life { dead, signals, .. } = &*self.life;
+        let ConnectionLife { dead, signals, .. } = &*self.life;
         dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
     }
 
@@ -190,7 +192,7 @@ pub(super) struct Manager {
     /// Which of its nodes, where it has several.
     node: Option<Address>,
     signals: Arc<Signals>,
-    pub(super) first: First,
+    pub(super) first: PreferredSentinel,
 }
 
 impl Manager {
@@ -199,7 +201,7 @@ impl Manager {
             target,
             node,
             signals,
-            first: First::default(),
+            first: PreferredSentinel::default(),
         }
     }
 
@@ -217,7 +219,7 @@ impl Manager {
     ) -> Result<(Connection, T), StoreError> {
         let target = self.target.latest();
         let mut connection = match &self.node {
-            Some(node) => self.connect((&target, Some(node)), Whose::Redis).await?,
+            Some(node) => self.connect((&target, Some(node)), Peer::Redis).await?,
             None => self.follow(&target).await?,
         };
         match asked(&mut connection).await {
@@ -245,7 +247,7 @@ impl Manager {
     pub(super) async fn connect(
         &self,
         (target, node): (&RedisTarget, Option<&Address>),
-        whose: Whose,
+        whose: Peer,
     ) -> Result<Connection, StoreError> {
         let age = self.signals.age.load(Ordering::Relaxed);
         let stream = dial(target, node).await?;
@@ -271,7 +273,7 @@ impl Manager {
         });
         let mut connection = Connection {
             line,
-            life: Arc::new(Life {
+            life: Arc::new(ConnectionLife {
                 dead,
                 driver: driver.abort_handle(),
                 signals: self.signals.clone(),
@@ -313,9 +315,10 @@ impl ManageConnection for Manager {
     }
 
     async fn is_valid(&self, connection: &mut Connection) -> Result<(), StoreError> {
-        match connection.is_dead() {
-            false => Ok(()),
-            true => Err(StoreError::Lost("closed".into())),
+        if connection.is_dead() {
+            Err(StoreError::Lost("closed".into()))
+        } else {
+            Ok(())
         }
     }
 
@@ -329,7 +332,7 @@ impl ManageConnection for Manager {
 pub(super) struct Connections {
     pool: Pool<Manager>,
     /// Where the master is wherever they say: whether they say it still.
-    pub(super) lookout: Option<Lookout>,
+    pub(super) lookout: Option<MasterWatch>,
     /// Where they lead, if it is to one Redis alone.
     lone: Option<RedisTarget>,
     pub(super) signals: Arc<Signals>,
@@ -353,10 +356,10 @@ impl Connections {
             .max_lifetime(None)
             .idle_timeout(None)
             .build_unchecked(manager);
-        let by_sentinels = matches!(target.place, Place::Sentinel { .. });
+        let by_sentinels = matches!(target.place, RedisEndpoint::Sentinel { .. });
         Self {
             pool,
-            lookout: by_sentinels.then(|| Lookout::new(target)),
+            lookout: by_sentinels.then(|| MasterWatch::new(target)),
             lone,
             signals,
         }

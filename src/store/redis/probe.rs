@@ -1,12 +1,12 @@
 //! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
 
-use super::cluster::{self, Range};
+use super::cluster::{self, SlotRange};
 use super::health;
-use super::login::{self, Whose};
+use super::login::{self, Peer};
 use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
 use super::signals::Signals;
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 /// What a Redis is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct RedisReport {
     /// Where it is, if sentinels had to be asked.
     pub master: Option<Address>,
     /// Its name and version: `redis 7.0.15`.
@@ -30,7 +30,7 @@ pub struct Found {
     pub open: bool,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for RedisReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let took = self.took.as_secs_f64() * 1_000.0;
         if let Some(master) = &self.master {
@@ -43,9 +43,10 @@ impl fmt::Display for Found {
                 "; when its memory is full it forgets counters ({policy}): set maxmemory-policy noeviction"
             )?;
         }
-        match self.open {
-            true => f.write_str("; open to whoever reaches it"),
-            false => Ok(()),
+        if self.open {
+            f.write_str("; open to whoever reaches it")
+        } else {
+            Ok(())
         }
     }
 }
@@ -55,8 +56,8 @@ impl fmt::Display for Found {
 ///
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
-pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<Probed>, StoreError> {
-    let Place::Cluster { seeds } = &target.place else {
+pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
+    let RedisEndpoint::Cluster { seeds } = &target.place else {
         let found = look(target, None, (prefix, None)).await?;
         return Ok(vec![(None, Ok(found))]);
     };
@@ -71,7 +72,7 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<Probed>, St
 }
 
 /// Which master of a cluster, and what it is like.
-pub type Probed = (Option<Address>, Result<Found, StoreError>);
+pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
 async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection, StoreError> {
     let manager = Manager::new(target.clone(), node.cloned(), Arc::<Signals>::default());
@@ -81,7 +82,7 @@ async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection
     }))
 }
 
-async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<Range>, StoreError> {
+async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let manager = Manager::new(
         target.clone(),
         Some(seed.clone()),
@@ -97,9 +98,9 @@ async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<Range>, Sto
 }
 
 /// Every master once, by a key that it serves; and what nobody serves.
-async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<Range>) -> Vec<Probed> {
-    let served: usize = ranges.iter().map(Range::len).sum();
-    let mut all: Vec<Probed> = Vec::new();
+async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec<ProbeOutcome> {
+    let served: usize = ranges.iter().map(SlotRange::len).sum();
+    let mut all: Vec<ProbeOutcome> = Vec::new();
     for range in ranges {
         if all
             .last()
@@ -125,7 +126,7 @@ async fn look(
     target: &RedisTarget,
     node: Option<&Address>,
     (prefix, tag): (&str, Option<&[u8]>),
-) -> Result<Found, StoreError> {
+) -> Result<RedisReport, StoreError> {
     let mut connection = open(target, node).await?;
     let tried = health::tries(&mut connection, prefix, tag).await;
     tried.map_err(|error| match node {
@@ -156,14 +157,14 @@ async fn look(
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
     let evicts = policy.map(str::to_owned);
     let at = match (node, &connection.master, &target.place) {
-        (Some(at), ..) | (None, Some(at), _) | (None, None, Place::Tcp(at)) => Some(at),
+        (Some(at), ..) | (None, Some(at), _) | (None, None, RedisEndpoint::Tcp(at)) => Some(at),
         _ => None,
     };
     let open = match at {
         Some(at) => is_far(at).await && lets_anybody_in(target, at, prefix).await,
         None => false,
     };
-    Ok(Found {
+    Ok(RedisReport {
         master: connection.master.clone(),
         version,
         took,
@@ -193,7 +194,7 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
         Arc::<Signals>::default(),
     );
     let asking = async {
-        let opened = manager.connect((&stranger, Some(at)), Whose::Redis).await;
+        let opened = manager.connect((&stranger, Some(at)), Peer::Redis).await;
         let mut connection = opened.ok()?;
         Some(may_change(&mut connection, prefix).await)
     };

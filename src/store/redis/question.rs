@@ -7,7 +7,7 @@ use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Mark, Rule, Ticket, bucket, wire};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use bb8_redis::redis::Cmd;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -33,13 +33,13 @@ pub(super) struct Question {
     /// The keys of records, in the order of the limits that ask for them.
     records: Vec<Vec<u8>>,
     /// Slots that are asked for by numbers of our own.
-    slots: Vec<Slots>,
-    reach: Reach,
+    slots: Vec<ChosenSlots>,
+    reach: ScriptLevel,
 }
 
 /// Slots of one limit.
 #[derive(Debug)]
-struct Slots {
+struct ChosenSlots {
     /// Position among the counters.
     limit: usize,
     first: u64,
@@ -52,7 +52,7 @@ pub(super) const CHOSEN: std::ops::Range<u64> = 1 << 52..(1 << 52) + (1 << 51);
 
 /// Which script can decide a question: each knows what those before it know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Reach {
+enum ScriptLevel {
     /// The algorithms that most limits have.
     #[default]
     Plain,
@@ -75,8 +75,8 @@ impl Question {
     /// The limit that is added next belongs to this group; 0 for those that decide.
     pub(super) fn beside(&mut self, group: u8) {
         if group > 0 {
-            self.reach = Reach::Beside;
-            self.blocks.extend_from_slice(&wire::shadow(group));
+            self.reach = ScriptLevel::Beside;
+            self.blocks.extend_from_slice(&wire::beside(group));
         }
     }
 
@@ -96,10 +96,10 @@ impl Question {
             limit, key, cost, ..
         } = check;
         if !wire::is_plain(&limit.block) {
-            self.reach = self.reach.max(Reach::Any);
+            self.reach = self.reach.max(ScriptLevel::Any);
         }
         if let Some((dedupe, id)) = check.repeats() {
-            self.reach = self.reach.max(Reach::Once);
+            self.reach = self.reach.max(ScriptLevel::Once);
             self.records.push(layout::record(prefix, key, id));
             let mut own = block(limit, *cost, clock);
             self.number(check, &mut own, (clock, chosen));
@@ -134,7 +134,7 @@ impl Question {
         }
         let first = chosen.unwrap_or_else(|| fastrand::u64(CHOSEN));
         wire::number(own, first);
-        self.slots.push(Slots {
+        self.slots.push(ChosenSlots {
             limit: self.ends.len(),
             first,
             cost: u64::from(check.cost.units()),
@@ -188,9 +188,10 @@ impl Question {
 
 /// A limit's block at a cost that need not be its own.
 fn block(limit: &Limit, cost: Cost, clock: Option<Timestamp>) -> wire::Block {
-    let now = match limit.rule.follows_a_calendar() {
-        true => clock.unwrap_or_else(clock::wall),
-        false => Timestamp::default(),
+    let now = if limit.rule.follows_a_calendar() {
+        clock.unwrap_or_else(clock::wall)
+    } else {
+        Timestamp::default()
     };
     limit.block_of(cost, now)
 }
@@ -206,10 +207,10 @@ pub(super) fn decide<'q>(
         .collect();
     let reach = questions.clone().map(|question| question.reach).max();
     let script = match reach.unwrap_or_default() {
-        Reach::Plain => &DECIDE,
-        Reach::Any => &DECIDE_ANY,
-        Reach::Once => &DECIDE_ONCE,
-        Reach::Beside => &DECIDE_BESIDE,
+        ScriptLevel::Plain => &DECIDE,
+        ScriptLevel::Any => &DECIDE_ANY,
+        ScriptLevel::Once => &DECIDE_ONCE,
+        ScriptLevel::Beside => &DECIDE_BESIDE,
     };
     let mut command = call(script, (clock, None), questions);
     command.arg(&shape[..]);

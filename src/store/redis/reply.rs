@@ -2,20 +2,20 @@
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Measurement, Repeat, Wait};
+use crate::limit::verdict::{Measured, Repeat, Wait};
+use crate::store::answers::Measurements;
 use crate::store::error::StoreError;
-use crate::store::half::Measurements;
 use std::sync::Arc;
 
 /// The wait that says that a counter cannot be read which decides nothing.
 const SPOILT: f64 = -0.5;
 
 /// What one request of a batch was told.
-pub(super) type Told = Result<(Timestamp, Measurements), Wrong>;
+pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 
 /// Why this one request could not be decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum ReplyError {
     /// Something is the matter with the key of one of its limits.
     Limit {
         /// Which.
@@ -31,8 +31,8 @@ pub(super) enum Wrong {
 pub(super) fn read(
     bytes: &[u8],
     shape: impl ExactSizeIterator<Item = usize>,
-) -> Result<Vec<Told>, StoreError> {
-    let mut rest = Reader(bytes);
+) -> Result<Vec<ScriptReply>, StoreError> {
+    let mut rest = ReplyReader(bytes);
     let at = Timestamp::from_micros(rest.whole()?);
     let mut told = Vec::with_capacity(shape.len());
     for limits in shape {
@@ -72,17 +72,18 @@ pub(super) fn is_read_only(reason: &str) -> bool {
 /// Words that may be an error's code: Redis 6 puts the script's name and line in front, and a dash; where the script has
 /// not caught it, some more.
 fn codes(reason: &str) -> impl Iterator<Item = &str> {
-    let many = match reason.starts_with("ERR Error running script ") {
-        true => 12,
-        false => 4,
+    let many = if reason.starts_with("ERR Error running script ") {
+        12
+    } else {
+        4
     };
     let words = reason.split_whitespace().take(many);
     words.map(|word| word.trim_start_matches('-'))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct ReplyReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl ReplyReader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], StoreError> {
         let (head, rest) = self
             .0
@@ -134,7 +135,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    fn wrong(&mut self, limits: usize) -> Result<Wrong, StoreError> {
+    fn wrong(&mut self, limits: usize) -> Result<ReplyError, StoreError> {
         let index = usize::from(self.byte()?);
         if index == 0 || index > limits {
             return Err(StoreError::Protocol("an error of a limit not asked about"));
@@ -145,7 +146,7 @@ impl Reader<'_> {
             .split_at_checked(length)
             .ok_or(StoreError::Protocol("shorter than the question"))?;
         self.0 = rest;
-        Ok(Wrong::Limit {
+        Ok(ReplyError::Limit {
             index: index - 1,
             reason: String::from_utf8_lossy(reason).trim_end().into(),
         })
@@ -253,7 +254,7 @@ mod tests {
         let at = 1_f64.to_be_bytes();
         let bytes = packed(&[&at, &[1, 2, 9], b"WRONGTYPE"]);
         let told = read(&bytes, [2].into_iter()).unwrap();
-        let Err(Wrong::Limit { index: 1, reason }) = &told[0] else {
+        let Err(ReplyError::Limit { index: 1, reason }) = &told[0] else {
             panic!("{told:?}");
         };
         assert_eq!(&**reason, "WRONGTYPE");

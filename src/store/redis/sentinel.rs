@@ -3,10 +3,10 @@
 //! One sentinel's word is enough to look; a master that has been replaced says `slave` as soon as it has heard of it. Until
 //! then it takes writes that are lost, for everybody who is cut off together with it: `min-replicas-to-write` is its remedy.
 
-use super::login::{self, Whose, text};
+use super::login::{self, Peer, text};
 use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::settings::RedisTarget;
 use bb8_redis::redis::{Cmd, Value};
 use std::cell::RefCell;
@@ -26,18 +26,18 @@ const TOLD: usize = 3;
 
 /// Which sentinel is asked first: the last that knew.
 #[derive(Debug, Default)]
-pub(super) struct First(AtomicUsize);
+pub(super) struct PreferredSentinel(AtomicUsize);
 
 /// Asks now and then whether the master is still the one that was named. One that is replaced while it is well is told so
 /// by the sentinels some seconds after all others, and what it counts meanwhile is lost.
 #[derive(Debug)]
-pub(super) struct Lookout {
+pub(super) struct MasterWatch {
     manager: Manager,
     /// Whom it has told of, and when, until all agree: sentinels that do not are no news each time.
     told: RefCell<Option<(Address, Instant)>>,
 }
 
-impl Lookout {
+impl MasterWatch {
     pub(super) fn new(target: &RedisTarget) -> Self {
         let manager = Manager::new(target.clone(), None, Arc::default());
         let told = RefCell::default();
@@ -85,7 +85,7 @@ impl Manager {
                 return Some((connection, master));
             }
         }
-        let Place::Sentinel { nodes, .. } = &target.place else {
+        let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
             return None;
         };
         for sentinel in nodes.iter() {
@@ -99,8 +99,8 @@ impl Manager {
 
     /// A connection to the master of `target`, if its place is one that sentinels watch.
     pub(super) async fn follow(&self, target: &RedisTarget) -> Result<Connection, StoreError> {
-        let Place::Sentinel { nodes, .. } = &target.place else {
-            return self.connect((target, None), Whose::Redis).await;
+        let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
+            return self.connect((target, None), Peer::Redis).await;
         };
         let mut troubles = Vec::new();
         let start = self.first.0.load(Ordering::Relaxed);
@@ -143,9 +143,9 @@ impl Manager {
             StoreError::Unreachable(why.into())
         };
         let node = (target, Some(&master));
-        let mut connection = self.connect(node, Whose::Redis).await.map_err(there)?;
+        let mut connection = self.connect(node, Peer::Redis).await.map_err(there)?;
         let role = connection.send(Cmd::new().arg("ROLE")).await;
-        let role = match role.map_err(|error| there(refused(error, Whose::Redis)))? {
+        let role = match role.map_err(|error| there(refused(error, Peer::Redis)))? {
             Value::Array(parts) => parts.first().and_then(text),
             _ => None,
         };
@@ -163,7 +163,7 @@ impl Manager {
         sentinel: &Address,
         target: &RedisTarget,
     ) -> Result<(Connection, Address), StoreError> {
-        let Place::Sentinel {
+        let RedisEndpoint::Sentinel {
             username, password, ..
         } = &target.place
         else {
@@ -173,9 +173,9 @@ impl Manager {
             tls: target.tls.clone(),
             username: username.clone(),
             password: password.clone(),
-            ..RedisTarget::new(Place::Tcp(sentinel.clone()))
+            ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.clone()))
         };
-        let mut connection = self.connect((&asker, None), Whose::Sentinels).await?;
+        let mut connection = self.connect((&asker, None), Peer::Sentinels).await?;
         let answer = name(&mut connection, target).await;
         let no_sentinel = |reason: &str| {
             login::is_unknown_command(reason).then(|| {
@@ -186,7 +186,7 @@ impl Manager {
         };
         let answer = answer.map_err(|error| match &error {
             StoreError::Refused(reason) => {
-                no_sentinel(reason).unwrap_or_else(|| refused(error, Whose::Sentinels))
+                no_sentinel(reason).unwrap_or_else(|| refused(error, Peer::Sentinels))
             }
             _ => error,
         });
@@ -196,7 +196,7 @@ impl Manager {
 
 /// Whom the sentinel at the other end calls the master.
 async fn name(connection: &mut Connection, target: &RedisTarget) -> Result<Address, StoreError> {
-    let Place::Sentinel { name, .. } = &target.place else {
+    let RedisEndpoint::Sentinel { name, .. } = &target.place else {
         return Err(StoreError::Protocol("no sentinels"));
     };
     let mut question = Cmd::new();
@@ -230,7 +230,7 @@ fn address(host: &Value, port: &Value) -> Option<Address> {
 }
 
 /// With what to do where a password is wanted.
-fn refused(error: StoreError, whose: Whose) -> StoreError {
+fn refused(error: StoreError, whose: Peer) -> StoreError {
     let StoreError::Refused(reason) = &error else {
         return error;
     };

@@ -1,7 +1,7 @@
 //! What connections tell whoever watches over the store: that one has ended, or cannot be made, or leads elsewhere.
 
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

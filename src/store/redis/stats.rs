@@ -27,7 +27,7 @@ impl Counter {
 /// Counters of one worker, since its start.
 #[derive(Debug, Default)]
 pub struct Stats {
-    tell: OnceLock<Tell>,
+    tell: OnceLock<ReachListener>,
     metrics: OnceLock<StoreMetrics>,
     /// Script calls that decided something.
     pub calls: Counter,
@@ -99,14 +99,14 @@ impl Stats {
         &self,
         tell: impl Fn(Option<Reach>) + Send + Sync + 'static,
     ) {
-        let _ = self.tell.set(Tell(Box::new(tell)));
+        let _ = self.tell.set(ReachListener(Box::new(tell)));
     }
 }
 
 /// Who is told of a change.
-struct Tell(Box<dyn Fn(Option<Reach>) + Send + Sync>);
+struct ReachListener(Box<dyn Fn(Option<Reach>) + Send + Sync>);
 
-impl fmt::Debug for Tell {
+impl fmt::Debug for ReachListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tell")
     }

@@ -1,5 +1,6 @@
 //! Against real servers: each test starts its own.
 
+mod abandonment;
 mod batches;
 mod behaviour;
 mod calendar;
@@ -10,14 +11,13 @@ mod encrypted;
 mod expected;
 mod failover;
 mod functions;
-mod leavers;
 mod masters;
 mod memory;
 mod model;
 mod mourning;
 mod moving;
 mod outage;
-mod owed;
+mod pending_refunds;
 mod places;
 mod scripts;
 mod silent;

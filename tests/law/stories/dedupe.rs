@@ -15,7 +15,7 @@ use tollgate::limit::dedupe::Dedupe;
 use tollgate::limit::rate::{Cost, Rate};
 use tollgate::limit::verdict::{Repeat, Ruling, Wait};
 use tollgate::limit::{Limit, Rule};
-use tollgate::store::{Check, Decided};
+use tollgate::store::{Check, StoreDecision};
 
 told_to_both! {
     the_same_id_is_charged_once_and_gets_the_same_answer
@@ -80,7 +80,7 @@ fn with_id(limit: &Arc<Limit>, cost: u32, nth: u32) -> Check<'_> {
     }
 }
 
-fn repeat(decided: &Decided) -> Repeat {
+fn repeat(decided: &StoreDecision) -> Repeat {
     assert!(admitted(decided), "{decided:?}");
     decided.measured[0].repeat
 }

@@ -1,12 +1,12 @@
 //! What a cluster answers instead of an answer. Whatever it is, nothing was run.
 
 use super::slot::{SLOTS, Slot};
-use crate::store::place::Address;
+use crate::store::endpoint::Address;
 use std::sync::Arc;
 
 /// Why a call was not made where it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Instead {
+pub(super) enum Redirection {
     /// The slot has a new home.
     Moved(Slot, Address),
     /// The slot is on its way, and what was asked about is there already, or new.
@@ -20,19 +20,19 @@ pub(super) enum Instead {
 }
 
 /// Reads an error's text, as the node at `from` said it.
-pub(super) fn read(reason: &str, from: &Address) -> Option<Instead> {
+pub(super) fn read(reason: &str, from: &Address) -> Option<Redirection> {
     let mut words = reason.split_ascii_whitespace();
     match words.next()? {
         "MOVED" => {
             let slot: Slot = words.next()?.parse().ok()?;
             let known = usize::from(slot) < SLOTS;
-            known.then(|| Some(Instead::Moved(slot, address(words.next()?, from)?)))?
+            known.then(|| Some(Redirection::Moved(slot, address(words.next()?, from)?)))?
         }
-        "ASK" => Some(Instead::Ask(address(words.nth(1)?, from)?)),
-        "TRYAGAIN" => Some(Instead::TryAgain),
-        "CROSSSLOT" => Some(Instead::Crossed),
+        "ASK" => Some(Redirection::Ask(address(words.nth(1)?, from)?)),
+        "TRYAGAIN" => Some(Redirection::TryAgain),
+        "CROSSSLOT" => Some(Redirection::Crossed),
         // The other meaning, that the cluster as a whole is down, is the node's.
-        "CLUSTERDOWN" if reason.contains("not served") => Some(Instead::Unserved),
+        "CLUSTERDOWN" if reason.contains("not served") => Some(Redirection::Unserved),
         _ => None,
     }
 }
@@ -60,23 +60,32 @@ mod tests {
         for (reason, instead) in [
             (
                 "MOVED 3999 127.0.0.1:6381",
-                Some(Instead::Moved(3999, at("127.0.0.1", 6381))),
+                Some(Redirection::Moved(3999, at("127.0.0.1", 6381))),
             ),
-            ("MOVED 1 :6381", Some(Instead::Moved(1, at("here", 6381)))),
-            ("MOVED 1 ::1:6381", Some(Instead::Moved(1, at("::1", 6381)))),
+            (
+                "MOVED 1 :6381",
+                Some(Redirection::Moved(1, at("here", 6381))),
+            ),
+            (
+                "MOVED 1 ::1:6381",
+                Some(Redirection::Moved(1, at("::1", 6381))),
+            ),
             (
                 "ASK 3999 redis-4:6381",
-                Some(Instead::Ask(at("redis-4", 6381))),
+                Some(Redirection::Ask(at("redis-4", 6381))),
             ),
             (
                 "TRYAGAIN Multiple keys request during rehashing of slot",
-                Some(Instead::TryAgain),
+                Some(Redirection::TryAgain),
             ),
             (
                 "CROSSSLOT Keys in request don't hash to the same slot",
-                Some(Instead::Crossed),
+                Some(Redirection::Crossed),
             ),
-            ("CLUSTERDOWN Hash slot not served", Some(Instead::Unserved)),
+            (
+                "CLUSTERDOWN Hash slot not served",
+                Some(Redirection::Unserved),
+            ),
             ("CLUSTERDOWN The cluster is down", None),
             ("MOVED 99999 127.0.0.1:6381", None),
             ("MOVED 1 127.0.0.1:none", None),

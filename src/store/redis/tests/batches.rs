@@ -5,7 +5,7 @@ use super::support::Server;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::{layout, script};
 use bb8_redis::redis::Value;

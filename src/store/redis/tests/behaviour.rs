@@ -5,8 +5,8 @@ use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Ruling, Wait};
 use crate::limit::{Limit, wire};
-use crate::store::Place;
-use crate::store::batch::{Check, Decided, Refund};
+use crate::store::RedisEndpoint;
+use crate::store::check::{Check, Refund, StoreDecision};
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use crate::store::redis::question::{self, Question};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
-fn admitted(decided: &Decided) -> bool {
+fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
@@ -208,9 +208,10 @@ async fn a_batch_equals_its_sequence_also_on_one_key() {
         let Value::BulkString(bytes) = value else {
             panic!("{value:?}");
         };
-        match sequence.is_empty() {
-            true => sequence.extend(bytes),
-            false => sequence.extend(&bytes[8..]),
+        if sequence.is_empty() {
+            sequence.extend(bytes)
+        } else {
+            sequence.extend(&bytes[8..])
         }
     }
     assert_eq!(together, vec![Value::BulkString(sequence)]);
@@ -307,9 +308,10 @@ async fn many_tasks_on_one_key_never_pass_the_limit() {
                 let (mut admissions, mut refusals) = (0, 0);
                 while begun.elapsed() < Duration::from_millis(500) || refusals == 0 {
                     let decided = store.decide(&[Check::new(&limit, b"a")]).await.unwrap();
-                    match admitted(&decided) {
-                        true => admissions += 1,
-                        false => refusals += 1,
+                    if admitted(&decided) {
+                        admissions += 1
+                    } else {
+                        refusals += 1
                     }
                 }
                 admissions
@@ -350,7 +352,7 @@ fn futures_poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Outp
 
 #[tokio::test(flavor = "local")]
 async fn no_limits_need_no_store() {
-    let target = RedisTarget::new(Place::tcp("127.0.0.1", 1));
+    let target = RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", 1));
     let store = RedisStore::new(&target, &Default::default());
     let decided = store.decide(&[]).await.unwrap();
     assert!(admitted(&decided));

@@ -4,9 +4,9 @@ use super::support::{Server, calendar, limit, token_bucket};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Unit};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::question::{self, Question};
-use crate::store::redis::reply::{self, Told, Wrong};
+use crate::store::redis::reply::{self, ReplyError, ScriptReply};
 use crate::store::redis::{layout, script};
 use bb8_redis::redis::Value;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn told(
     client: &mut super::support::Client,
     (gateway, server): (Timestamp, Timestamp),
     limits: &[&Arc<Limit>],
-) -> Vec<Told> {
+) -> Vec<ScriptReply> {
     let questions: Vec<Question> = limits
         .iter()
         .map(|limit| {
@@ -103,7 +103,7 @@ fn a_clock_that_is_a_window_off_answers_for_that_request_alone() {
         assert!(told[0].is_ok() && told[2].is_ok());
         match &told[1] {
             Ok(_) => assert!(decided, "{there}"),
-            Err(Wrong::Limit { index: 0, reason }) => {
+            Err(ReplyError::Limit { index: 0, reason }) => {
                 assert!(!decided && reason.starts_with("CLOCK"), "{there}: {reason}");
             }
             other => panic!("{other:?}"),

@@ -2,8 +2,8 @@
 
 use super::support::Server;
 use crate::store::redis::RedisStore;
-use crate::store::tls::{Material, Tls};
-use crate::store::{Place, RedisTarget, Settings};
+use crate::store::{RedisEndpoint, RedisTarget, StoreSettings};
+use crate::tls::{ClientTls, PemFiles};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use std::fs;
 use tempfile::TempDir;
@@ -133,20 +133,20 @@ impl TlsServer {
     }
 
     /// Where it speaks TLS, for one who has this.
-    pub(super) fn target(&self, material: Material<'_>) -> RedisTarget {
+    pub(super) fn target(&self, material: PemFiles<'_>) -> RedisTarget {
         RedisTarget {
-            tls: Some(Tls::new(material).unwrap()),
-            ..RedisTarget::new(Place::tcp("127.0.0.1", self.port))
+            tls: Some(ClientTls::new(material).unwrap()),
+            ..RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", self.port))
         }
     }
 
     /// What connecting with this says is wrong.
-    pub(super) async fn refused(&self, material: Material<'_>) -> String {
+    pub(super) async fn refused(&self, material: PemFiles<'_>) -> String {
         let target = self.target(material);
         let probed = crate::store::redis::probe(&target, "tollgate")
             .await
             .unwrap_err();
-        let store = RedisStore::new(&target, &Settings::default());
+        let store = RedisStore::new(&target, &StoreSettings::default());
         let reached = store.reach().await.unwrap_err();
         assert_eq!(reached.label(), "unreachable", "{reached}");
         assert!(!store.is_up());

@@ -1,9 +1,9 @@
 //! A real cluster for tests: masters and replicas on ports of their own.
 
 use super::support::{Client, Server, until_up};
-use crate::store::place::{Address, Place};
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::redis::RedisStore;
-use crate::store::settings::{RedisTarget, Settings, Source};
+use crate::store::settings::{Backend, RedisTarget, StoreSettings};
 use bb8_redis::redis::{FromRedisValue, Value};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -127,17 +127,17 @@ impl Servers {
             Address::new("127.0.0.1", self.masters[0].port),
             Address::new("127.0.0.1", self.masters[1].port),
         ];
-        RedisTarget::new(Place::Cluster {
+        RedisTarget::new(RedisEndpoint::Cluster {
             seeds: seeds.into(),
         })
     }
 
     /// With time enough for a busy machine.
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            source: Source::Redis(self.target()),
+    pub(crate) fn settings(&self) -> StoreSettings {
+        StoreSettings {
+            source: Backend::Redis(self.target()),
             timeout: Duration::from_secs(2),
-            ..Settings::default()
+            ..StoreSettings::default()
         }
     }
 

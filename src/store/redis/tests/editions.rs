@@ -85,9 +85,10 @@ pub(super) fn editions() -> Vec<Vec<Arc<Limit>>> {
         let rules = rules.iter().cloned().zip(numbers.into_iter().cycle());
         let charged_once = |(rule, (ttl, repeats))| {
             let limit = Arc::into_inner(limit(name, rule)).unwrap();
-            let limit = match partial {
-                true => limit.granting_less(),
-                false => limit,
+            let limit = if partial {
+                limit.granting_less()
+            } else {
+                limit
             };
             let field = IdField(HeaderName::from_static("idempotency-key"));
             Arc::new(limit.charging_once(Dedupe {

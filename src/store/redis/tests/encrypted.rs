@@ -4,13 +4,13 @@ use super::certificates::{Authority, Files, Pair, TlsServer, has_tls};
 use super::clusters::{eventually, text};
 use super::support::{Server, fixed_window, free_port, limit, look, until_up};
 use super::watched::{FAILOVER, Sentinel, by};
-use crate::store::batch::Check;
-use crate::store::redis::login::Whose;
+use crate::store::check::Check;
+use crate::store::redis::login::Peer;
 use crate::store::redis::pool::Manager;
 use crate::store::redis::signals::Signals;
 use crate::store::redis::{RedisStore, probe, slot_of};
-use crate::store::tls::{Material, Tls};
-use crate::store::{Address, Place, RedisTarget, Settings};
+use crate::store::{Address, RedisEndpoint, RedisTarget, StoreSettings};
+use crate::tls::{ClientTls, PemFiles};
 use bb8_redis::redis::{Cmd, Value};
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -61,9 +61,9 @@ impl Encrypted {
         }
     }
 
-    fn target(&self, material: Material<'_>) -> RedisTarget {
+    fn target(&self, material: PemFiles<'_>) -> RedisTarget {
         RedisTarget {
-            tls: Some(Tls::new(material).unwrap()),
+            tls: Some(ClientTls::new(material).unwrap()),
             ..by(&[self.sentinel.address()], "cache", None)
         }
     }
@@ -76,10 +76,10 @@ fn presents(pair: &Pair) -> Option<(&[u8], &[u8])> {
 async fn knows_a_replica(sentinel: &Sentinel, target: &RedisTarget) -> bool {
     let alone = RedisTarget {
         tls: target.tls.clone(),
-        ..RedisTarget::new(Place::Tcp(sentinel.address()))
+        ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.address()))
     };
     let manager = Manager::new(alone.clone(), None, Arc::<Signals>::default());
-    let connected = manager.connect((&alone, None), Whose::Sentinels).await;
+    let connected = manager.connect((&alone, None), Peer::Sentinels).await;
     let mut connection = connected.unwrap();
     let mut ask = Cmd::new();
     ask.arg("SENTINEL").arg("REPLICAS").arg("cache");
@@ -94,7 +94,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
     }
     let mut all = Encrypted::start();
     let (ca, own) = (all.authority.pem(), all.authority.signs("gateway"));
-    let target = all.target(Material {
+    let target = all.target(PemFiles {
         ca: Some(ca.as_bytes()),
         identity: presents(&own),
         server_name: Some(NAME),
@@ -104,7 +104,7 @@ async fn a_failover_is_followed_where_nobody_speaks_in_the_clear() {
             .to_string()
             .starts_with("rediss+sentinel://127.0.0.1:")
     );
-    let store = RedisStore::new(&target, &Settings::default());
+    let store = RedisStore::new(&target, &StoreSettings::default());
     until_up(&store, FAILOVER).await;
     let some = limit("some", fixed_window(1_000_000, 3_600_000_000));
     let decide = async || {
@@ -155,7 +155,7 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
     let (ca, own) = (all.authority.pem(), all.authority.signs("gateway"));
     let other = Authority::new();
     let (other_ca, strange) = (other.pem(), other.signs("gateway"));
-    let good = Material {
+    let good = PemFiles {
         ca: Some(ca.as_bytes()),
         identity: presents(&own),
         server_name: Some(NAME),
@@ -163,35 +163,35 @@ async fn what_is_wrong_between_us_and_a_sentinel_is_said() {
     let at = all.sentinel.address().to_string();
     for (material, expected) in [
         (
-            Material {
+            PemFiles {
                 ca: Some(other_ca.as_bytes()),
                 ..good
             },
             "the certificate's authority is not one that is believed: name it as `ca`",
         ),
         (
-            Material {
+            PemFiles {
                 server_name: None,
                 ..good
             },
             "the certificate is for another name",
         ),
         (
-            Material {
+            PemFiles {
                 server_name: Some("sentinel.internal"),
                 ..good
             },
             "write the one it has as `server_name`",
         ),
         (
-            Material {
+            PemFiles {
                 identity: None,
                 ..good
             },
             "does it want a client's certificate? Name it as `cert` and `key`",
         ),
         (
-            Material {
+            PemFiles {
                 identity: presents(&strange),
                 ..good
             },
@@ -221,7 +221,7 @@ async fn sentinels_and_masters_that_do_not_both_speak_tls_are_told_apart() {
     let ca = authority.pem();
     let target = |sentinel: &Sentinel| RedisTarget {
         tls: Some(
-            Tls::new(Material {
+            ClientTls::new(PemFiles {
                 ca: Some(ca.as_bytes()),
                 identity: None,
                 server_name: Some(NAME),
@@ -319,20 +319,20 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     let (ca, own) = (authority.pem(), authority.signs("gateway"));
     let seeds: Vec<Address> = vec![Address::new("127.0.0.1", masters.nodes[1].1)];
     let with = |material| RedisTarget {
-        tls: Some(Tls::new(material).unwrap()),
-        ..RedisTarget::new(Place::Cluster {
+        tls: Some(ClientTls::new(material).unwrap()),
+        ..RedisTarget::new(RedisEndpoint::Cluster {
             seeds: seeds.clone().into(),
         })
     };
-    let good = Material {
+    let good = PemFiles {
         ca: Some(ca.as_bytes()),
         identity: presents(&own),
         server_name: Some(NAME),
     };
     let target = with(good);
-    let settings = Settings {
+    let settings = StoreSettings {
         timeout: Duration::from_secs(2),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let store = RedisStore::new(&target, &settings);
     until_up(&store, FAILOVER).await;
@@ -363,7 +363,7 @@ async fn a_cluster_that_speaks_tls_is_used_and_its_redirects_followed() {
     let told: BTreeSet<u16> = told.filter_map(|(at, _)| Some(at.as_ref()?.port)).collect();
     assert_eq!(told, ports);
 
-    let nameless = Material {
+    let nameless = PemFiles {
         server_name: None,
         ..good
     };

@@ -1,7 +1,7 @@
 //! What a server should answer after each step of the twins' histories, and whether it does.
 
 use crate::clock::Timestamp;
-use crate::store::half::Measurements;
+use crate::store::answers::Measurements;
 use crate::store::redis::reply;
 use bb8_redis::redis::Value;
 
@@ -11,7 +11,7 @@ const PATIENCE: u64 = 1_800_000;
 
 /// What a command should answer.
 pub(super) enum Expected {
-    Decided(Timestamp, Vec<Measurements>),
+    StoreDecision(Timestamp, Vec<Measurements>),
     Refunded(Vec<u8>),
     Stored(Vec<u8>, Option<(Vec<u8>, u64)>),
     Life(Option<u64>),
@@ -22,7 +22,7 @@ pub(super) enum Expected {
 pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
     match (expected, value) {
         (Expected::Anything, _) => Ok(()),
-        (Expected::Decided(now, wanted), Value::BulkString(bytes)) => {
+        (Expected::StoreDecision(now, wanted), Value::BulkString(bytes)) => {
             let told = reply::read(&bytes, wanted.iter().map(|m| m.len()))
                 .map_err(|error| error.to_string())?;
             for (told, wanted) in told.into_iter().zip(wanted) {
@@ -69,9 +69,10 @@ pub(super) fn compare(expected: Expected, value: Value) -> Result<(), String> {
         (Expected::Life(Some(u64::MAX)), Value::Int(-1)) => Ok(()),
         (Expected::Life(Some(life)), Value::Int(left)) => {
             let (most, left) = (life.saturating_add(SLACK), left as u64);
-            match left <= most && left >= most - PATIENCE {
-                true => Ok(()),
-                false => Err(format!("lives {left} ms, wanted {most}")),
+            if left <= most && left >= most - PATIENCE {
+                Ok(())
+            } else {
+                Err(format!("lives {left} ms, wanted {most}"))
             }
         }
         (Expected::Refunded(wanted), value) => Err(format!("{value:?}, wanted {wanted:?}")),

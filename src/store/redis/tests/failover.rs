@@ -5,13 +5,13 @@ use super::watched::{FAILOVER, Sentinel, Watched, by};
 use crate::clock::Clock;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, OnDown};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::error::StoreError;
-use crate::store::near::Near;
-use crate::store::news::News;
+use crate::store::invalidation::Invalidation;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::support::look;
-use crate::store::{Address, DecidedBy, MemoryStore, RedisTarget, Secret, Settings, Store};
+use crate::store::worker_cache::WorkerCache;
+use crate::store::{Address, Decider, MemoryStore, RedisTarget, Secret, Store, StoreSettings};
 use crate::telemetry::metrics::Metrics;
 use bb8_redis::redis;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ async fn decide(store: &RedisStore, limit: &Arc<Limit>) -> Result<(), StoreError
 }
 
 async fn connected(target: &RedisTarget) -> RedisStore {
-    let store = RedisStore::new(target, &Settings::default());
+    let store = RedisStore::new(target, &StoreSettings::default());
     until_up(&store, FAILOVER).await;
     store
 }
@@ -277,7 +277,7 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
     let sentinel = Sentinel::start(old.port, "");
     let shared = connected(&by(&[sentinel.address()], "cache", None)).await;
     let metrics = Metrics::new().store();
-    let near = Near::new(News::default(), Settings::default().timeout);
+    let near = WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout);
     near.follow(&shared, &metrics);
     let store = Store::Redis {
         shared: shared.clone(),
@@ -293,9 +293,9 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
         let ruling = decided.unwrap().decision.ruling;
         (matches!(ruling, Ruling::Admit { .. }), by)
     };
-    assert_eq!(ask().await, (true, DecidedBy::Redis));
-    assert_eq!(ask().await, (false, DecidedBy::Redis));
-    assert_eq!(ask().await, (false, DecidedBy::Remembered));
+    assert_eq!(ask().await, (true, Decider::Redis));
+    assert_eq!(ask().await, (false, Decider::Redis));
+    assert_eq!(ask().await, (false, Decider::Remembered));
     let mut client = Client::of(sentinel.port).unwrap();
     client.say("SENTINEL REMOVE cache");
     let port = new.port;
@@ -305,6 +305,6 @@ async fn refusals_of_a_master_that_was_replaced_are_forgotten() {
         assert!(Instant::now() < give_up, "the new one is not asked");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(ask().await, (false, DecidedBy::Redis));
+    assert_eq!(ask().await, (false, Decider::Redis));
     assert_eq!(shared.stats().falls.get(), 0);
 }

@@ -4,12 +4,12 @@ use super::clusters::{Servers, eventually};
 use super::support::{Client, Server, fixed_window, knows_functions, limit, until_up};
 use super::watched::{FAILOVER, Watched};
 use crate::limit::Limit;
-use crate::store::batch::Check;
+use crate::store::check::Check;
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::redis::tests::support::look;
 use crate::store::redis::{RedisStore, probe, slot_of};
-use crate::store::{RedisTarget, Settings};
+use crate::store::{RedisTarget, StoreSettings};
 use bb8_redis::redis::Value;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,9 +40,9 @@ fn has_functions() -> bool {
 }
 
 async fn connected(target: &RedisTarget) -> RedisStore {
-    let settings = Settings {
+    let settings = StoreSettings {
         timeout: Duration::from_millis(300),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let store = RedisStore::new(target, &settings);
     until_up(&store, FAILOVER).await;
@@ -220,7 +220,7 @@ async fn replicas_tell_the_map_though_they_take_no_library() {
         .iter()
         .map(|node| Address::new("127.0.0.1", node.port))
         .collect();
-    let target = by_functions(RedisTarget::new(Place::Cluster {
+    let target = by_functions(RedisTarget::new(RedisEndpoint::Cluster {
         seeds: seeds.into(),
     }));
     let probed = probe(&target, "tollgate").await.unwrap();

@@ -12,7 +12,7 @@ use crate::limit::Limit;
 use crate::limit::dedupe::Dedupe;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::store::batch::{Check, Decided, Refund};
+use crate::store::check::{Check, Refund, StoreDecision};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::slot_of;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
-pub(super) fn admitted(decided: &Decided) -> bool {
+pub(super) fn admitted(decided: &StoreDecision) -> bool {
     matches!(decided.decision.ruling, Ruling::Admit { .. })
 }
 
@@ -81,7 +81,7 @@ async fn as_in_memory(servers: &Servers) {
             .collect();
         let told = store.decide_at(now, &checks).await.unwrap();
         let half = memory.measure(&checks, Some(now), false);
-        let expected = Decided::of(&checks, half.at, half.measured);
+        let expected = StoreDecision::of(&checks, half.at, half.measured);
         assert_eq!(told, expected, "step {step}: {checks:?}");
         refused += usize::from(!admitted(&told));
         // Some of it comes back.

@@ -8,9 +8,9 @@ use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Wait;
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::question::{self, Question};
-use crate::store::redis::reply::{self, Told, Wrong};
+use crate::store::redis::reply::{self, ReplyError, ScriptReply};
 use crate::store::redis::{layout, script};
 use bb8_redis::redis::{Value, cmd};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn used(client: &mut Client) -> u64 {
 }
 
 /// One request of several limits, and how many of its keys are there afterwards.
-fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (Told, usize) {
+fn ask(client: &mut Client, key: &[u8], asked: &[&(Arc<Limit>, u32)]) -> (ScriptReply, usize) {
     let mut question = Question::default();
     let mut exists = cmd("EXISTS");
     for (limit, cost) in asked {
@@ -103,7 +103,7 @@ fn while_memory_runs_out_a_request_is_charged_everywhere_or_nowhere() {
                 });
                 held.extend(names);
             }
-            (Err(Wrong::Limit { reason, .. }), there) => {
+            (Err(ReplyError::Limit { reason, .. }), there) => {
                 assert!(reply::server_wide(&reason), "{reason}");
                 assert_eq!(there, 0, "{asked:?}");
                 met += 1;
@@ -115,7 +115,7 @@ fn while_memory_runs_out_a_request_is_charged_everywhere_or_nowhere() {
                     }
                 }
             }
-            (Err(Wrong::Store(error)), _) => panic!("{error}"),
+            (Err(ReplyError::Store(error)), _) => panic!("{error}"),
         }
         assert!(charged < 100_000, "memory never runs out");
     }

@@ -4,10 +4,10 @@ use crate::clock::Timestamp;
 use crate::limit::RecordState;
 use crate::limit::dedupe::DedupeCheck;
 use crate::limit::rate::Cost;
-use crate::limit::verdict::{Measurement, Wait};
-use crate::limit::{Change, Limit, Mode, Refund, State, Ticket};
-use crate::store::batch::Check;
-use crate::store::half::Measurements;
+use crate::limit::verdict::{Measured, Wait};
+use crate::limit::{Change, Limit, Mode, Refunded, State, Ticket};
+use crate::store::answers::Measurements;
+use crate::store::check::Check;
 use std::collections::HashMap;
 
 /// A check, with the name of its counter and of its record, if it has one.

@@ -6,15 +6,15 @@ use crate::clock::Clock;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
 use crate::limit::{Limit, OnDown};
-use crate::store::DecidedBy;
+use crate::store::Decider;
 use crate::store::Store;
-use crate::store::batch::{Charge, Check, Decided};
+use crate::store::check::{Charge, Check, StoreDecision};
 use crate::store::error::StoreError;
+use crate::store::invalidation::Invalidation;
 use crate::store::memory::MemoryStore;
-use crate::store::near::Near;
-use crate::store::news::News;
 use crate::store::redis::{RedisStore, slot_of};
-use crate::store::settings::Settings;
+use crate::store::settings::StoreSettings;
+use crate::store::worker_cache::WorkerCache;
 use crate::telemetry::metrics::Metrics;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
         on_down,
         fleet: Arc::default(),
         metrics: Metrics::new().store(),
-        near: Near::new(News::default(), Settings::default().timeout),
+        near: WorkerCache::new(Invalidation::default(), StoreSettings::default().timeout),
     };
     let here = limit("here", fixed_window(10, 3_600_000_000));
     let full = limit("full", fixed_window(1, 3_600_000_000));
@@ -64,14 +64,14 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
         told.decision.verdicts[0].remaining
     };
     let checks = [Check::new(&here, near), Check::new(&there, far)];
-    let admits = |decided: &Option<Decided>| {
+    let admits = |decided: &Option<StoreDecision>| {
         let ruling = decided.as_ref().unwrap().decision.ruling;
         matches!(ruling, Ruling::Admit { .. })
     };
 
     let open = with(OnDown::Open);
     let (decided, by) = open.decide(&checks).await.unwrap();
-    assert!(admits(&decided) && by == DecidedBy::Redis);
+    assert!(admits(&decided) && by == Decider::Redis);
     let decided = decided.unwrap();
     assert!(decided.is_known(&here) && !decided.is_known(&there));
     assert!(decided.ticket(1, &checks[1]).is_none());
@@ -87,21 +87,21 @@ async fn what_is_known_holds(store: &RedisStore, keys: &[String]) {
     let (decided, _) = local.decide(&checks).await.unwrap();
     assert!(admits(&decided));
     let charge = Charge::of(&decided.unwrap(), 1, &checks[1]).unwrap();
-    assert!(matches!(charge.by, Some(DecidedBy::Local { .. })));
+    assert!(matches!(charge.by, Some(Decider::Local { .. })));
     assert!(!admits(&local.decide(&checks).await.unwrap().0));
     assert_eq!(
         left().await,
         8,
         "a refusal here gives back what was charged there"
     );
-    local.refund(charge, DecidedBy::Redis);
+    local.refund(charge, Decider::Redis);
     assert!(admits(&local.decide(&checks).await.unwrap().0));
 }
 
 #[tokio::test(flavor = "local")]
 async fn a_replica_takes_over_and_half_a_cluster_is_away() {
     let mut servers = Servers::start(3, true, &["--cluster-require-full-coverage", "no"]);
-    let settings = Settings {
+    let settings = StoreSettings {
         timeout: Duration::from_millis(300),
         ..servers.settings()
     };

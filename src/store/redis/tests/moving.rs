@@ -3,7 +3,7 @@
 use super::clusters::{Servers, eventually, migrate, text};
 use super::masters::admitted;
 use super::support::{fixed_window, limit};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::slot_of;
 use std::time::Duration;
 

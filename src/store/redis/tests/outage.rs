@@ -2,7 +2,7 @@
 
 use super::support::{Late, Server, at_once, limit, token_bucket, until_up};
 use crate::limit::Limit;
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use std::sync::Arc;

@@ -5,14 +5,14 @@ use super::support::{Server, fixed_window, limit, token_bucket, until_up};
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
-use crate::store::batch::{Check, Refund};
+use crate::store::check::{Check, Refund};
+use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
-use crate::store::place::Address;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::tests::support::look;
-use crate::store::redis::{Found, probe};
-use crate::store::redis::{RedisStore, Sign, layout, library, script};
-use crate::store::{Place, RedisTarget, Secret, Settings};
+use crate::store::redis::{Presence, RedisStore, layout, library, script};
+use crate::store::redis::{RedisReport, probe};
+use crate::store::{RedisEndpoint, RedisTarget, Secret, StoreSettings};
 use bb8_redis::redis::Value;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 async fn connected(target: &RedisTarget) -> RedisStore {
-    let store = RedisStore::new(target, &Settings::default());
+    let store = RedisStore::new(target, &StoreSettings::default());
     until_up(&store, PATIENCE).await;
     store
 }
@@ -37,7 +37,7 @@ async fn a_socket_and_a_database() {
     let server = Server::start_with(&["--unixsocket", &path]);
     let target = RedisTarget {
         database: 3,
-        ..RedisTarget::new(Place::Unix(path.as_str().into()))
+        ..RedisTarget::new(RedisEndpoint::Unix(path.as_str().into()))
     };
     assert_eq!(target.to_string(), format!("unix:{path}?db=3"));
     let store = connected(&target).await;
@@ -187,7 +187,7 @@ async fn the_user_of_the_example_may_do_all_that_is_needed_and_nothing_more() {
                 store.reset(&limit, b"first").await.unwrap();
             }
         }
-        assert_eq!(store.beat(7, Sign::There, PATIENCE).await, Ok(1));
+        assert_eq!(store.beat(7, Presence::There, PATIENCE).await, Ok(1));
         store.settle().await;
         assert_eq!(store.stats().refunds_lost.get(), 0);
         // What the driver says of itself is nobody's need, and Redis 7.0 does not know it; 6.2 logs the command alone.
@@ -241,7 +241,7 @@ async fn a_server_that_lets_anybody_in_is_seen() {
     assert!(probe::lets_anybody_in(&target, &at, "tollgate").await);
     let found = look(&target).await.unwrap();
     assert!(!found.open, "nobody else reaches a loopback address");
-    let told = Found {
+    let told = RedisReport {
         open: true,
         ..found
     }

@@ -8,11 +8,11 @@ use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::wire;
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
 use crate::store::redis::{RedisStore, script};
-use crate::store::{RedisTarget, Settings};
+use crate::store::{RedisTarget, StoreSettings};
 use bb8_redis::redis::{self, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +125,7 @@ async fn what_is_forgotten_at_every_turn_is_told_again() {
             functions,
             ..server.target()
         };
-        let settings = Settings {
+        let settings = StoreSettings {
             timeout: Duration::from_secs(2),
             ..server.settings()
         };

@@ -2,11 +2,11 @@
 
 use super::clusters::Servers;
 use super::support::{Late, at_once, fixed_window, limit, until_up};
-use crate::store::batch::Check;
+use crate::store::check::Check;
+use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
-use crate::store::place::{Address, Place};
 use crate::store::redis::RedisStore;
-use crate::store::settings::{RedisTarget, Settings};
+use crate::store::settings::{RedisTarget, StoreSettings};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,10 @@ fn silent(many: usize) -> (Vec<TcpListener>, Vec<Address>) {
 
 fn store(seeds: Vec<Address>) -> RedisStore {
     let seeds = seeds.into();
-    let target = RedisTarget::new(Place::Cluster { seeds });
-    let settings = Settings {
+    let target = RedisTarget::new(RedisEndpoint::Cluster { seeds });
+    let settings = StoreSettings {
         timeout: TIMEOUT,
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     RedisStore::new(&target, &settings)
 }

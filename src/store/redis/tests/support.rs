@@ -11,10 +11,10 @@ use crate::limit::sliding_log::SlidingLog;
 use crate::limit::sliding_window::SlidingWindow;
 use crate::limit::token_bucket::TokenBucket;
 use crate::limit::{Limit, Rule, Unit};
-use crate::store::Place;
+use crate::store::RedisEndpoint;
 use crate::store::error::StoreError;
-use crate::store::redis::{Found, RedisStore, probe};
-use crate::store::settings::{RedisTarget, Settings, Source};
+use crate::store::redis::{RedisReport, RedisStore, probe};
+use crate::store::settings::{Backend, RedisTarget, StoreSettings};
 use bb8_redis::redis::{self, Connection, Value};
 use jiff::tz::TimeZone;
 use std::cell::Cell;
@@ -198,13 +198,13 @@ impl Server {
     }
 
     pub(crate) fn target(&self) -> RedisTarget {
-        RedisTarget::new(Place::tcp("127.0.0.1", self.port))
+        RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", self.port))
     }
 
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            source: Source::Redis(self.target()),
-            ..Settings::default()
+    pub(crate) fn settings(&self) -> StoreSettings {
+        StoreSettings {
+            source: Backend::Redis(self.target()),
+            ..StoreSettings::default()
         }
     }
 
@@ -217,14 +217,14 @@ impl Server {
     pub(crate) async fn patient_store(&self) -> RedisStore {
         let timeout = Duration::from_secs(10);
         let settings = self.settings();
-        self.store_with(&Settings {
+        self.store_with(&StoreSettings {
             timeout,
             ..settings
         })
         .await
     }
 
-    pub(crate) async fn store_with(&self, settings: &Settings) -> RedisStore {
+    pub(crate) async fn store_with(&self, settings: &StoreSettings) -> RedisStore {
         let store = RedisStore::new(&self.target(), settings);
         until_up(&store, Duration::from_secs(20)).await;
         store
@@ -301,7 +301,7 @@ pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
 }
 
 /// What the one Redis of `target` is like.
-pub(crate) async fn look(target: &RedisTarget) -> Result<Found, StoreError> {
+pub(crate) async fn look(target: &RedisTarget) -> Result<RedisReport, StoreError> {
     probe(target, "tollgate").await?.remove(0).1
 }
 

@@ -2,12 +2,12 @@
 
 use super::certificates::{Authority, Pair, TlsServer, has_tls};
 use super::support::{Server, limit, token_bucket, until_up};
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::redis::RedisStore;
 use crate::store::redis::tests::support::look;
-use crate::store::tls::{Material, Mistake, Tls};
-use crate::store::{Place, RedisTarget, Settings, Source};
+use crate::store::{Backend, RedisEndpoint, RedisTarget, StoreSettings};
+use crate::tls::{ClientTls, Mistake, PemFiles};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ fn pem(pair: &Pair) -> Option<(&[u8], &[u8])> {
 }
 
 async fn counts(target: &RedisTarget) {
-    let store = RedisStore::new(target, &Settings::default());
+    let store = RedisStore::new(target, &StoreSettings::default());
     until_up(&store, PATIENCE).await;
     let some = limit("some", token_bucket(10, 1_000_000, 10));
     let decided = store.decide(&[Check::new(&some, b"a")]).await;
@@ -32,9 +32,9 @@ async fn a_server_whose_authority_is_named_is_used() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "no");
     let ca = authority.pem();
-    let target = server.target(Material {
+    let target = server.target(PemFiles {
         ca: Some(ca.as_bytes()),
-        ..Material::default()
+        ..PemFiles::default()
     });
     assert!(target.to_string().starts_with("rediss://127.0.0.1:"));
     counts(&target).await;
@@ -50,7 +50,7 @@ async fn a_clients_certificate_and_another_name_are_presented() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("redis.internal"), "yes");
     let (ca, own) = (authority.pem(), authority.signs("gateway"));
-    let target = server.target(Material {
+    let target = server.target(PemFiles {
         ca: Some(ca.as_bytes()),
         identity: pem(&own),
         server_name: Some("redis.internal"),
@@ -65,9 +65,9 @@ async fn what_is_wrong_with_a_servers_certificate_is_said() {
     }
     let authority = Authority::new();
     let ca = authority.pem();
-    let ours = Material {
+    let ours = PemFiles {
         ca: Some(ca.as_bytes()),
-        ..Material::default()
+        ..PemFiles::default()
     };
     let other = Authority::new();
     for (server, expected) in [
@@ -108,7 +108,7 @@ async fn what_a_server_thinks_of_our_certificate_is_said() {
         ),
     ] {
         let said = server
-            .refused(Material {
+            .refused(PemFiles {
                 ca: Some(ca.as_bytes()),
                 identity,
                 server_name: None,
@@ -122,8 +122,8 @@ async fn what_a_server_thinks_of_our_certificate_is_said() {
 async fn a_server_without_tls_is_told_from_one_that_is_away() {
     let plain = Server::start();
     let target = RedisTarget {
-        tls: Some(Tls::of_system()),
-        ..RedisTarget::new(Place::tcp("127.0.0.1", plain.port))
+        tls: Some(ClientTls::of_system()),
+        ..RedisTarget::new(RedisEndpoint::tcp("127.0.0.1", plain.port))
     };
     let said = look(&target).await.unwrap_err().to_string();
     assert!(said.contains("TLS"), "{said}");
@@ -142,16 +142,16 @@ async fn changed_certificates_are_presented_by_new_connections() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "yes");
     let (ca, own) = (authority.pem(), authority.signs("gateway"));
-    let settings = |identity| Settings {
-        source: Source::Redis(server.target(Material {
+    let settings = |identity| StoreSettings {
+        source: Backend::Redis(server.target(PemFiles {
             ca: Some(ca.as_bytes()),
             identity,
             server_name: None,
         })),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let mut running = settings(None);
-    let Source::Redis(target) = &running.source else {
+    let Backend::Redis(target) = &running.source else {
         panic!("a Redis");
     };
     let store = RedisStore::new(target, &running);
@@ -165,7 +165,7 @@ fn files_that_are_of_no_use_are_told_apart() {
     let authority = Authority::new();
     let (ca, one, other) = (authority.pem(), authority.signs("a"), authority.signs("b"));
     let mistakes = |ca: &str, cert: &str, key: &str| {
-        let made = Tls::new(Material {
+        let made = ClientTls::new(PemFiles {
             ca: Some(ca.as_bytes()),
             identity: Some((cert.as_bytes(), key.as_bytes())),
             server_name: None,
@@ -183,7 +183,7 @@ fn files_that_are_of_no_use_are_told_apart() {
         &mistakes(&ca, &one.cert, &one.cert)[..],
         [Mistake::Key(_)]
     ));
-    let shown = format!("{:?}", Tls::of_system());
+    let shown = format!("{:?}", ClientTls::of_system());
     assert!(shown.contains("presents_a_certificate: false"), "{shown}");
 }
 
@@ -195,11 +195,11 @@ async fn while_no_handshake_succeeds_nobody_waits() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.signs("127.0.0.1"), "no");
     let other = Authority::new().pem();
-    let target = server.target(Material {
+    let target = server.target(PemFiles {
         ca: Some(other.as_bytes()),
-        ..Material::default()
+        ..PemFiles::default()
     });
-    let store = RedisStore::new(&target, &Settings::default());
+    let store = RedisStore::new(&target, &StoreSettings::default());
     assert!(store.reach().await.is_err());
     let some = limit("some", token_bucket(10, 1_000_000, 10));
     while store.decide(&[Check::new(&some, b"a")]).await != Err(StoreError::Down) {}

@@ -2,11 +2,11 @@
 
 use super::support::{Client, Server, knows_functions, limit, token_bucket, until_up};
 use crate::limit::Limit;
-use crate::store::batch::Check;
+use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::redis::tests::support::look;
-use crate::store::redis::{RedisStore, Sign};
-use crate::store::settings::{RedisTarget, Secret, Settings, Source};
+use crate::store::redis::{Presence, RedisStore};
+use crate::store::settings::{Backend, RedisTarget, Secret, StoreSettings};
 use bb8_redis::redis;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,16 +90,16 @@ async fn a_rotated_password_is_presented_by_the_next_connection() {
     server
         .client()
         .say("ACL SETUSER gateway on >first ~* &* +@all");
-    let settings = |password: &str| Settings {
-        source: Source::Redis(RedisTarget {
+    let settings = |password: &str| StoreSettings {
+        source: Backend::Redis(RedisTarget {
             username: Some("gateway".into()),
             password: Some(Secret::new(password)),
             ..server.target()
         }),
-        ..Settings::default()
+        ..StoreSettings::default()
     };
     let mut running = settings("first");
-    let Source::Redis(target) = running.source.clone() else {
+    let Backend::Redis(target) = running.source.clone() else {
         panic!("a Redis");
     };
     let store = RedisStore::new(&target, &running);
@@ -133,14 +133,14 @@ async fn a_sign_of_life_notices_a_demoted_master() {
     let server = Server::start();
     let store = server.store().await;
     let life = Duration::from_secs(10);
-    assert_eq!(store.beat(1, Sign::There, life).await, Ok(1));
+    assert_eq!(store.beat(1, Presence::There, life).await, Ok(1));
     let nobody = super::support::free_port();
     let mut client = server.client();
     client.say(&format!("REPLICAOF 127.0.0.1 {nobody}"));
-    let refused = store.beat(1, Sign::There, life).await.unwrap_err();
+    let refused = store.beat(1, Presence::There, life).await.unwrap_err();
     assert!(refused.to_string().contains("READONLY"), "{refused}");
     assert_eq!(decide(&store, &some_limit()).await, Err(StoreError::Down));
     server.client().say("REPLICAOF NO ONE");
     until_up(&store, BACK_WITHIN).await;
-    assert_eq!(store.beat(1, Sign::There, life).await, Ok(1));
+    assert_eq!(store.beat(1, Presence::There, life).await, Ok(1));
 }

@@ -12,10 +12,10 @@ use crate::key::RepeatId;
 use crate::limit::rate::Cost;
 use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::limit::{Limit, Mode, Rule, Ticket};
-use crate::store::batch::{Check, Decided};
-use crate::store::beside::groups;
+use crate::store::check::{Check, StoreDecision};
 use crate::store::redis::layout;
 use crate::store::redis::question::{self, Question};
+use crate::store::shadow::groups;
 use bb8_redis::redis::{Cmd, cmd};
 use std::sync::Arc;
 use unheard::{MADE_BEFORE, Unheard};
@@ -157,13 +157,14 @@ impl History {
             }
             let measured = self.model.decide(now, &checks, chosen);
             self.unheard.asked(&question, chosen, &checks);
-            let decided = Decided::of(&plain, now, measured.clone());
+            let decided = StoreDecision::of(&plain, now, measured.clone());
             for (index, (key, record, check)) in checks.iter().enumerate() {
                 if let Some(ticket) = decided.ticket(index, check) {
                     // Some are charged for requests that others refuse then.
-                    let ticket = match self.random.bool() {
-                        true => check.limit.abandoned(ticket, now),
-                        false => ticket,
+                    let ticket = if self.random.bool() {
+                        check.limit.undone(ticket, now)
+                    } else {
+                        ticket
                     };
                     self.tickets.push(Granted {
                         key: key.clone(),
@@ -179,7 +180,7 @@ impl History {
             expected.push(measured);
         }
         let command = question::decide(Some(now), questions.iter());
-        self.ask(command, Expected::Decided(now, expected));
+        self.ask(command, Expected::StoreDecision(now, expected));
         self.look(touched);
     }
 
@@ -194,9 +195,10 @@ impl History {
             else {
                 break;
             };
-            let granted = match self.random.bool() {
-                true => self.tickets.swap_remove(index),
-                false => self.tickets[index].clone(),
+            let granted = if self.random.bool() {
+                self.tickets.swap_remove(index)
+            } else {
+                self.tickets[index].clone()
             };
             // The limit may have been edited since; a window of another length has another key.
             let Granted {
@@ -208,9 +210,10 @@ impl History {
                 ticket,
             } = granted;
             let present = self.editions[name][self.current[name]].clone();
-            let limit = match present.id == limit.id {
-                true => present,
-                false => limit,
+            let limit = if present.id == limit.id {
+                present
+            } else {
+                limit
             };
             // Spoils come before the call, and so before its first refund.
             let listed = matches!(limit.rule, Rule::SlidingLog(_) | Rule::Concurrency(_));
@@ -317,8 +320,8 @@ fn scripts_answer_and_store_what_the_pure_functions_say() {
         let values = client.many(std::mem::take(&mut history.commands));
         for (index, (expected, value)) in expected.into_iter().zip(values).enumerate() {
             match &expected {
-                Expected::Decided(_, all) => {
-                    let refused = |m: &&Measurement| m.wait != Wait::Micros(0);
+                Expected::StoreDecision(_, all) => {
+                    let refused = |m: &&Measured| m.wait != Wait::Micros(0);
                     refusals += all.iter().flatten().filter(refused).count();
                     let repeats = |m: &&Measurement| m.repeat == Repeat::Free;
                     free += all.iter().flatten().filter(repeats).count();

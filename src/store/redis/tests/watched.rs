@@ -1,7 +1,7 @@
 //! A master, a replica and a sentinel that watches them, for the tests that lose the master.
 
 use super::support::{Client, Server, free_port};
-use crate::store::{Address, Place, RedisTarget, Secret};
+use crate::store::{Address, RedisEndpoint, RedisTarget, Secret};
 use bb8_redis::redis::{self, Value};
 use std::fs;
 use std::net::TcpStream;
@@ -163,7 +163,7 @@ fn is_known(replicas: &Value) -> bool {
 
 /// The Redis that these sentinels call so.
 pub(super) fn by(nodes: &[Address], name: &str, password: Option<&str>) -> RedisTarget {
-    RedisTarget::new(Place::Sentinel {
+    RedisTarget::new(RedisEndpoint::Sentinel {
         nodes: nodes.into(),
         name: name.into(),
         username: None,

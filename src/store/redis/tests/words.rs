@@ -5,7 +5,7 @@ use super::clusters::text;
 use super::support::{Server, look, until_up};
 use super::watched::{Sentinel, by};
 use crate::store::redis::RedisStore;
-use crate::store::{Address, Place, RedisTarget, Secret};
+use crate::store::{Address, RedisEndpoint, RedisTarget, Secret};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,7 +15,7 @@ fn at(port: u16) -> Address {
 }
 
 fn alone(port: u16) -> RedisTarget {
-    RedisTarget::new(Place::Tcp(at(port)))
+    RedisTarget::new(RedisEndpoint::Tcp(at(port)))
 }
 
 fn with(target: RedisTarget, username: Option<&str>, password: &str) -> RedisTarget {
@@ -126,7 +126,7 @@ async fn who_is_something_else_is_told_so() {
         Sentinel::start(master.port, ""),
         Sentinel::start(master.port, "requirepass s3cret"),
     );
-    let Place::Sentinel { nodes, .. } = by(&[open.address()], "cache", None).place else {
+    let RedisEndpoint::Sentinel { nodes, .. } = by(&[open.address()], "cache", None).place else {
         panic!("sentinels");
     };
     let meant = format!(
@@ -134,25 +134,25 @@ async fn who_is_something_else_is_told_so() {
         nodes[0]
     );
     let cluster = |address: Address| {
-        RedisTarget::new(Place::Cluster {
+        RedisTarget::new(RedisEndpoint::Cluster {
             seeds: Arc::from([address]),
         })
     };
     for target in [
-        RedisTarget::new(Place::Tcp(open.address())),
+        RedisTarget::new(RedisEndpoint::Tcp(open.address())),
         cluster(open.address()),
         RedisTarget {
             database: 3,
-            ..RedisTarget::new(Place::Tcp(open.address()))
+            ..RedisTarget::new(RedisEndpoint::Tcp(open.address()))
         },
         RedisTarget {
             functions: true,
-            ..RedisTarget::new(Place::Tcp(open.address()))
+            ..RedisTarget::new(RedisEndpoint::Tcp(open.address()))
         },
     ] {
         refused(&target, &[&meant]).await;
     }
-    let hidden = RedisTarget::new(Place::Tcp(closed.address()));
+    let hidden = RedisTarget::new(RedisEndpoint::Tcp(closed.address()));
     let said = look(&hidden).await.unwrap_err().to_string();
     // Valkey's wants the password before it says what it does not know.
     let names_itself = said.contains("where it is a sentinel, write `redis+sentinel://");
@@ -174,11 +174,11 @@ async fn who_is_something_else_is_told_so() {
 async fn tls_is_asked_about_where_it_may_be_missing() {
     let plain = Server::start();
     let encrypted = RedisTarget {
-        tls: Some(crate::store::Tls::of_system()),
+        tls: Some(crate::tls::ClientTls::of_system()),
         ..alone(plain.port)
     };
     // No handshake is begun where nobody is believed, as on a machine without a list of authorities.
-    if crate::store::Tls::of_system().client().is_ok() {
+    if crate::tls::ClientTls::of_system().config().is_ok() {
         refused(&encrypted, &["write `redis` in place of `rediss`"]).await;
     }
     if !has_tls() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tollgate::clock::Clock;
 use tollgate::key::Price;
 use tollgate::limit::verdict::Wait;
-use tollgate::store::{Check, DecidedBy, MemoryStore, OnDown, Store};
+use tollgate::store::{Check, Decider, MemoryStore, OnDown, Store};
 use tollgate::telemetry::metrics::Metrics;
 
 told_to_both! {
@@ -101,7 +101,7 @@ async fn rr6_the_fallback_is_asked_only_without_redis_and_for_the_whole_cost() {
     for _ in 0..5 {
         // A refusal is an answer, and no reason to ask anybody else.
         let (_, by) = store.decide(&[ask(&tokens, 4)]).await.unwrap();
-        assert!(matches!(by, DecidedBy::Redis | DecidedBy::Remembered));
+        assert!(matches!(by, Decider::Redis | Decider::Remembered));
     }
     assert!(local.is_empty());
     server.kill().await;
@@ -113,7 +113,7 @@ async fn rr6_the_fallback_is_asked_only_without_redis_and_for_the_whole_cost() {
     let mut left = Vec::new();
     while left.len() < 3 {
         let (decided, by) = store.decide(&[ask(&tokens, 4)]).await.unwrap();
-        assert!(matches!(by, DecidedBy::Local { .. }));
+        assert!(matches!(by, Decider::Local { .. }));
         left.push(decided.unwrap().decision.verdicts[0].remaining);
     }
     assert_eq!(left, [6, 2, 2]);
@@ -129,6 +129,6 @@ async fn rr7_without_a_fallback_an_outage_is_no_refusal() {
     for _ in 0..3 {
         assert!(closed.decide(&[ask(&tokens, 1)]).await.is_err());
         let (decided, by) = open.decide(&[ask(&tokens, 1)]).await.unwrap();
-        assert_eq!((decided, by), (None, DecidedBy::Open));
+        assert_eq!((decided, by), (None, Decider::Open));
     }
 }

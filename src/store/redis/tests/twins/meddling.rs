@@ -25,9 +25,10 @@ impl History {
             self.model.stored.remove(&key);
             return;
         }
-        let bytes = match self.random.bool() {
-            true => self.garbage(),
-            false => self.nearly(&key, &limit),
+        let bytes = if self.random.bool() {
+            self.garbage()
+        } else {
+            self.nearly(&key, &limit)
         };
         self.put(key, bytes);
     }

@@ -1,0 +1,124 @@
+//! What the admin listener answers to which request.
+
+use super::{AdminState, Phase};
+use crate::telemetry::metrics::{SharedStore, TextFormat};
+use bytes::Bytes;
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use std::sync::Arc;
+
+pub(super) type AdminResponse = Response<Full<Bytes>>;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const PROBLEM: &str = "application/problem+json";
+
+/// Answers one request; its body, if it has one, is left unread.
+pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminResponse {
+    let path = request.uri().path();
+    if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/v1/store") {
+        let detail = "here are /metrics, /healthz, /readyz, /v1/store and /v1/peek";
+        return problem(StatusCode::NOT_FOUND, detail);
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = problem(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD are answered here",
+        );
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        refused.headers_mut().insert(ALLOW, allowed);
+        return refused;
+    }
+    match path {
+        "/metrics" => metrics(&state, request.headers()).await,
+        "/readyz" => readiness(state.readiness.phase(), state.metrics.shared_store()),
+        "/v1/store" => store(state.metrics.shared_store()),
+        // Whoever can answer is alive.
+        _ => text(StatusCode::OK, "ok\n"),
+    }
+}
+
+async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = TextFormat::accepted(accept);
+    let metrics = Arc::clone(&state.metrics);
+    // Thousands of routes are megabytes of text, and this thread also reloads and checks health.
+    let written = tokio::task::spawn_blocking(move || metrics.render(format)).await;
+    let Ok(written) = written else {
+        let detail = "the metrics could not be written";
+        return problem(StatusCode::INTERNAL_SERVER_ERROR, detail);
+    };
+    let mut shown = response(StatusCode::OK, format.content_type(), written);
+    shown
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
+    shown
+}
+
+/// The store is told of, and has no say.
+fn readiness(phase: Phase, store: Option<SharedStore>) -> AdminResponse {
+    match phase {
+        Phase::Ready => text(
+            StatusCode::OK,
+            match store {
+                None => "ready\n",
+                Some(store) if store.is_up() => "ready\nstore: up\n",
+                Some(store) if store.is_partly_up() => {
+                    "ready\nstore: partly away, limits counted there do as their on_down says\n"
+                }
+                Some(_) => "ready\nstore: away, limits do as their on_down says\n",
+            },
+        ),
+        Phase::Starting => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "starting: no configuration is in force yet\n",
+        ),
+        Phase::Draining => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "draining: shutting down, finishing what is under way\n",
+        ),
+    }
+}
+
+/// How the store stands.
+fn store(shared: Option<SharedStore>) -> AdminResponse {
+    json(&match shared {
+        None => serde_json::json!({ "kind": "memory", "up": true }),
+        Some(shared) => serde_json::json!({
+            "kind": "redis",
+            "up": shared.is_up(),
+            "workers": shared.workers,
+            "reaching": shared.reaching,
+            "partly": shared.partly,
+            "gateways": shared.gateways,
+        }),
+    })
+}
+
+/// An object.
+pub(super) fn json(object: &serde_json::Value) -> AdminResponse {
+    response(StatusCode::OK, "application/json", object.to_string())
+}
+
+fn text(status: StatusCode, said: &'static str) -> AdminResponse {
+    response(status, TEXT, said)
+}
+
+pub(super) fn problem(status: StatusCode, detail: &str) -> AdminResponse {
+    let body = serde_json::json!({
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": detail,
+    });
+    response(status, PROBLEM, body.to_string())
+}
+
+fn response(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> AdminResponse {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

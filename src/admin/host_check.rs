@@ -1,0 +1,168 @@
+//! Whom the admin listener is asked as. A page of another site can have its own name lead to this address, and would then read
+//! as its own what the gateway shows; the name stays in `Host`, and its own in `Origin`.
+
+use super::endpoints::{AdminResponse, problem};
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Request, StatusCode, Uri};
+use std::net::IpAddr;
+
+/// What this listener is called.
+#[derive(Debug, Clone)]
+pub(super) struct ListenerNames {
+    /// The address of this end of the connection.
+    pub(super) address: IpAddr,
+    /// The machine's name.
+    pub(super) machine: Box<str>,
+}
+
+impl ListenerNames {
+    /// On this machine, by a connection that has come to `address`.
+    pub(super) fn at(address: IpAddr) -> Self {
+        let system = rustix::system::uname();
+        Self {
+            address: address.to_canonical(),
+            machine: system.nodename().to_string_lossy().into(),
+        }
+    }
+
+    /// Nothing where the request is for this listener, and no page of another site has sent it.
+    pub(super) fn refuse<B>(&self, request: &Request<B>) -> Option<AdminResponse> {
+        if !self.is_asked(request.uri(), request.headers()) {
+            return Some(problem(
+                StatusCode::MISDIRECTED_REQUEST,
+                "the Host of the request is no name of this listener: ask for its address, for localhost or for the machine's name",
+            ));
+        }
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        let is_foreign = origins.any(|origin| !origin.to_str().is_ok_and(|site| self.is_own(site)));
+        is_foreign.then(|| {
+            problem(
+                StatusCode::FORBIDDEN,
+                "a page of another site has sent the request: no answer is for it",
+            )
+        })
+    }
+
+    /// Is this the origin of a page from here: a scheme of the web's, and a name that this listener has?
+    fn is_own(&self, origin: &str) -> bool {
+        let Ok(origin) = origin.parse::<Uri>() else {
+            return false;
+        };
+        matches!(origin.scheme_str(), Some("http" | "https"))
+            && origin.authority().is_some_and(|site| self.has(site.host()))
+    }
+
+    fn is_asked(&self, target: &Uri, fields: &HeaderMap) -> bool {
+        let mut hosts = fields.get_all(HOST).iter();
+        let (host, other) = (hosts.next(), hosts.next());
+        if other.is_some() {
+            return false;
+        }
+        let host = host.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+        let asked = target.authority().or(host.as_ref());
+        asked.is_some_and(|asked| self.has(asked.host()))
+    }
+
+    fn has(&self, host: &str) -> bool {
+        let inside = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        if let Ok(address) = inside.unwrap_or(host).parse::<IpAddr>() {
+            let address = address.to_canonical();
+            return address.is_loopback() || address == self.address;
+        }
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let ends_in = |name: &str| {
+            host.len() > name.len() + 1
+                && host.as_bytes()[host.len() - name.len() - 1] == b'.'
+                && host.as_bytes()[host.len() - name.len()..].eq_ignore_ascii_case(name.as_bytes())
+        };
+        let first = self.machine.split('.').next().unwrap_or_default();
+        // RFC 6761, section 6.3: names below `localhost` lead nowhere else.
+        host.eq_ignore_ascii_case("localhost")
+            || ends_in("localhost")
+            || !first.is_empty()
+                && (host.eq_ignore_ascii_case(&self.machine) || host.eq_ignore_ascii_case(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(target: &str, fields: &[(&str, &str)]) -> Option<StatusCode> {
+        let names = ListenerNames {
+            address: [192, 0, 2, 7].into(),
+            machine: "gate.example.com".into(),
+        };
+        let mut request = Request::builder().uri(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let refused = names.refuse(&request.body(()).unwrap());
+        refused.map(|refused| refused.status())
+    }
+
+    #[test]
+    fn it_is_asked_by_its_own_names_alone() {
+        for host in [
+            "localhost",
+            "LocalHost:9090",
+            "gateway.localhost:9090",
+            "127.0.0.1:9090",
+            "127.9.9.9",
+            "[::1]:9090",
+            "192.0.2.7:9090",
+            "[::ffff:192.0.2.7]",
+            "gate.example.com:9090",
+            "gate",
+            "gate.example.com.",
+        ] {
+            assert_eq!(answer("/v1/store", &[("host", host)]), None, "{host}");
+        }
+        for host in [
+            "evil.example.com",
+            "evil.example.com:9090",
+            "192.0.2.8",
+            "localhost.evil.com",
+            "notlocalhost",
+            ".localhost.evil",
+            "",
+            "a b",
+            "evil.com@localhost.evil.com",
+            "0.0.0.0",
+        ] {
+            let refused = Some(StatusCode::MISDIRECTED_REQUEST);
+            assert_eq!(answer("/v1/store", &[("host", host)]), refused, "{host}");
+        }
+        let refused = Some(StatusCode::MISDIRECTED_REQUEST);
+        assert_eq!(answer("/v1/store", &[]), refused);
+        let twice = [("host", "localhost"), ("host", "evil.example.com")];
+        assert_eq!(answer("/v1/store", &twice), refused);
+        // The target has the word (RFC 9112, section 3.2.2).
+        let absolute = "http://evil.example.com/v1/store";
+        assert_eq!(answer(absolute, &[("host", "localhost")]), refused);
+    }
+
+    #[test]
+    fn no_page_of_another_site_asks() {
+        for (origin, refused) in [
+            ("http://localhost:9090", None),
+            ("http://192.0.2.7:9090", None),
+            ("https://evil.example.com", Some(StatusCode::FORBIDDEN)),
+            ("null", Some(StatusCode::FORBIDDEN)),
+            ("", Some(StatusCode::FORBIDDEN)),
+            ("localhost", Some(StatusCode::FORBIDDEN)),
+            ("localhost:9090", Some(StatusCode::FORBIDDEN)),
+            ("app://localhost", Some(StatusCode::FORBIDDEN)),
+        ] {
+            let own = ("origin", "http://localhost");
+            let asked = ("origin", origin);
+            for origins in [&[asked][..], &[own, asked], &[asked, own]] {
+                let fields = [&[("host", "localhost:9090")], origins].concat();
+                assert_eq!(answer("/v1/peek", &fields), refused, "{origins:?}");
+            }
+        }
+    }
+}

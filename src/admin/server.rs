@@ -1,0 +1,176 @@
+//! Accepts and serves admin connections: few, none for long, and never so many silent ones that nobody else is heard.
+
+use super::endpoints::{AdminResponse, answer};
+use super::host_check::ListenerNames;
+use super::{AdminState, peek};
+use crate::telemetry::log::Throttle;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::Ipv4Addr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Connections served at once; a further one takes the place of the oldest that has asked nothing, or else of the oldest.
+const CONNECTIONS: usize = 100;
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AdminTimeouts {
+    /// For a request's head, from the connection's start or the answer before.
+    pub(super) head: Duration,
+    /// For a connection; the answer under way is then its last.
+    pub(super) connection: Duration,
+    /// For the last answer, at the end of a connection's life or of the gateway's.
+    pub(super) last_answer: Duration,
+}
+
+const TIMEOUTS: AdminTimeouts = AdminTimeouts {
+    head: Duration::from_secs(10),
+    connection: Duration::from_secs(60),
+    last_answer: Duration::from_secs(5),
+};
+
+/// How long to wait where accepting fails, as it does without free file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves `listener` until `shutdown` resolves, then finishes what is under way.
+///
+/// Meant to outlive the traffic: `/readyz` tells of draining while the gateway drains.
+pub async fn serve(listener: TcpListener, state: AdminState, shutdown: impl Future<Output = ()>) {
+    serve_within(TIMEOUTS, listener, state, shutdown).await;
+}
+
+/// [`serve`] with other timeouts.
+pub(super) async fn serve_within(
+    timeouts: AdminTimeouts,
+    listener: TcpListener,
+    state: AdminState,
+    shutdown: impl Future<Output = ()>,
+) {
+    let (ending, ended) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    let mut connections_open = OpenConnections::default();
+    loop {
+        let stream = tokio::select! {
+            () = &mut shutdown => break,
+            stream = accept(&listener) => stream,
+            // Takes ended connections out of the set.
+            Some(_) = connections.join_next() => continue,
+        };
+        if let Some(stream) = stream {
+            connections_open.make_room();
+            let asked = Arc::new(AtomicBool::new(false));
+            let serving = connection(
+                timeouts,
+                stream,
+                state.clone(),
+                Arc::clone(&asked),
+                ended.clone(),
+            );
+            let serving = connections.spawn(serving);
+            connections_open.0.push(OpenConnection { serving, asked });
+        }
+    }
+    drop(listener);
+    ending.send_replace(true);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Those who are connected, the oldest first.
+#[derive(Default)]
+struct OpenConnections(Vec<OpenConnection>);
+
+struct OpenConnection {
+    serving: AbortHandle,
+    /// It has sent a whole request.
+    asked: Arc<AtomicBool>,
+}
+
+impl OpenConnections {
+    /// Sees to it that one more may come.
+    fn make_room(&mut self) {
+        self.0
+            .retain(|connection| !connection.serving.is_finished());
+        if self.0.len() < CONNECTIONS {
+            return;
+        }
+        let silent = |connection: &OpenConnection| !connection.asked.load(Ordering::Relaxed);
+        let oldest = self.0.iter().position(silent).unwrap_or(0);
+        self.0.remove(oldest).serving.abort();
+    }
+}
+
+/// A connection, or nothing after a pause when accepting failed.
+async fn accept(listener: &TcpListener) -> Option<TcpStream> {
+    static FAILED: Throttle = Throttle::every(Duration::from_secs(10));
+    match listener.accept().await {
+        Ok((stream, _)) => Some(stream),
+        Err(error) => {
+            if let Some(more) = FAILED.pass() {
+                tracing::warn!("admin: a connection was not accepted: {error}{more}");
+            }
+            tokio::time::sleep(PAUSE).await;
+            None
+        }
+    }
+}
+
+async fn connection(
+    timeouts: AdminTimeouts,
+    stream: TcpStream,
+    state: AdminState,
+    asked: Arc<AtomicBool>,
+    mut ended: watch::Receiver<bool>,
+) {
+    // Where nobody can say which address was asked for, loopback's names are left.
+    let address = stream.local_addr().map(|at| at.ip());
+    let names = Arc::new(ListenerNames::at(
+        address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+    ));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
+        let (state, names) = (state.clone(), Arc::clone(&names));
+        async move { Ok::<AdminResponse, Infallible>(respond(&names, state, request).await) }
+    });
+    let mut serving = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(timeouts.head)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    // How an admin connection ends interests nobody: scrapers come and go.
+    tokio::select! {
+        _ = &mut serving => return,
+        () = tokio::time::sleep(timeouts.connection) => {}
+        _ = ended.wait_for(|ended| *ended) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(timeouts.last_answer, serving).await;
+}
+
+async fn respond(
+    names: &ListenerNames,
+    state: AdminState,
+    request: hyper::Request<Incoming>,
+) -> AdminResponse {
+    let path = request.uri().path();
+    // Scrapers and probes come by all sorts of names, and what these say names nobody.
+    let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
+    if !is_open && let Some(refused) = names.refuse(&request) {
+        return refused;
+    }
+    match path {
+        peek::PATH => peek::answer(state.peeks.as_ref(), request).await,
+        _ => answer(state, request).await,
+    }
+}

@@ -1,0 +1,412 @@
+//! The register of one worker's connections: which of them wait for their client, for what, and in which order they give way
+//! where room is wanted.
+//!
+//! They stand in rings, so that a request that begins or ends moves its connection by a few writes to the worker's own
+//! memory. What others see of a register is the time of the first in each ring.
+
+use crate::client::Client;
+use crate::telemetry::metrics::GaveWay;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A connection says nothing for so long before it counts as silent: most send their first bytes with the end of the
+/// handshake, and may be read a moment later than accepted.
+const SAYS_NOTHING_YET: Duration = Duration::from_millis(20);
+/// No place.
+const NONE: u32 = u32::MAX;
+/// No time.
+const NEVER: u64 = u64::MAX;
+/// Its links in the ring of all that wait for the same.
+const AMONG_ALL: usize = 0;
+/// Its links in the ring of its client's that are between requests.
+const AMONG_OWN: usize = 1;
+
+/// What a connection waits for its client to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientWait {
+    /// To ask for something again.
+    Idle,
+    /// To say anything.
+    Silent,
+    /// To go on with a head.
+    HalfHead,
+}
+
+impl ClientWait {
+    const ALL: [Self; 3] = [Self::Idle, Self::Silent, Self::HalfHead];
+
+    /// As the metrics call it.
+    #[must_use]
+    pub fn gave_way(self) -> GaveWay {
+        match self {
+            Self::Idle => GaveWay::Idle,
+            Self::Silent => GaveWay::Silent,
+            Self::HalfHead => GaveWay::HalfHead,
+        }
+    }
+
+    /// The lower gives way first; times in microseconds.
+    fn rank(self, since: u64, now: u64) -> u8 {
+        let yet = u64::try_from(SAYS_NOTHING_YET.as_micros()).unwrap_or(NEVER);
+        match self {
+            Self::Idle => 0,
+            Self::Silent if now.saturating_sub(since) >= yet => 1,
+            Self::HalfHead => 2,
+            Self::Silent => 3,
+        }
+    }
+}
+
+/// Where a connection stands among all that could give way, of all workers: the least goes first.
+pub(super) type EvictionRank = (u8, u64);
+
+/// Since when the first of each ring waits, for others to read.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct EvictionBoard {
+    /// Times are counted from here.
+    from: Instant,
+    firsts: [AtomicU64; ClientWait::ALL.len()],
+}
+
+impl EvictionBoard {
+    /// Nobody waits. `from` must be the same for all that are compared.
+    pub(super) fn new(from: Instant) -> Arc<Self> {
+        Arc::new(Self {
+            from,
+            firsts: std::array::from_fn(|_| AtomicU64::new(NEVER)),
+        })
+    }
+
+    /// Who would give way first, if anybody.
+    pub(super) fn first(&self) -> Option<(EvictionRank, ClientWait)> {
+        let now = self.micros(Instant::now());
+        let waiting = ClientWait::ALL.into_iter().filter_map(|waiting| {
+            let since = self.firsts[waiting as usize].load(Ordering::Relaxed);
+            (since != NEVER).then(|| ((waiting.rank(since, now), since), waiting))
+        });
+        waiting.min_by_key(|(rank, _)| *rank)
+    }
+
+    fn post(&self, waiting: ClientWait, since: Option<Instant>) {
+        let since = since.map_or(NEVER, |since| self.micros(since));
+        self.firsts[waiting as usize].store(since, Ordering::Relaxed);
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.from).as_micros()).unwrap_or(NEVER - 1)
+    }
+}
+
+/// The register. Stays on its worker's thread.
+#[derive(Debug, Clone)]
+pub struct ConnectionRegister(Rc<RegisterState>);
+
+#[derive(Debug)]
+struct RegisterState {
+    book: RefCell<ConnectionTable>,
+    board: Arc<EvictionBoard>,
+}
+
+#[derive(Debug, Default)]
+struct ConnectionTable {
+    entries: Vec<ConnectionEntry>,
+    free: Vec<u32>,
+    rings: [Ring; ClientWait::ALL.len()],
+    /// Where each client's chain is.
+    clients: HashMap<Client, u32, foldhash::fast::RandomState>,
+    chains: Vec<ClientChain>,
+    free_chains: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct ConnectionEntry {
+    links: [RingLink; 2],
+    chain: u32,
+    waiting: Option<(ClientWait, Instant)>,
+    asked: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RingLink {
+    before: u32,
+    after: u32,
+}
+
+/// Those who wait, in the order in which they began to.
+#[derive(Debug, Clone, Copy)]
+struct Ring {
+    first: u32,
+    last: u32,
+}
+
+/// One client's connections here.
+#[derive(Debug)]
+struct ClientChain {
+    client: Client,
+    members: u32,
+    idle: Ring,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self {
+            first: NONE,
+            last: NONE,
+        }
+    }
+}
+
+impl Ring {
+    /// Puts it last. True when it is the first as well.
+    fn join(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
+        entries[at as usize].links[which] = RingLink {
+            before: self.last,
+            after: NONE,
+        };
+        match self.last {
+            NONE => self.first = at,
+            last => entries[last as usize].links[which].after = at,
+        }
+        self.last = at;
+        self.first == at
+    }
+
+    /// Takes it out. True when it was the first.
+    fn leave(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
+        let RingLink { before, after } = entries[at as usize].links[which];
+        match before {
+            NONE => self.first = after,
+            before => entries[before as usize].links[which].after = after,
+        }
+        match after {
+            NONE => self.last = before,
+            after => entries[after as usize].links[which].before = before,
+        }
+        before == NONE
+    }
+}
+
+impl ConnectionRegister {
+    pub(super) fn new(board: Arc<EvictionBoard>) -> Self {
+        Self(Rc::new(RegisterState {
+            book: RefCell::default(),
+            board,
+        }))
+    }
+
+    /// Enters a connection, which waits for nothing yet.
+    #[must_use]
+    pub fn enter(&self, client: Client) -> Registration {
+        Registration {
+            register: self.clone(),
+            at: self.0.book.borrow_mut().enter(client),
+            waiting: Cell::new(None),
+            exempt: Cell::new(false),
+        }
+    }
+
+    /// Asks one connection to go, the first of all that wait. Returns what it waited for.
+    pub(super) fn evict_first(&self) -> Option<ClientWait> {
+        let (_, waiting) = self.0.board.first()?;
+        let first = self.0.book.borrow().rings[waiting as usize].first;
+        self.ask(first)
+    }
+
+    /// The same, of those of one client that are between requests.
+    pub(super) fn evict_of_client(&self, client: Client) -> Option<ClientWait> {
+        let first = {
+            let book = self.0.book.borrow();
+            book.chains[*book.clients.get(&client)? as usize].idle.first
+        };
+        self.ask(first)
+    }
+
+    fn ask(&self, at: u32) -> Option<ClientWait> {
+        let (waiting, waker) = {
+            let mut book = self.0.book.borrow_mut();
+            let entry = book.entries.get_mut(at as usize)?;
+            entry.asked = true;
+            (entry.waiting?.0, entry.waker.take())
+        };
+        self.move_to(at, None);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Some(waiting)
+    }
+
+    /// Has it wait for something else, or for nothing.
+    fn move_to(&self, at: u32, waiting: Option<(ClientWait, Instant)>) {
+        let RegisterState { book, board } = &*self.0;
+        let book = &mut *book.borrow_mut();
+        if let Some(left) = book.leave(at) {
+            board.post(left, book.since(left));
+        }
+        if let Some((joined, since)) = waiting
+            && book.join(at, joined, since)
+        {
+            board.post(joined, Some(since));
+        }
+    }
+}
+
+impl ConnectionTable {
+    fn enter(&mut self, client: Client) -> u32 {
+        let chain = self.chain(client);
+        self.chains[chain as usize].members += 1;
+        let nowhere = RingLink {
+            before: NONE,
+            after: NONE,
+        };
+        let entry = ConnectionEntry {
+            links: [nowhere; 2],
+            chain,
+            waiting: None,
+            asked: false,
+            waker: None,
+        };
+        put(&mut self.entries, &mut self.free, entry)
+    }
+
+    fn chain(&mut self, client: Client) -> u32 {
+        let Self {
+            clients,
+            chains,
+            free_chains,
+            ..
+        } = self;
+        *clients.entry(client).or_insert_with(|| {
+            let chain = ClientChain {
+                client,
+                members: 0,
+                idle: Ring::default(),
+            };
+            put(chains, free_chains, chain)
+        })
+    }
+
+    fn strike(&mut self, at: u32) {
+        let entry = &mut self.entries[at as usize];
+        entry.waker = None;
+        let chain = &mut self.chains[entry.chain as usize];
+        chain.members -= 1;
+        if chain.members == 0 {
+            self.clients.remove(&chain.client);
+            self.free_chains.push(entry.chain);
+        }
+        self.free.push(at);
+    }
+
+    /// Takes it out of its rings. Returns what it waited for, where it was the first who did.
+    fn leave(&mut self, at: u32) -> Option<ClientWait> {
+        let entry = &mut self.entries[at as usize];
+        let (waiting, _) = entry.waiting.take()?;
+        let chain = &mut self.chains[entry.chain as usize];
+        if waiting == ClientWait::Idle {
+            chain.idle.leave(&mut self.entries, AMONG_OWN, at);
+        }
+        let ring = &mut self.rings[waiting as usize];
+        let was_first = ring.leave(&mut self.entries, AMONG_ALL, at);
+        was_first.then_some(waiting)
+    }
+
+    /// Puts it into its rings. True where it is the first who waits for that.
+    fn join(&mut self, at: u32, waiting: ClientWait, since: Instant) -> bool {
+        let entry = &mut self.entries[at as usize];
+        entry.waiting = Some((waiting, since));
+        let chain = &mut self.chains[entry.chain as usize];
+        if waiting == ClientWait::Idle {
+            chain.idle.join(&mut self.entries, AMONG_OWN, at);
+        }
+        let ring = &mut self.rings[waiting as usize];
+        ring.join(&mut self.entries, AMONG_ALL, at)
+    }
+
+    /// Since when the first waits.
+    fn since(&self, waiting: ClientWait) -> Option<Instant> {
+        let first = self.rings[waiting as usize].first;
+        let (_, since) = self.entries.get(first as usize)?.waiting?;
+        Some(since)
+    }
+}
+
+/// Puts it into a free place, or a new one.
+fn put<T>(places: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
+    if let Some(at) = free.pop() {
+        places[at as usize] = one;
+        return at;
+    }
+    places.push(one);
+    // More connections than that are never open.
+    u32::try_from(places.len() - 1).unwrap_or(NONE)
+}
+
+/// A connection in the register, until dropped.
+#[derive(Debug)]
+pub struct Registration {
+    register: ConnectionRegister,
+    at: u32,
+    waiting: Cell<Option<ClientWait>>,
+    /// It is never asked to go any more.
+    exempt: Cell<bool>,
+}
+
+impl Registration {
+    /// It waits for its client, since then.
+    pub(super) fn waits(&self, waiting: ClientWait, since: Instant) {
+        if self.waiting.get() != Some(waiting) && !self.exempt.get() {
+            self.waiting.set(Some(waiting));
+            self.register.move_to(self.at, Some((waiting, since)));
+        }
+    }
+
+    /// It does not: a request is under way.
+    pub(super) fn is_busy(&self) {
+        if self.waiting.take().is_some() {
+            self.register.move_to(self.at, None);
+        }
+    }
+
+    /// It ends by itself, or has become something else.
+    pub(super) fn exempt(&self) {
+        self.is_busy();
+        self.exempt.set(true);
+    }
+
+    /// Does it wait for its client?
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.get().is_some()
+    }
+
+    /// Ready when it is to make room.
+    pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut book = self.register.0.book.borrow_mut();
+        let entry = &mut book.entries[self.at as usize];
+        if entry.asked {
+            return Poll::Ready(());
+        }
+        match &mut entry.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.is_busy();
+        self.register.0.book.borrow_mut().strike(self.at);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! Follows the heads of an HTTP/1.1 connection in the bytes that hyper reads, for what hyper keeps from us.
+//!
+//! hyper drops a `Content-Length` beside a `Transfer-Encoding`, and the http crate cuts a `#fragment` off: both make a
+//! request that was refused elsewhere look harmless here. And what hyper refuses by itself is told to nobody. So this
+//! runs beside the parser, byte for byte in step with it: where it is stricter or laxer than hyper, hyper has the word,
+//! because what hyper refuses is the connection's last request, and where this loses its way it finds nothing more.
+
+use super::chunk_framing::{ChunkProgress, ChunkState};
+use memchr::memchr;
+
+/// Most of a first line that is kept: enough to recognise a request in the log.
+const KEPT: usize = 1024;
+
+/// What is wrong with a head although hyper takes it. Found here in HTTP/1.1, and by the streams of HTTP/2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FramingFault {
+    /// `Content-Length` and `Transfer-Encoding` (RFC 9112, section 6.1).
+    LengthAndCoding,
+    /// `#` in the target (RFC 9112, section 3.2.1).
+    Fragment,
+    /// More bytes than a head may have, in HTTP/2.
+    TooLarge,
+}
+
+/// The place in the bytes of one connection.
+#[derive(Debug)]
+pub(super) struct FramingTracker {
+    at: FramingState,
+    head: HeadFields,
+    /// Heads that have ended.
+    ended: u64,
+    /// The first finding, and which head it is about.
+    found: Option<(u64, FramingFault)>,
+    /// The first line of the latest head, as far as it is kept.
+    line: Vec<u8>,
+    /// The beginning of a line that may matter and was cut by the end of a read.
+    cut: Vec<u8>,
+    /// Bytes followed so far.
+    seen: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FramingState {
+    /// Before a head.
+    Before,
+    /// In its first line.
+    First,
+    /// At the start of a field line, of which `cut` may hold a part.
+    Field,
+    /// In a field line that does not matter.
+    Other,
+    /// In a body, with so much to come.
+    Body(u64),
+    /// In a body of chunks.
+    ChunkState(ChunkState),
+    /// Where nothing is looked for any more.
+    Lost,
+}
+
+/// What is known of the head being read.
+#[derive(Debug, Default)]
+struct HeadFields {
+    length: Option<u64>,
+    /// A length that hyper refuses, unless a coding makes it look away.
+    odd_length: bool,
+    coded: bool,
+    /// The method is over.
+    in_target: bool,
+    fragment: bool,
+}
+
+impl FramingTracker {
+    /// At the start of a connection.
+    pub(super) fn new() -> Self {
+        Self {
+            at: FramingState::Before,
+            head: HeadFields::default(),
+            ended: 0,
+            found: None,
+            line: Vec::new(),
+            cut: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    /// What was found in the head that ended as the `nth`, counted from 1.
+    pub(super) fn found(&self, nth: u64) -> Option<FramingFault> {
+        self.found
+            .and_then(|(of, finding)| (of == nth).then_some(finding))
+    }
+
+    /// The beginning of the first line of the latest head.
+    pub(super) fn line(&self) -> &[u8] {
+        let line = &self.line;
+        line.strip_suffix(b"\r").unwrap_or(line)
+    }
+
+    /// Bytes followed so far, while a body is on its way.
+    pub(super) fn in_body(&self) -> Option<u64> {
+        matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
+    }
+
+    /// A head has begun and not ended.
+    pub(super) fn in_head(&self) -> bool {
+        matches!(
+            self.at,
+            FramingState::First | FramingState::Field | FramingState::Other
+        )
+    }
+
+    /// Follows the connection over what was read from it.
+    pub(super) fn over(&mut self, mut bytes: &[u8]) {
+        self.seen += bytes.len() as u64;
+        while !bytes.is_empty() {
+            bytes = match self.at {
+                FramingState::Lost => return,
+                FramingState::Before => self.before(bytes),
+                FramingState::First => self.first(bytes),
+                FramingState::Field => self.field(bytes),
+                FramingState::Other => self.other(bytes),
+                FramingState::Body(left) => self.body(left, bytes),
+                FramingState::ChunkState(place) => self.chunks(place, bytes),
+            };
+        }
+    }
+
+    /// Empty lines before a head are passed over, as hyper does (RFC 9112, section 2.2).
+    fn before<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(start) = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')) else {
+            return &[];
+        };
+        self.head = HeadFields::default();
+        self.line.clear();
+        self.at = FramingState::First;
+        &bytes[start..]
+    }
+
+    fn first<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let end = memchr(b'\n', bytes);
+        let part = &bytes[..end.unwrap_or(bytes.len())];
+        let kept = part.len().min(KEPT.saturating_sub(self.line.len()));
+        self.line.extend_from_slice(&part[..kept]);
+        // A method may hold the sign too.
+        let behind = if self.head.in_target {
+            Some(part)
+        } else {
+            memchr(b' ', part).map(|blank| &part[blank..])
+        };
+        if let Some(target) = behind {
+            self.head.in_target = true;
+            self.head.fragment |= memchr(b'#', target).is_some();
+        }
+        let Some(end) = end else {
+            return &[];
+        };
+        self.at = FramingState::Field;
+        &bytes[end + 1..]
+    }
+
+    fn field<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(end) = memchr(b'\n', bytes) else {
+            let first = *self.cut.first().unwrap_or(&bytes[0]);
+            // The fields that matter, and what may be the empty line.
+            if matters(first) || first == b'\r' {
+                self.cut.extend_from_slice(bytes);
+            } else {
+                self.at = FramingState::Other;
+            }
+            return &[];
+        };
+        if self.cut.is_empty() {
+            self.line_of_head(&bytes[..end]);
+        } else {
+            let mut line = std::mem::take(&mut self.cut);
+            line.extend_from_slice(&bytes[..end]);
+            self.line_of_head(&line);
+        }
+        &bytes[end + 1..]
+    }
+
+    fn other<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(end) = memchr(b'\n', bytes) else {
+            return &[];
+        };
+        self.at = FramingState::Field;
+        &bytes[end + 1..]
+    }
+
+    fn body<'a>(&mut self, left: u64, bytes: &'a [u8]) -> &'a [u8] {
+        let passed = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let left = left - passed as u64;
+        self.at = if left == 0 {
+            FramingState::Before
+        } else {
+            FramingState::Body(left)
+        };
+        &bytes[passed..]
+    }
+
+    fn chunks<'a>(&mut self, place: ChunkState, bytes: &'a [u8]) -> &'a [u8] {
+        let (at, rest) = match place.over(bytes) {
+            ChunkProgress::Within(place) => (FramingState::ChunkState(place), &[][..]),
+            ChunkProgress::EndReason(with) => (FramingState::Before, &bytes[with..]),
+            ChunkProgress::Broken => (FramingState::Lost, &[][..]),
+        };
+        self.at = at;
+        rest
+    }
+
+    /// A whole line below the first one.
+    fn line_of_head(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(first) = line.first() else {
+            return self.end_of_head();
+        };
+        if !matters(*first) {
+            return;
+        }
+        if let Some(value) = value_of(line, b"content-length") {
+            self.head.length_is(value);
+        } else if value_of(line, b"transfer-encoding").is_some() {
+            self.head.coded = true;
+        }
+    }
+
+    fn end_of_head(&mut self) {
+        self.ended += 1;
+        let head = &self.head;
+        let has_length = head.length.is_some() || head.odd_length;
+        let finding = if head.coded && has_length {
+            Some(FramingFault::LengthAndCoding)
+        } else if head.fragment {
+            Some(FramingFault::Fragment)
+        } else {
+            None
+        };
+        self.found = finding.map(|finding| (self.ended, finding));
+        self.at = if finding.is_some() || head.odd_length {
+            FramingState::Lost
+        } else if head.coded {
+            FramingState::ChunkState(ChunkState::Start)
+        } else {
+            match head.length {
+                Some(length) if length > 0 => FramingState::Body(length),
+                _ => FramingState::Before,
+            }
+        };
+    }
+}
+
+impl HeadFields {
+    fn length_is(&mut self, value: &[u8]) {
+        let number = std::str::from_utf8(value)
+            .ok()
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok());
+        self.odd_length |=
+            number.is_none() || self.length.is_some_and(|known| Some(known) != number);
+        self.length = number;
+    }
+}
+
+/// Could a line that begins so be one of the two that matter?
+fn matters(first: u8) -> bool {
+    matches!(first | 0x20, b'c' | b't')
+}
+
+/// The value, without the blanks around it, of a line with that name.
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (own, rest) = line.split_at_checked(name.len())?;
+    let value = rest.strip_prefix(b":")?;
+    own.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads: whether a head is on its way, which h2 tells nobody
+//! before it is whole (RFC 9113, section 4.3). What is no HTTP/2 is h2's to refuse.
+
+use super::connection::PREFACE;
+
+/// Bytes in front of each frame (RFC 9113, section 4.1).
+const FRONT: usize = 9;
+const HEADERS: u8 = 0x1;
+const SETTINGS: u8 = 0x4;
+const PING: u8 = 0x6;
+const CONTINUATION: u8 = 0x9;
+const END_HEADERS: u8 = 0x4;
+/// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
+pub(super) const ANSWER: u64 = 17;
+/// Bytes of the shortest frame that brings anything.
+const LEAST: u64 = FRONT as u64 + 1;
+
+/// The place in the bytes of one connection.
+#[derive(Debug)]
+pub(super) struct FrameTracker {
+    /// Bytes of the present frame, or of the greeting, that are passed over.
+    left: u32,
+    /// The front of the next frame, as far as it is there.
+    front: [u8; FRONT],
+    have: u8,
+    /// A head has begun and not ended.
+    in_head: bool,
+    /// It ends with the present frame.
+    ends: bool,
+    /// The latest stream that the client has begun.
+    stream: u32,
+    /// Frames of PING and SETTINGS that it has sent, nearly all of which ask for an answer.
+    demanded: u64,
+    /// Bytes that have been written to it.
+    written: u64,
+    /// Bytes of these that no answer of that kind has, and how often there were more of them.
+    others: OtherTraffic,
+}
+
+/// What is written beside answers to PING and SETTINGS.
+#[derive(Debug, Default)]
+struct OtherTraffic {
+    bytes: u64,
+    times: u64,
+}
+
+/// What a connection has demanded, and been given beside it, since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ControlTraffic {
+    /// Answers to PING and SETTINGS.
+    pub(super) answers: u64,
+    /// Bytes of everything that was written.
+    pub(super) bytes: u64,
+    /// How often something else than such answers was written.
+    pub(super) times: u64,
+}
+
+impl FrameTracker {
+    /// Before the greeting.
+    pub(super) fn new() -> Self {
+        Self {
+            left: PREFACE.len() as u32,
+            front: [0; FRONT],
+            have: 0,
+            in_head: false,
+            ends: false,
+            stream: 0,
+            demanded: 0,
+            written: 0,
+            others: OtherTraffic::default(),
+        }
+    }
+
+    /// So many bytes have been written.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+        let others = self.written.saturating_sub(self.demanded * ANSWER);
+        if others >= self.others.bytes + LEAST {
+            self.others.bytes = others;
+            self.others.times += 1;
+        }
+    }
+
+    /// What it has demanded so far.
+    pub(super) fn demanded(&self) -> ControlTraffic {
+        ControlTraffic {
+            answers: self.demanded,
+            bytes: self.written,
+            times: self.others.times,
+        }
+    }
+
+    /// The latest stream that the client has begun.
+    pub(super) fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    /// Is a head on its way, and not whole?
+    pub(super) fn in_head(&self) -> bool {
+        self.in_head
+    }
+
+    /// Follows the connection over what was read from it.
+    pub(super) fn over(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            bytes = match self.left {
+                0 => self.front(bytes),
+                _ => self.pass(bytes),
+            };
+        }
+    }
+
+    fn front<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let have = usize::from(self.have);
+        let more = bytes.len().min(FRONT - have);
+        self.front[have..have + more].copy_from_slice(&bytes[..more]);
+        self.have += u8::try_from(more).unwrap_or(0);
+        if usize::from(self.have) == FRONT {
+            self.begin();
+        }
+        &bytes[more..]
+    }
+
+    fn begin(&mut self) {
+        self.have = 0;
+        let [a, b, c, kind, flags, stream @ ..] = self.front;
+        self.left = u32::from_be_bytes([0, a, b, c]);
+        match kind {
+            HEADERS => self.stream = self.stream.max(u32::from_be_bytes(stream) & !(1 << 31)),
+            PING | SETTINGS => self.demanded += 1,
+            _ => {}
+        }
+        if matches!(kind, HEADERS | CONTINUATION) {
+            self.in_head = true;
+            self.ends = flags & END_HEADERS != 0;
+        }
+        self.end_if_over();
+    }
+
+    fn pass<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let passed = bytes.len().min(left);
+        self.left -= u32::try_from(passed).unwrap_or(self.left);
+        self.end_if_over();
+        &bytes[passed..]
+    }
+
+    fn end_if_over(&mut self) {
+        if self.left == 0 && self.ends {
+            (self.in_head, self.ends) = (false, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut frame = length[1..].to_vec();
+        frame.extend([kind, flags, 0, 0, 0, 1]);
+        frame.extend(payload);
+        frame
+    }
+
+    /// In a head after the last byte?
+    fn in_head(bytes: &[u8]) -> bool {
+        let mut whole = FrameTracker::new();
+        whole.over(bytes);
+        let mut byte_by_byte = FrameTracker::new();
+        for byte in bytes {
+            byte_by_byte.over(&[*byte]);
+        }
+        assert_eq!(whole.in_head(), byte_by_byte.in_head());
+        whole.in_head()
+    }
+
+    #[test]
+    fn a_head_is_on_its_way_from_its_first_frame_to_the_end_of_its_last() {
+        let settings = frame(4, 0, &[0; 6]);
+        let (data, unended) = (frame(0, 1, b"body"), frame(HEADERS, 0, b"abc"));
+        let more = frame(CONTINUATION, 0, b"");
+        let last = frame(CONTINUATION, END_HEADERS, b"d");
+        let whole = frame(HEADERS, END_HEADERS | 1, b"abcd");
+        let sent = |frames: &[&[u8]]| [&PREFACE[..], &frames.concat()].concat();
+        assert!(!in_head(&PREFACE[..]));
+        assert!(!in_head(&sent(&[&settings, &whole, &data])));
+        assert!(in_head(&sent(&[&whole, &unended])));
+        assert!(in_head(&sent(&[&unended, &more])));
+        assert!(!in_head(&sent(&[&unended, &more, &last, &data])));
+        assert!(in_head(&sent(&[&settings, &whole[..whole.len() - 1]])));
+        assert!(in_head(&sent(&[&unended, &last[..FRONT]])));
+        // Its kind is not known yet.
+        assert!(!in_head(&sent(&[&whole[..3]])));
+        // Flags of other frames mean other things.
+        assert!(in_head(&sent(&[&unended, &frame(0, END_HEADERS, b"x")])));
+    }
+}

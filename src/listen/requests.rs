@@ -1,0 +1,147 @@
+//! The service under hyper in HTTP/1.1: hands each request on with what was found in its head, and knows how many are under
+//! way.
+
+use super::Peer;
+use super::connection::Handler;
+use super::drain::WorkerDrain;
+use super::framing::FramingFault;
+use super::socket::SocketProbe;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::{Body, Incoming};
+use hyper::service::Service;
+use hyper::upgrade::OnUpgrade;
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tokio::time::Instant;
+
+/// Answers the requests of one connection.
+pub(super) struct H1Service<A> {
+    pub(super) handler: Rc<A>,
+    pub(super) peer: Rc<Peer>,
+    pub(super) open: Rc<OpenRequests>,
+    pub(super) drain: WorkerDrain,
+    pub(super) probe: SocketProbe,
+}
+
+/// Requests of a connection under way, and since when there is none.
+#[derive(Debug)]
+pub(super) struct OpenRequests {
+    /// Requests there have been.
+    begun: Cell<u64>,
+    count: Cell<u32>,
+    since: Cell<Instant>,
+}
+
+impl OpenRequests {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            begun: Cell::new(0),
+            count: Cell::new(0),
+            since: Cell::new(Instant::now()),
+        })
+    }
+
+    /// Nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.count.get() == 0
+    }
+
+    /// When the last request ended, or the connection began.
+    pub(super) fn since(&self) -> Instant {
+        self.since.get()
+    }
+}
+
+/// One request under way.
+struct OpenRequest(Rc<OpenRequests>);
+
+impl OpenRequest {
+    fn new(open: &Rc<OpenRequests>) -> Self {
+        open.begun.set(open.begun.get() + 1);
+        open.count.set(open.count.get() + 1);
+        Self(Rc::clone(open))
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        self.0.since.set(Instant::now());
+    }
+}
+
+/// A response body that keeps its stream counted as open until its end.
+pub(super) struct CountedBody<B> {
+    body: B,
+    _open: OpenRequest,
+}
+
+impl<B: Body + Unpin> Body for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
+    type Response = Response<CountedBody<A::Body>>;
+    type Error = Infallible;
+    // Boxed, because hyper keeps room for the future as long as the connection lives: an idle one must stay small.
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let (handler, peer) = (Rc::clone(&self.handler), Rc::clone(&self.peer));
+        self.peer.registration.is_busy();
+        let open = OpenRequest::new(&self.open);
+        let found = self.found();
+        if let Some(found) = found {
+            request.extensions_mut().insert(found);
+        }
+        let upgrading = request.extensions().get::<OnUpgrade>().is_some();
+        let upgrading = upgrading.then(|| self.probe.clone());
+        let drain = self.drain.clone();
+        // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
+        Box::pin(async move {
+            let mut response = handler.answer(request, peer).await;
+            if found.is_some() || is_last(&drain, response.status()) {
+                let fields = response.headers_mut();
+                fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            if let Some(probe) = upgrading
+                && response.status() == StatusCode::SWITCHING_PROTOCOLS
+            {
+                probe.begin_tunnel();
+            }
+            Ok(response.map(|body| CountedBody { body, _open: open }))
+        })
+    }
+}
+
+impl<A> H1Service<A> {
+    /// What is wrong with the head of the latest request. They come one after the other, as their heads do.
+    fn found(&self) -> Option<FramingFault> {
+        self.probe.found(self.open.begun.get())
+    }
+}
+
+/// A refusal for the draining that has just begun: hyper hears of it later and would promise to go on.
+fn is_last(drain: &WorkerDrain, status: StatusCode) -> bool {
+    status == StatusCode::SERVICE_UNAVAILABLE && drain.token().deadline().is_some()
+}

@@ -1,0 +1,57 @@
+//! What an admission tells of the limits that were asked: what they charged and granted, and what is left.
+
+use super::{Admission, Plan};
+use crate::limit::rate::Cost;
+use crate::limit::verdict::{Repeat, Ruling};
+use crate::snapshot::Service;
+use crate::store::StoreDecision;
+
+impl Admission {
+    /// What a limit of the plan has charged, had it been admitted at `cost`.
+    #[must_use]
+    pub fn charged_by(&self, index: usize, cost: Cost) -> Cost {
+        let measured = || self.decided.as_ref()?.measured.get(index);
+        measured().map_or(cost, |measured| measured.charged(cost))
+    }
+
+    /// Has a limit of the plan let the request go free, as a repeat of one that it has charged?
+    #[must_use]
+    pub fn is_repeat(&self, index: usize) -> bool {
+        self.free().nth(index).unwrap_or(false)
+    }
+
+    /// Has any?
+    #[must_use]
+    pub fn has_repeat(&self) -> bool {
+        self.free().any(|free| free)
+    }
+
+    fn free(&self) -> impl Iterator<Item = bool> {
+        let admitted =
+            |decided: &&StoreDecision| matches!(decided.decision.ruling, Ruling::Admit { .. });
+        let measured = self.decided.iter().filter(admitted);
+        measured.flat_map(|decided| {
+            let those_that_decide = decided.measured.iter().zip(&decided.decision.verdicts);
+            those_that_decide.map(|(one, _)| one.repeat == Repeat::Free)
+        })
+    }
+
+    /// Left of the limit that has least, among those that somebody has counted.
+    #[must_use]
+    pub fn remaining(&self, plan: &Plan, service: &Service) -> Option<u64> {
+        let verdicts = &self.decided.as_ref()?.decision.verdicts;
+        let limits = plan.limits(service);
+        limits
+            .into_iter()
+            .zip(verdicts)
+            .filter(|(limit, _)| self.is_known(limit))
+            .map(|(_, verdict)| verdict.remaining)
+            .min()
+    }
+
+    /// What a limit of the plan has granted, where the store has said so.
+    #[must_use]
+    pub fn granted_by(&self, index: usize) -> Option<Cost> {
+        self.decided.as_ref()?.measured.get(index)?.granted
+    }
+}

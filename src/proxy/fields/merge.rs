@@ -1,0 +1,128 @@
+//! An upstream that limits too: what it says of its limits stays beside what the gateway says of its own.
+
+use super::{X_LIMIT, X_REMAINING};
+use crate::limit::Limit;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// Which of the fields the upstream has written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct UpstreamFields {
+    /// `RateLimit` or `RateLimit-Policy`.
+    pub(super) standard: bool,
+    /// `X-RateLimit-Remaining`.
+    pub(super) legacy: bool,
+}
+
+/// Puts our items in front of the upstream's, in one list. What is no list of named items is not kept: with it the whole
+/// field would say nothing (RFC 9651, section 4.2).
+pub(super) fn lead(
+    fields: &mut HeaderMap,
+    name: HeaderName,
+    ours: HeaderValue,
+    theirs: UpstreamFields,
+) {
+    if !theirs.standard || !fields.contains_key(&name) {
+        fields.insert(name, ours);
+        return;
+    }
+    let mut all = BytesMut::from(ours.as_bytes());
+    for line in fields.get_all(&name) {
+        if is_list(line.as_bytes()) {
+            all.extend_from_slice(b", ");
+            all.extend_from_slice(line.as_bytes().trim_ascii());
+        }
+    }
+    let all = HeaderValue::from_maybe_shared(all.freeze()).unwrap_or(ours);
+    fields.insert(name, all);
+}
+
+/// Is it a list of strings with parameters, as far as can be told without reading every parameter? One may be a string
+/// itself, as the unit of a quota is.
+fn is_list(text: &[u8]) -> bool {
+    let mut rest = text.trim_ascii();
+    loop {
+        let Some(inside) = rest.strip_prefix(b"\"") else {
+            return false;
+        };
+        let Some(end) = end_of_string(inside) else {
+            return false;
+        };
+        let parameters = &inside[end + 1..];
+        let (parameters, next) = match end_of_item(parameters) {
+            Some(comma) => (&parameters[..comma], Some(&parameters[comma + 1..])),
+            None => (parameters, None),
+        };
+        let parameters = parameters.trim_ascii();
+        if !(parameters.is_empty() || parameters.starts_with(b";")) {
+            return false;
+        }
+        match next {
+            Some(next) => rest = next.trim_ascii(),
+            None => return true,
+        }
+    }
+}
+
+/// Where the comma behind its parameters stands.
+fn end_of_item(parameters: &[u8]) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    parameters.iter().position(|byte| {
+        quoted ^= *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && quoted && !escaped;
+        *byte == b',' && !quoted
+    })
+}
+
+/// Where the closing quote stands.
+fn end_of_string(inside: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    inside.iter().position(|byte| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    })
+}
+
+/// Has the upstream less left of its quota than we, with `left`, of what our limit holds? Then its fields stay, all of them. Where it does
+/// not say of how many, less is less.
+pub(super) fn is_tighter(fields: &HeaderMap, limit: &Limit, left: u64) -> bool {
+    // Some say `100, 100;w=60`: the quota that counts, then all of them with their windows.
+    let number = |name: &HeaderName| -> Option<u64> {
+        let text = fields.get(name)?.to_str().ok()?;
+        text.split([',', ';']).next()?.trim().parse().ok()
+    };
+    let Some(remaining) = number(&X_REMAINING) else {
+        return false;
+    };
+    let Some(quota) = number(&X_LIMIT) else {
+        return remaining < left.min(u64::from(limit.rate.count.get()));
+    };
+    let ours = u128::from(left) * u128::from(quota);
+    u128::from(remaining) * u128::from(limit.rule.most()) < ours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_strings_is_told_from_everything_else() {
+        for (text, is) in [
+            ("\"a\";r=1;t=2", true),
+            ("\"a\"", true),
+            ("\"a\";r=1, \"b,\\\"c\";r=2", true),
+            ("\"a\";q=1;qu=\"concurrent-requests\", \"b\"", true),
+            ("\"a\";pk=\"b, c\\\", d\";q=1, \"e\"", true),
+            ("\"a\";pk=\"b\", c", false),
+            ("limit=10, remaining=3, reset=5", false),
+            ("10", false),
+            ("\"a", false),
+            ("\"a\" b", false),
+            ("\"a\",", false),
+            ("", false),
+        ] {
+            assert_eq!(is_list(text.as_bytes()), is, "{text}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What responses say that their requests have cost: in a field, or in a body that passes by.
+
+use super::json_probe::{EventProbe, JsonProbe};
+use crate::key::{Meter, Misquoted, Place};
+use crate::limit::Limit;
+use crate::store::Charge;
+use crate::telemetry::log::Throttle;
+use crate::telemetry::metrics::Told;
+use http::{HeaderMap, header};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells of fields that are no number: every response may have one.
+static NONSENSE: Throttle = Throttle::every(Duration::from_secs(10));
+
+/// A body that is read as it passes, for the charge that waits for its number.
+#[derive(Debug)]
+pub(super) struct BodyMeter {
+    charge: Charge,
+    max: u32,
+    text: BodyFormat,
+}
+
+#[derive(Debug)]
+enum BodyFormat {
+    Json(JsonProbe),
+    EventProbe(EventProbe),
+}
+
+/// What a limit was told.
+#[derive(Debug)]
+pub(super) struct ResponseCost {
+    /// The limit.
+    pub(super) limit: Arc<Limit>,
+    /// Was it told anything?
+    pub(super) told: Told,
+    /// The true number, where it was.
+    pub(super) units: Option<u32>,
+}
+
+/// What the response's head says of the cost of `limit`.
+pub(super) fn in_head(limit: &Limit, meter: &Meter, fields: &HeaderMap) -> (Told, Option<u32>) {
+    match meter.of(fields) {
+        Ok(Some(units)) => (Told::Number, Some(units)),
+        Ok(None) => (Told::Nothing, None),
+        Err(wrong) => {
+            if let Some(more) = NONSENSE.pass() {
+                let (what, name) = (wrong.as_str(), &limit.name);
+                let field = meter.name();
+                tracing::warn!(
+                    "{field} of a response is {what}; limit {name} stays at its estimate{more}"
+                );
+            }
+            (Told::Unreadable, None)
+        }
+    }
+}
+
+impl BodyMeter {
+    /// Reads the body of a response with `fields` for `charge`, whose limit is told there.
+    ///
+    /// # Errors
+    /// The charge, when the body cannot be read: it is encoded, or neither JSON nor a stream of events.
+    pub(super) fn begin(charge: Charge, fields: &HeaderMap) -> Result<Self, Charge> {
+        let Some(meter) = &charge.limit.meter else {
+            return Err(charge);
+        };
+        let MeterPlace::Json(names) = &meter.place else {
+            return Err(charge);
+        };
+        let encoded = fields
+            .get_all(header::CONTENT_ENCODING)
+            .iter()
+            .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+        let kind = fields.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        let kind = kind.to_ascii_lowercase();
+        let member = JsonProbe::at(names);
+        let text = match &*kind {
+            _ if encoded => return Err(charge),
+            "text/event-stream" => BodyFormat::EventProbe(EventProbe::with(member)),
+            "application/x-ndjson" | "application/jsonl" => BodyFormat::Json(member.in_lines()),
+            "application/json" => BodyFormat::Json(member),
+            other if other.ends_with("+json") => BodyFormat::Json(member),
+            _ => return Err(charge),
+        };
+        Ok(Self {
+            max: meter.max,
+            charge,
+            text,
+        })
+    }
+
+    /// A piece of the body passes.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        match &mut self.text {
+            BodyFormat::Json(member) => member.read(bytes),
+            BodyFormat::EventProbe(events) => events.read(bytes),
+        }
+    }
+
+    /// The body is over: its charge, whether it has said anything, and the number.
+    #[must_use]
+    pub(super) fn end(self) -> (Charge, Told, Option<u32>) {
+        let member = match &self.text {
+            BodyFormat::Json(member) => member,
+            BodyFormat::EventProbe(events) => events.member(),
+        };
+        let told = match member.found() {
+            Some(_) => Told::Number,
+            None if member.is_odd() => {
+                if let (Some(more), Some(meter)) = (NONSENSE.pass(), &self.charge.limit.meter) {
+                    let (what, name) = (PriceError::Malformed.as_str(), &self.charge.limit.name);
+                    let member = meter.name();
+                    tracing::warn!(
+                        "{member} of a response is {what}; limit {name} stays at its estimate{more}"
+                    );
+                }
+                Told::Unreadable
+            }
+            None => Told::Nothing,
+        };
+        let units = member.found().map(|units| units.min(self.max));
+        (self.charge, told, units)
+    }
+}

@@ -1,0 +1,89 @@
+//! Patience with a pause in a body: until it has lasted too long, or the client has left.
+
+use crate::listen::socket::SocketWatch;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A pause longer than this is worth watching the client for: one that has left is then noticed within a second, and
+/// the many short pauses pay nothing.
+pub const QUICK: Duration = Duration::from_millis(500);
+
+/// Why there is no more patience.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// Nothing came for too long.
+    Idle,
+    /// The client is gone.
+    ClientGone,
+}
+
+/// Bounds the pauses of one body. Costs nothing until there is one.
+pub struct SoftTimeout {
+    allowed: Duration,
+    client: SocketWatch,
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+    leaving: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl fmt::Debug for SoftTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patience")
+            .field("allowed", &self.allowed)
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SoftTimeout {
+    /// A pause may last `allowed`, and only while `client` stays.
+    #[must_use]
+    pub fn new(allowed: Duration, client: SocketWatch) -> Self {
+        Self {
+            allowed,
+            client,
+            since: None,
+            timer: None,
+            leaving: None,
+        }
+    }
+
+    /// The pause is over.
+    pub fn resumed(&mut self) {
+        self.since = None;
+    }
+
+    /// There is a pause; ready when it has been too long, or nobody waits for its end.
+    pub fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Expiry> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        loop {
+            let mut wait = self.allowed.min(QUICK);
+            if let Some(leaving) = &mut self.leaving {
+                if leaving.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Expiry::ClientGone);
+                }
+                wait = self.allowed;
+            }
+            ready!(self.poll_until(since + wait, cx));
+            if Instant::now() >= since + self.allowed {
+                return Poll::Ready(Expiry::Idle);
+            }
+            let client = self.client.clone();
+            self.leaving = Some(Box::pin(async move { client.gone().await }));
+        }
+    }
+
+    fn poll_until(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if timer.deadline() != until {
+            timer.as_mut().reset(until);
+        }
+        timer.as_mut().poll(cx)
+    }
+}

@@ -1,0 +1,275 @@
+//! Fields that are dropped from a request before anything reads it, so that everything behind reads it alike: routes, limits,
+//! and the upstream.
+
+use crate::key::OTHER_METHODS;
+use crate::snapshot::Snapshot;
+use crate::telemetry::log::Throttle;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use smallvec::SmallVec;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Whose fields are believed.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldTrust<P> {
+    /// Asked where a field says which address the client has: is the peer trusted to say so?
+    pub peer: P,
+    /// Does nobody here look at the method, so that a field may ask for another one?
+    pub other_methods: bool,
+}
+
+impl FieldTrust<()> {
+    /// What a request from `peer` is believed under this snapshot.
+    pub fn of(snapshot: &Snapshot, peer: IpAddr) -> FieldTrust<impl Fn() -> bool> {
+        FieldTrust {
+            peer: move || snapshot.trust.believes(peer),
+            other_methods: snapshot.other_methods,
+        }
+    }
+
+    /// What a request in a log is believed: whether its peer was trusted is not known.
+    #[must_use]
+    pub fn all() -> FieldTrust<impl Fn() -> bool> {
+        FieldTrust {
+            peer: || true,
+            other_methods: true,
+        }
+    }
+}
+
+/// Brings the fields into the one shape that everything behind us reads alike. To be called before anything reads them.
+///
+/// - Fields with `_` in their names go: CGI-like backends cannot tell them from the same name with `-` (RFC 9110
+///   section 17.10), so `X_Forwarded_For` would speak as `X-Forwarded-For`. So do names with `"`, which HTTP/2 lets in
+///   and HTTP/1.1 does not know (RFC 9110 section 5.6.2).
+/// - Fields in which content delivery networks and proxies tell the client's address go, unless a trusted peer sent them:
+///   many a framework believes them, whoever wrote them. `Proxy` goes with them, which CGI takes for a setting
+///   (CVE-2016-5385).
+/// - Fields that ask an upstream for another method go where a route or a limit looks at the method.
+/// - Several `Content-Length` lines, equal as [`Target::read`](super::request::Target::read) has seen, become one.
+/// - The crumbs of `Cookie` in HTTP/2 become one field (RFC 9113 section 8.2.3).
+pub fn tidy(fields: &mut HeaderMap, believed: &FieldTrust<impl Fn() -> bool>) {
+    let (mut lengths, mut cookies) = (0, 0);
+    let mut odd = SmallVec::<[HeaderName; 4]>::new();
+    for name in fields.iter().map(|(name, _)| name) {
+        match *name {
+            header::CONTENT_LENGTH => lengths += 1,
+            header::COOKIE => cookies += 1,
+            // What most requests have is not read letter by letter.
+            header::HOST
+            | header::USER_AGENT
+            | header::ACCEPT
+            | header::ACCEPT_ENCODING
+            | header::ACCEPT_LANGUAGE
+            | header::AUTHORIZATION
+            | header::CONNECTION
+            | header::CONTENT_TYPE
+            | header::ORIGIN
+            | header::REFERER => {}
+            _ if why(name.as_str(), believed).is_some() => odd.push(name.clone()),
+            _ => {}
+        }
+    }
+    if lengths > 1 || cookies > 1 || !odd.is_empty() {
+        mend(fields, (lengths, cookies), &odd);
+    }
+}
+
+/// Few requests have anything to be mended.
+#[cold]
+fn mend(fields: &mut HeaderMap, (lengths, cookies): (u32, u32), odd: &[HeaderName]) {
+    for name in odd {
+        fields.remove(name);
+    }
+    if lengths > 1
+        && let Some(first) = fields.get(header::CONTENT_LENGTH).cloned()
+    {
+        fields.insert(header::CONTENT_LENGTH, first);
+    }
+    if cookies > 1 {
+        join_cookies(fields);
+    }
+}
+
+/// Why a field is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StripCause {
+    /// It tells an address, and whoever sent it is not trusted to.
+    Address,
+    /// It asks for another method, where somebody looks at the method.
+    Method,
+    /// Its name is one that not everybody reads alike.
+    Name,
+    /// `Connection` names it.
+    Named,
+}
+
+/// In a sentence: "the field is dropped, since ...".
+impl fmt::Display for StripCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => {
+                "anybody could write any address there, and `[server] trust` does not name who sends it"
+            }
+            Self::Method => {
+                "it asks for another method than the one that a route or a limit of the file looks at"
+            }
+            Self::Name => "a name with `_` or `\"` is read as another one by some upstreams",
+            Self::Named => "`Connection` names it: it is for this gateway and nobody behind",
+        })
+    }
+}
+
+/// Why a field of this name is dropped, if it is.
+#[must_use]
+pub fn why(name: &str, believed: &FieldTrust<impl Fn() -> bool>) -> Option<StripCause> {
+    if tells_address(name) && !(believed.peer)() {
+        return Some(StripCause::Address);
+    }
+    if asks_for_method(name) && !believed.other_methods {
+        return Some(StripCause::Method);
+    }
+    let is_odd = name.bytes().any(|byte| matches!(byte, b'_' | b'"'));
+    is_odd.then_some(StripCause::Name)
+}
+
+/// Does a field of this name tell the client's address, beside those that `trust` looks at? Or is it one that no client has
+/// any business to send, `Proxy`?
+#[must_use]
+pub fn tells_address(name: &str) -> bool {
+    matches!(
+        name,
+        "true-client-ip"
+            | "cf-connecting-ip"
+            | "x-client-ip"
+            | "x-cluster-client-ip"
+            | "x-real-ip"
+            | "forwarded-for"
+            | "proxy"
+    )
+}
+
+/// Does a field of this name ask the upstream for another method than the request's?
+#[must_use]
+pub fn asks_for_method(name: &str) -> bool {
+    OTHER_METHODS.iter().any(|other| *other == name)
+}
+
+fn join_cookies(fields: &mut HeaderMap) {
+    let joined = {
+        let crumbs = fields.get_all(header::COOKIE).iter();
+        let crumbs: SmallVec<[&[u8]; 8]> = crumbs.map(HeaderValue::as_bytes).collect();
+        crumbs.join(&b"; "[..])
+    };
+    if let Ok(cookie) = HeaderValue::from_maybe_shared(Bytes::from(joined)) {
+        fields.insert(header::COOKIE, cookie);
+    }
+}
+
+/// A proxy in front that `trust` does not name is told of: limits by ip count everybody behind it as one. Only peers of
+/// private networks are taken for proxies, since anybody can write the field.
+pub fn untrusted_proxy(peer: IpAddr, fields: &HeaderMap) {
+    static TOLD: Throttle = Throttle::every(Duration::from_secs(3600));
+    let is_private = match peer {
+        IpAddr::V4(peer) => peer.is_private(),
+        IpAddr::V6(peer) => peer.is_unique_local(),
+    };
+    if is_private
+        && fields.contains_key("x-forwarded-for")
+        && let Some(more) = TOLD.pass()
+    {
+        tracing::warn!(
+            "{peer} says in X-Forwarded-For whom it asks for, and [server] trust does not name it: limits by ip count it as \
+             one client{more}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            let name = HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        };
+        lines.iter().map(line).collect()
+    }
+
+    fn believed(peer: bool, other_methods: bool) -> FieldTrust<impl Fn() -> bool> {
+        FieldTrust {
+            peer: move || peer,
+            other_methods,
+        }
+    }
+
+    fn left(
+        sent: &[(&'static str, &'static str)],
+        believed: &FieldTrust<impl Fn() -> bool>,
+    ) -> Vec<String> {
+        let mut fields = fields(sent);
+        tidy(&mut fields, believed);
+        fields.keys().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn tidy_fields_are_read_alike_by_all() {
+        let mut fields = fields(&[
+            ("content-length", "5"),
+            ("content-length", "5"),
+            ("x_forwarded_for", "1.1.1.1"),
+            ("x_forwarded_for", "2.2.2.2"),
+            ("x-api_key", "k"),
+            ("cookie", "a=1"),
+            ("cookie", "b=2"),
+            ("accept", "x"),
+            ("accept", "y"),
+        ]);
+        tidy(&mut fields, &believed(true, true));
+        let lines: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        let expected = [
+            ("content-length", "5"),
+            ("cookie", "a=1; b=2"),
+            ("accept", "x"),
+            ("accept", "y"),
+        ];
+        assert_eq!(lines.len(), expected.len());
+        assert!(
+            expected.iter().all(|line| lines.contains(line)),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn who_is_not_trusted_tells_no_address() {
+        const SENT: [(&str, &str); 8] = [
+            ("true-client-ip", "1.1.1.1"),
+            ("cf-connecting-ip", "1.1.1.1"),
+            ("x-client-ip", "1.1.1.1"),
+            ("x-cluster-client-ip", "1.1.1.1"),
+            ("x-real-ip", "1.1.1.1"),
+            ("forwarded-for", "1.1.1.1"),
+            ("proxy", "http://evil.example.com"),
+            ("x-other", "kept"),
+        ];
+        assert_eq!(left(&SENT, &believed(false, true)), ["x-other"]);
+        assert_eq!(left(&SENT, &believed(true, true)).len(), SENT.len());
+    }
+
+    #[test]
+    fn no_field_asks_for_another_method_than_the_one_that_was_looked_at() {
+        const SENT: [(&str, &str); 3] = [
+            ("x-http-method-override", "DELETE"),
+            ("x-http-method", "DELETE"),
+            ("x-method-override", "DELETE"),
+        ];
+        assert!(left(&SENT, &believed(true, false)).is_empty());
+        assert_eq!(left(&SENT, &believed(false, true)).len(), SENT.len());
+    }
+}

@@ -1,0 +1,256 @@
+//! Sends the request upstream: builds its head, finds a connection, waits for the head of the answer.
+
+use super::body::{RequestBody, Upload, is_malformed};
+use super::error::ProxyError;
+use super::hop;
+use super::refunds::Refunds;
+use super::response_body::BodyStart;
+use super::soft_timeout::QUICK;
+use super::upstream_request::UpstreamHead;
+use super::worker_snapshot::{Server, Servers};
+use crate::descriptors::DescriptorReserve;
+use crate::listen::Peer;
+use crate::telemetry::metrics::Failure;
+use crate::upstream::connection::{Connection, is_repeatable};
+use crate::upstream::pool::{ConnectError, Pool};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Servers of one upstream that are tried for one request while none takes a connection.
+const MOST_SERVERS: usize = 3;
+/// A head with more fields is not sent again.
+const MOST_FIELDS: usize = 256;
+
+/// A request on its way upstream.
+#[derive(Debug)]
+pub struct UpstreamCall<'a> {
+    /// Its head.
+    pub head: UpstreamHead,
+    /// Its body.
+    pub body: RequestBody,
+    /// What becomes of the body.
+    pub upload: Option<&'a Upload>,
+    /// A descriptor for a connection, if it needs a new one.
+    pub promise: Option<DescriptorReserve<'a>>,
+    /// What it is to become.
+    pub purpose: Purpose,
+    /// When it sets out.
+    pub at: Instant,
+    /// Charges that stay once it is on its way.
+    pub(super) returns: Option<Rc<Refunds>>,
+    /// Where the server is noted that is tried, by its position.
+    pub tried: &'a Cell<usize>,
+}
+
+/// What a request is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// One exchange among others on its connection.
+    Exchange,
+    /// A tunnel, which takes its connection for good.
+    Tunnel,
+}
+
+/// An answer under way, with the connection it comes on.
+#[derive(Debug)]
+pub struct UpstreamAnswer {
+    /// Its head, and its body to come.
+    pub response: Response<Incoming>,
+    /// Where it comes from.
+    pub connection: Connection<RequestBody>,
+    /// Where the connection goes afterwards.
+    pub pool: Rc<Pool<RequestBody>>,
+}
+
+impl UpstreamAnswer {
+    /// Its head has come, at that time: how long its connection may rest counts from there.
+    pub fn came(&mut self, at: Instant) {
+        self.connection.answered(at, self.response.headers());
+    }
+
+    /// What its body begins with, as far as that is known. To be asked before anything of the answer is passed on.
+    ///
+    /// # Errors
+    /// 502 where it has a transfer coding that nobody asked for, or its body has broken before anything of it came.
+    pub fn start(&mut self) -> Result<BodyStart, ProxyError> {
+        if hop::is_coded(self.response.headers()) {
+            return Err(ProxyError::UnaskedCoding);
+        }
+        BodyStart::of(self.response.body_mut(), &mut self.connection).map_err(ProxyError::Upstream)
+    }
+}
+
+/// Runs `exchange` for `allowed` at most from `start` on, and only while the client stays. Taken by reference, because it is large.
+///
+/// # Errors
+/// 504 when it takes too long; nothing that anyone reads when the client leaves.
+pub async fn within<T>(
+    mut exchange: Pin<&mut impl Future<Output = Result<T, ProxyError>>>,
+    start: Instant,
+    allowed: Duration,
+    peer: &Peer,
+) -> Result<T, ProxyError> {
+    tokio::select! {
+        biased;
+        outcome = exchange.as_mut() => return outcome,
+        () = peer.until(start + allowed.min(QUICK)) => {}
+    }
+    // Beyond this point a request is rare, and what waits for it may cost an allocation.
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            outcome = exchange => outcome,
+            () = sleep_until(start + allowed) => Err(ProxyError::UpstreamTimeout(allowed)),
+            () = peer.watch.gone() => Err(ProxyError::ClientGone),
+        }
+    })
+    .await
+}
+
+/// Sends the request and waits for the head of its answer.
+///
+/// A pooled connection that turns out to be closed before any byte of an answer is its server's keep-alive ending under
+/// our hands, or its server's end: the request is sent once more on a fresh one, to the next server if this one takes
+/// none, unless its body has been started. One whose method is not idempotent is sent again only if nothing of it was
+/// written: its server may have acted on it (RFC 9110, section 9.2.2).
+///
+/// # Errors
+/// When no server can be reached, or the answer fails.
+pub async fn send(
+    servers: &Servers,
+    outgoing: UpstreamCall<'_>,
+) -> Result<UpstreamAnswer, ProxyError> {
+    let UpstreamCall {
+        head,
+        body,
+        upload,
+        promise,
+        purpose,
+        at,
+        returns,
+        tried,
+    } = outgoing;
+    tried.set(servers.turn());
+    let turn = &servers.at(tried.get()).pool;
+    // A tunnel takes a connection of its own for good, and a handshake is worth a fresh one.
+    let idle = match purpose {
+        Purpose::Exchange => turn.take(at),
+        Purpose::Tunnel => None,
+    };
+    // Kept, or taken at once by the new one.
+    drop(promise);
+    let (mut connection, pool) = match idle {
+        Some(idle) => (idle, Rc::clone(turn)),
+        None => Box::pin(connect(servers, tried)).await?,
+    };
+    if purpose == Purpose::Tunnel {
+        connection.spawn_tunnel();
+    }
+    if let Some(returns) = returns {
+        returns.forwarded();
+    }
+    let request = head.request(body);
+    let repeatable = is_repeatable(&request);
+    let unanswered = match connection.send(request).await {
+        Ok(response) => {
+            return Ok(UpstreamAnswer {
+                response,
+                connection,
+                pool,
+            });
+        }
+        Err(unanswered) => unanswered,
+    };
+    let again = match unanswered.unsent {
+        _ if !connection.reused => None,
+        None if repeatable && !unanswered.error.is_parse() => {
+            connection.into_unanswered().as_deref().and_then(recorded)
+        }
+        unsent => unsent,
+    };
+    let Some(again) = again else {
+        return Err(blame(unanswered.error, upload));
+    };
+    Box::pin(send_again(servers, again, upload, tried)).await
+}
+
+/// The bodiless request that these bytes are.
+fn recorded(bytes: &[u8]) -> Option<Request<RequestBody>> {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut head = httparse::Request::new(&mut fields);
+    let length = head.parse(bytes).ok()?;
+    if length != httparse::Status::Complete(bytes.len()) {
+        return None;
+    }
+    let mut request = Request::builder().method(head.method?).uri(head.path?);
+    for field in head.headers {
+        request = request.header(field.name, field.value);
+    }
+    request.body(RequestBody::Empty).ok()
+}
+
+async fn send_again(
+    servers: &Servers,
+    request: Request<RequestBody>,
+    upload: Option<&Upload>,
+    tried: &Cell<usize>,
+) -> Result<UpstreamAnswer, ProxyError> {
+    let (mut connection, pool) = connect(servers, tried).await?;
+    match connection.send(request).await {
+        Ok(response) => Ok(UpstreamAnswer {
+            response,
+            connection,
+            pool,
+        }),
+        Err(unanswered) => Err(blame(unanswered.error, upload)),
+    }
+}
+
+fn blame(error: hyper::Error, upload: Option<&Upload>) -> ProxyError {
+    let broken = upload.and_then(|upload| upload.broken.get());
+    broken.map_or(ProxyError::Upstream(error), ProxyError::from)
+}
+
+type Obtained = (Connection<RequestBody>, Rc<Pool<RequestBody>>);
+
+/// A new connection to the server whose turn it was, or to the next that takes one: nothing has been sent yet.
+async fn connect(servers: &Servers, tried: &Cell<usize>) -> Result<Obtained, ProxyError> {
+    let mut failure: Option<ConnectError> = None;
+    for position in servers.from_last_turn().take(MOST_SERVERS) {
+        tried.set(position);
+        let Server { pool, metrics } = servers.at(position);
+        match pool.connect(servers.connect_timeout).await {
+            Ok(connection) => {
+                servers.metrics.opened();
+                return Ok((connection, Rc::clone(pool)));
+            }
+            Err(error) => {
+                metrics.unreached();
+                failure = Some(error);
+            }
+        }
+        // A server that takes no more may still have answered on one that it has.
+        if let Some(connection) = pool.take_open() {
+            return Ok((connection, Rc::clone(pool)));
+        }
+    }
+    Err(failure.map_or(ProxyError::NoRoute, ProxyError::Connect))
+}
+
+/// What an upstream's failure counts as; nothing when it is the client's doing.
+pub fn failure(error: &ProxyError) -> Option<Failure> {
+    match error {
+        ProxyError::Connect(_) => Some(Failure::Connect),
+        ProxyError::UpstreamTimeout(_) => Some(Failure::Timeout),
+        ProxyError::Upstream(error) if is_malformed(error) => Some(Failure::Protocol),
+        ProxyError::Upstream(_) => Some(Failure::Reset),
+        ProxyError::UnaskedCoding | ProxyError::UnaskedUpgrade => Some(Failure::Protocol),
+        _ => None,
+    }
+}

@@ -1,0 +1,140 @@
+//! The head of a request on its way upstream: hop-by-hop fields removed first, ours added afterwards.
+
+use super::body::RequestBody;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::forwarded::{self, Origin};
+use super::request::{BadRequest, Target};
+use super::{hop, request_id};
+use crate::key::client_ip::OriginFields;
+use crate::listen::Peer;
+use crate::route::Template;
+use crate::upstream::Server;
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
+use hyper::body::Body as _;
+use std::mem;
+
+/// How many fields are added.
+const OURS: usize = 9;
+
+/// What a rewriting adds at most, usually.
+const ROOM: usize = 64;
+
+/// The head of a request on its way upstream.
+#[derive(Debug, Clone)]
+pub struct UpstreamHead {
+    /// Its method.
+    pub method: Method,
+    /// Origin form: path and query.
+    pub target: Uri,
+    /// Fields, hop-by-hop ones removed, ours added.
+    pub fields: HeaderMap,
+}
+
+impl UpstreamHead {
+    /// With its body.
+    #[must_use]
+    pub fn request(self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.target;
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() = self.fields;
+        let ended = request.body().is_end_stream();
+        hop::frame_request(request.headers_mut(), ended);
+        request
+    }
+}
+
+/// The head to send.
+///
+/// # Errors
+/// When the request has come through this gateway too often.
+pub fn head(
+    target: &Target,
+    parts: &mut Parts,
+    websocket: bool,
+    peer: &Peer,
+    exchange: &Exchange,
+) -> Result<UpstreamHead, ProxyError> {
+    let fields = &mut parts.headers;
+    if forwarded::is_loop(fields) {
+        return Err(ProxyError::Loop);
+    }
+    // Room for ours at once; growing field by field would move all of them twice.
+    fields.reserve(OURS);
+    hop::strip_request(fields);
+    if websocket {
+        hop::mark_websocket(fields);
+    }
+    let address = peer.address.ip();
+    let trust = &exchange.local.snapshot.trust;
+    let trusted = trust.believes(address);
+    let origin = Origin {
+        peer: address,
+        client: exchange.client,
+        trusted,
+        leading: if trusted {
+            trust.leading(address, fields)
+        } else {
+            None
+        },
+        speaks: if trusted {
+            trust.speaks(address, fields)
+        } else {
+            Speaks::default()
+        },
+        host: target.authority(),
+        scheme: if trusted { target.scheme() } else { "http" },
+    };
+    forwarded::announce(fields, &origin, &mut peer.forwarded_fields.borrow_mut());
+    forwarded::add_via(fields, parts.version);
+    if let Some(granted) = exchange.granted() {
+        fields.insert(hop::GRANTED, HeaderValue::from(granted));
+    }
+    if let Some(host) = target.own_authority() {
+        fields.insert(header::HOST, host.clone());
+    }
+    if target.authority().is_none()
+        && let Some(upstream) = exchange.service().and_then(|service| service.upstream)
+    {
+        // HTTP/1.0 may name no host, HTTP/1.1 must (RFC 9112, section 3.2): the upstream's own will do.
+        let upstream = &exchange.local.snapshot.upstreams[upstream];
+        let own = upstream.servers.first().map(Server::authority);
+        if let Some(Ok(own)) = own.map(HeaderValue::try_from) {
+            fields.insert(header::HOST, own);
+        }
+    }
+    fields.insert(request_id::X_REQUEST_ID, exchange.id.clone());
+    if let Some(service) = exchange.service() {
+        if let Some(changes) = &service.request_fields {
+            changes.apply(fields);
+        }
+        if let Some(rewrite) = &service.rewrite {
+            parts.uri = rewritten(&parts.uri, rewrite)?;
+        }
+    }
+    Ok(UpstreamHead {
+        method: mem::take(&mut parts.method),
+        target: mem::take(&mut parts.uri),
+        fields: mem::take(&mut parts.headers),
+    })
+}
+
+/// What to ask for instead of `uri`, a path in forwarded form with its query, which stays.
+fn rewritten(uri: &Uri, rewrite: &Template) -> Result<Uri, ProxyError> {
+    let mut text = String::with_capacity(uri.path().len() + ROOM);
+    rewrite.fill(uri.path(), &mut text);
+    if let Some(query) = uri.query() {
+        text.push('?');
+        text.push_str(query);
+    }
+    // What was read and what is written in the file are both checked: it can be too long at worst.
+    let target = PathAndQuery::from_maybe_shared(Bytes::from(text));
+    target
+        .map(Uri::from)
+        .map_err(|_| BadRequest::UriTooLong.into())
+}

@@ -1,0 +1,383 @@
+//! The held of a gateway stand in lines, all workers together: when one leaves, those behind move up, and only the last
+//! place is given back.
+//!
+//! A place in the middle cannot go back to the store: whoever came later was told a wait that counts on it. Inside one
+//! gateway the waits can be told anew (notes: `algorithms`, section 3.7). Several gateways share one queue in Redis, and
+//! the last place of one may lie in front of another's: it is kept, and tried again every second until its turn.
+//!
+//! Whoever is late, since the gateway stood still, goes on in turn as well: behind those in front of it, at the queue's
+//! rate, or is refused where that is longer than anybody waits. So is whoever comes while the line is behind.
+//!
+//! Workers share the lines under locks, which those who are held touch: they wait anyway. While there are lines, whoever
+//! a queue lets pass at once looks whether there is one for it.
+
+mod leak;
+mod queue;
+mod tickets;
+
+pub use tickets::{Advance, Ticket, WaitTooLong};
+
+use crate::limit::{LimitId, Scope};
+use crate::store::{Charge, Decider, PendingRefund, RefundOutcome, Store};
+use queue::{Position, WaitQueue};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+/// Locks; so many busy lines hardly ever wait for each other.
+const SHARDS: usize = 16;
+/// Between two looks at what the store has kept.
+const AGAIN: Duration = Duration::from_millis(900);
+/// The longest that a worker which ends waits for places to come back.
+const LAST: Duration = Duration::from_secs(1);
+
+/// One line for each limit and key, and for each that counts.
+type QueueKey = (LimitId, Box<[u8]>, Decider);
+
+type QueueShard = HashMap<QueueKey, WaitQueue>;
+
+/// All lines of a gateway.
+#[derive(Debug)]
+pub struct WaitQueues {
+    shards: [Mutex<QueueShard>; SHARDS],
+    hasher: RandomState,
+    /// How many lines there are.
+    count: AtomicUsize,
+    swept: Mutex<Option<Instant>>,
+}
+
+/// One worker's way to the lines.
+#[derive(Debug)]
+pub struct WorkerQueues {
+    desk: Rc<RefundDesk>,
+    task: Option<AbortHandle>,
+}
+
+/// Where a worker gives places back.
+#[derive(Debug)]
+struct RefundDesk {
+    all: Arc<WaitQueues>,
+    store: Store,
+    /// Waiting to be told what has become of them.
+    groups: RefCell<VecDeque<RefundBatch>>,
+    /// How many groups are not done with.
+    open: Cell<usize>,
+    work: Notify,
+    quiet: Notify,
+}
+
+/// Places of one line on their way back. Dropped without having been told, they are lost, and the line goes on.
+#[derive(Debug)]
+struct RefundBatch {
+    all: Arc<WaitQueues>,
+    name: QueueKey,
+    places: Vec<(Position, PendingRefund)>,
+    told: bool,
+}
+
+impl Default for WaitQueues {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::new(),
+            count: AtomicUsize::new(0),
+            swept: Mutex::default(),
+        }
+    }
+}
+
+impl WaitQueues {
+    fn number(&self, name: &QueueKey) -> usize {
+        usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or_default()
+    }
+
+    fn shard(&self, name: &QueueKey) -> MutexGuard<'_, QueueShard> {
+        lock(&self.shards[self.number(name)])
+    }
+
+    fn forget_empty(&self, shard: &mut QueueShard, name: &QueueKey, now: Instant) {
+        if shard.get(name).is_some_and(|line| line.is_empty(now)) {
+            shard.remove(name);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Is it time to look at what was kept? Once for all workers.
+    fn is_time(&self, now: Instant) -> bool {
+        let mut swept = lock(&self.swept);
+        let is_time = swept.is_none_or(|last| now.duration_since(last) >= AGAIN);
+        if is_time {
+            *swept = Some(now);
+        }
+        is_time
+    }
+}
+
+impl WorkerQueues {
+    /// A worker's way to `all`. To be called on its own thread.
+    #[must_use]
+    pub fn new(all: &Arc<WaitQueues>, store: &Store) -> Self {
+        let desk = Rc::new(RefundDesk {
+            all: Arc::clone(all),
+            store: store.clone(),
+            groups: RefCell::default(),
+            open: Cell::new(0),
+            work: Notify::new(),
+            quiet: Notify::new(),
+        });
+        let heir = Rc::downgrade(&desk);
+        store.bequeath(move |charge, ends| {
+            if let Some(desk) = heir.upgrade() {
+                let name = name(&charge, Decider::Redis);
+                desk.join(&name, Position::left(Instant::now() + ends, charge));
+            }
+        });
+        // Memory says at once what has become of a place.
+        let task = match store {
+            Store::Memory(_) => None,
+            Store::Redis { .. } => {
+                let served = Rc::clone(&desk).serve();
+                Some(tokio::task::spawn_local(served).abort_handle())
+            }
+        };
+        Self { desk, task }
+    }
+
+    /// Takes the spot that `charge`, decided `by` that, has paid for, due at `until`, for a request that came at `came`.
+    /// Whoever has places in several queues stands still in each: its turn is the last of theirs.
+    #[must_use]
+    pub fn join(
+        &self,
+        (came, until): (Instant, Instant),
+        (charge, by): (Charge, Decider),
+        of_several: bool,
+    ) -> Ticket {
+        let (name, limit) = (name(&charge, by), Arc::clone(&charge.limit));
+        let (place, spot) = Position::taken(came, until, charge, of_several);
+        self.desk.join(&name, place);
+        Ticket { name, spot, limit }
+    }
+
+    /// Is there any line?
+    #[must_use]
+    pub fn exist(&self) -> bool {
+        self.desk.all.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Is there a line for any of these, decided `by` that? Whoever need not wait passes it only in turn.
+    #[must_use]
+    pub fn is_any(&self, charges: &[Charge], by: Decider) -> bool {
+        let mut names = charges.iter().map(|charge| name(charge, by));
+        names.any(|name| self.desk.all.shard(&name).contains_key(&name))
+    }
+
+    /// The turn has come of a request that stands in all of these: it goes on, unless it has to wait for those in front.
+    ///
+    /// # Errors
+    /// When that is too long.
+    pub fn go_on(&self, standing: &[Ticket], now: Instant) -> Result<Advance, WaitTooLong> {
+        if let Some(over) = standing.iter().find_map(Ticket::over) {
+            return Err(over);
+        }
+        if standing.iter().any(|one| one.until() > now) {
+            return Ok(Advance::Later);
+        }
+        let mut lines = self.desk.all.together(standing);
+        let turn = lines.turn(standing, now);
+        let mut used = Vec::new();
+        for one in standing {
+            let Some(shard) = lines.shard(&one.name) else {
+                continue;
+            };
+            let Some(line) = shard.get_mut(&one.name) else {
+                continue;
+            };
+            match turn {
+                Some(turn) if turn <= now => used.extend(line.used(&one.spot, now)),
+                Some(turn) if standing.len() > 1 => line.put_off(&one.spot, turn, now),
+                Some(_) | None => {}
+            }
+            self.desk.give_back(&one.name, line);
+            self.desk.all.forget_empty(shard, &one.name, now);
+        }
+        match standing.iter().find_map(Ticket::over) {
+            Some(over) => Err(over),
+            None if turn.is_some_and(|turn| turn > now) => Ok(Advance::Later),
+            None => Ok(Advance::Now(used)),
+        }
+    }
+
+    /// The request leaves: everyone behind takes the place in front, and the last one is given back.
+    pub fn leave(&self, standing: &Ticket) {
+        self.desk.with(&standing.name, |line| {
+            line.leave(&standing.spot, Instant::now());
+            self.desk.give_back(&standing.name, line);
+        });
+    }
+
+    /// Tries again to give back what was kept, and forgets what has passed. To be called about once a second.
+    pub fn sweep(&self) {
+        let now = Instant::now();
+        if !self.desk.all.is_time(now) {
+            return;
+        }
+        for shard in &self.desk.all.shards {
+            let mut shard = lock(shard);
+            for (name, line) in shard.iter_mut() {
+                line.forget_passed(now);
+                line.retry(1);
+                self.desk.give_back(name, line);
+            }
+            let before = shard.len();
+            shard.retain(|_, line| !line.is_empty(now));
+            let gone = before - shard.len();
+            self.desk.all.count.fetch_sub(gone, Ordering::Relaxed);
+            if shard.capacity() > 64 && shard.capacity() / 4 > shard.len() {
+                let room = shard.len() * 2;
+                shard.shrink_to(room);
+            }
+        }
+    }
+
+    /// Waits, for a second at most, until all that was to come back has.
+    pub async fn settle(&self) {
+        let settled = async {
+            while self.desk.open.get() > 0 {
+                self.desk.quiet.notified().await;
+            }
+        };
+        let _ = timeout(LAST, settled).await;
+    }
+}
+
+impl Drop for WorkerQueues {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl RefundDesk {
+    /// Puts a place into its line, which begins with it if there is none.
+    fn join(&self, name: &QueueKey, place: Position) {
+        let mut shard = self.all.shard(name);
+        let line = shard.entry(name.clone()).or_insert_with(|| {
+            self.all.count.fetch_add(1, Ordering::Relaxed);
+            WaitQueue::default()
+        });
+        let now = Instant::now();
+        line.forget_passed(now);
+        line.join(place, now);
+        self.give_back(name, line);
+        self.all.forget_empty(&mut shard, name, now);
+    }
+
+    /// Has something done to a line, if there is such a line.
+    fn with<T>(&self, name: &QueueKey, work: impl FnOnce(&mut WaitQueue) -> T) -> Option<T> {
+        let mut shard = self.all.shard(name);
+        let line = shard.get_mut(name)?;
+        let done = work(line);
+        self.all.forget_empty(&mut shard, name, Instant::now());
+        Some(done)
+    }
+
+    /// Gives back what is free at the end of a line, the last place first. One answer is awaited at a time, or a place
+    /// could come to the store before the one behind it.
+    fn give_back(&self, name: &QueueKey, line: &mut WaitQueue) {
+        while !line.is_returning {
+            let last = line.take_last();
+            if last.is_empty() {
+                return;
+            }
+            let (mut places, mut any) = (Vec::new(), false);
+            for place in last {
+                match self.store.give_back(&place.charge, name.2) {
+                    RefundOutcome::Refunded => any = true,
+                    RefundOutcome::Declined => line.keep(place),
+                    RefundOutcome::Lost => {}
+                    RefundOutcome::Pending(soon) => places.push((place, soon)),
+                }
+            }
+            if any {
+                line.retry(usize::MAX);
+            }
+            if !places.is_empty() {
+                line.is_returning = true;
+                self.open.set(self.open.get() + 1);
+                self.groups.borrow_mut().push_back(RefundBatch {
+                    all: Arc::clone(&self.all),
+                    name: name.clone(),
+                    places,
+                    told: false,
+                });
+                self.work.notify_one();
+            }
+        }
+    }
+
+    /// Hears what has become of places, until the worker ends.
+    async fn serve(self: Rc<Self>) {
+        loop {
+            let next = self.groups.borrow_mut().pop_front();
+            match next {
+                Some(group) => {
+                    self.hear(group).await;
+                    self.open.set(self.open.get() - 1);
+                    self.quiet.notify_waiters();
+                }
+                None => self.work.notified().await,
+            }
+        }
+    }
+
+    async fn hear(&self, mut group: RefundBatch) {
+        let (mut kept, mut any) = (Vec::new(), false);
+        let mut places = mem::take(&mut group.places).into_iter();
+        for (place, soon) in places.by_ref() {
+            match soon.outcome().await {
+                RefundOutcome::Refunded => any = true,
+                RefundOutcome::Declined => kept.push(place),
+                RefundOutcome::Lost | RefundOutcome::Pending(_) => {}
+            }
+        }
+        group.told = true;
+        self.with(&group.name, |line| {
+            line.returned(kept, any, Instant::now());
+            self.give_back(&group.name, line);
+        });
+    }
+}
+
+impl Drop for RefundBatch {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        let mut shard = self.all.shard(&self.name);
+        if let Some(line) = shard.get_mut(&self.name) {
+            line.is_returning = false;
+        }
+    }
+}
+
+/// What this gateway counts alone it counts in one place, whoever decided the rest of the request.
+fn name(charge: &Charge, by: Decider) -> QueueKey {
+    let by = match charge.limit.scope {
+        Scope::Gateway => Decider::Memory,
+        Scope::Cluster => charge.by.unwrap_or(by),
+    };
+    (charge.limit.id, charge.key.clone(), by)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

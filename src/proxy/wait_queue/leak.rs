@@ -1,0 +1,85 @@
+//! A line's pace: what has gone on leaks as the queue does, so that those who were late go on in turn and not at once.
+//!
+//! The store spaces turns; it cannot know that a gateway stood still while they passed. Here the same bound is kept once
+//! more, at the instants at which requests really go on: over any time T at most B + N T/P of them.
+
+use crate::limit::{Limit, Rule, rate::Cost};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A machine's ordinary lateness: it moves nobody. Whoever is later goes on in turn, and so do all behind.
+pub(super) const JITTER: Duration = Duration::from_millis(5);
+/// Longer than `max_wait` by so much nobody is made to wait: a busy machine alone may be as late.
+pub(super) const GRACE: Duration = Duration::from_millis(50);
+
+/// What one request takes of its queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LeakShare {
+    /// The time in which it leaks.
+    takes: Duration,
+    /// The time that B - 1 units take: it goes on where no more than that is left of those before.
+    free: Duration,
+    /// The longest that anybody waits.
+    pub(super) max_wait: Duration,
+}
+
+impl LeakShare {
+    pub(super) fn of(limit: &Limit, cost: Cost) -> Self {
+        let Rule::LeakyBucket(bucket) = &limit.rule else {
+            return Self {
+                takes: Duration::ZERO,
+                free: Duration::ZERO,
+                max_wait: Duration::MAX,
+            };
+        };
+        let time = |units: u32| {
+            let span = bucket.interval.times(u64::from(units));
+            let part = u64::from(span.part) * 1_000 / u64::from(bucket.interval.den.get());
+            Duration::from_micros(span.whole) + Duration::from_nanos(part)
+        };
+        Self {
+            takes: time(cost.units()),
+            free: time(bucket.burst.get() - 1),
+            max_wait: Duration::from_micros(bucket.max_wait),
+        }
+    }
+
+    /// The least time until another like it finds room that is to be had at `room`.
+    pub(super) fn comes_again(&self, room: Instant, now: Instant) -> Duration {
+        let wait = room.saturating_duration_since(now);
+        wait.saturating_sub(self.max_wait).max(self.takes)
+    }
+}
+
+/// What has gone on in one line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Leak {
+    /// When all of it will have leaked.
+    pub(super) leaked: Option<Instant>,
+}
+
+impl Leak {
+    /// May one go on that is on time?
+    pub(super) fn is_free(&self, share: &LeakShare, now: Instant) -> bool {
+        self.over(share.free.max(JITTER), now) == Duration::ZERO
+    }
+
+    /// The turn of one that would go on at `from` if nobody were in front.
+    pub(super) fn next(&self, share: &LeakShare, from: Instant) -> Instant {
+        let over = self.over(share.free, from);
+        from.checked_add(over).unwrap_or(from)
+    }
+
+    fn over(&self, free: Duration, at: Instant) -> Duration {
+        let left = self
+            .leaked
+            .map(|leaked| leaked.saturating_duration_since(at));
+        left.unwrap_or_default().saturating_sub(free)
+    }
+
+    /// One goes on.
+    pub(super) fn went(&mut self, share: &LeakShare, at: Instant) {
+        let from = self.leaked.map_or(at, |leaked| leaked.max(at));
+        self.leaked = from.checked_add(share.takes).or(Some(from));
+    }
+}

@@ -1,0 +1,387 @@
+//! One line: the places of a queue that this gateway has been granted, in the queue's order, and who stands in them.
+//!
+//! Whoever stands behind a place that has come free moves up into it, so that what is free is the end of the line, and
+//! can go back to the store place by place, the last one first. A free place in front of somebody who cannot move stays
+//! a hole: whoever joins the line may move up into it, and it goes back when all behind it have.
+
+use super::leak::{GRACE, JITTER, Leak, LeakShare};
+use crate::store::Charge;
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The places of one limit and key.
+#[derive(Debug, Default)]
+pub(super) struct WaitQueue {
+    places: VecDeque<Position>,
+    /// Places are on their way back to the store, whose answer is awaited.
+    pub(super) is_returning: bool,
+    /// What has gone on.
+    pace: Leak,
+    /// Until then it is behind the store's turns: the gateway stood still, and whoever comes goes on after those in line.
+    behind: Option<Instant>,
+}
+
+/// A place in the queue, paid for.
+#[derive(Debug)]
+pub(super) struct Position {
+    /// When its turn is.
+    until: Instant,
+    pub(super) charge: Charge,
+    share: LeakShare,
+    /// Its turn passed without it, and it has another.
+    put_off: bool,
+    /// Whose it is has places in other queues too and waits for the last of them, so that `until` is not the turn of this
+    /// one but later: it moves nowhere, and nobody moves up into what it leaves.
+    of_several: bool,
+    taken: Option<Arc<Waiter>>,
+    /// The store has not taken it back: somebody whom this gateway does not know stands behind it.
+    kept: bool,
+}
+
+/// A held request's spot in its line.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// It waits no longer than until then.
+    patience: Instant,
+    turn: Mutex<DueTime>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct DueTime {
+    until: Instant,
+    put_off: bool,
+    /// It is to be refused, since its turn would come too late, and told to come again after so long.
+    over: Option<Duration>,
+}
+
+impl Waiter {
+    /// When its turn is, as things stand.
+    pub(super) fn until(&self) -> Instant {
+        self.turn().until
+    }
+
+    /// Is it later than what the store said, or never?
+    pub(super) fn is_put_off(&self) -> bool {
+        self.turn().put_off
+    }
+
+    /// Is there no turn for it within the longest wait? After how long one that came then would have one.
+    pub(super) fn over(&self) -> Option<Duration> {
+        self.turn().over
+    }
+
+    /// Resolves when it has moved up, or waits no more.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn turn(&self) -> MutexGuard<'_, DueTime> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn move_to(&self, until: Instant) {
+        self.turn().until = until;
+        self.changed.notify_one();
+    }
+
+    /// Whoever waits for it looks again when its old turn comes.
+    fn put_off(&self, until: Instant) {
+        let mut turn = self.turn();
+        (turn.until, turn.put_off) = (until, true);
+    }
+
+    fn refuse(&self, again: Duration) {
+        let mut turn = self.turn();
+        (turn.over, turn.put_off) = (Some(again), true);
+        drop(turn);
+        self.changed.notify_one();
+    }
+}
+
+impl Position {
+    /// A place that is taken from the start, by one that came at `came`, and who has it.
+    pub(super) fn taken(
+        came: Instant,
+        until: Instant,
+        charge: Charge,
+        of_several: bool,
+    ) -> (Self, Arc<Waiter>) {
+        let place = Self {
+            of_several,
+            ..Self::left(until, charge)
+        };
+        let patience = came.checked_add(place.share.max_wait);
+        let spot = Arc::new(Waiter {
+            // In several queues it waits for the longest, which may be longer than this one's longest.
+            patience: patience.map_or(until, |patience| patience.max(until)),
+            turn: Mutex::new(DueTime {
+                until,
+                put_off: false,
+                over: None,
+            }),
+            changed: Notify::new(),
+        });
+        let taken = Some(Arc::clone(&spot));
+        (Self { taken, ..place }, spot)
+    }
+
+    /// A place whose request has left before it could stand anywhere; its turn is at `until`.
+    pub(super) fn left(until: Instant, charge: Charge) -> Self {
+        Self {
+            until,
+            share: LeakShare::of(&charge.limit, charge.ticket.cost),
+            charge,
+            put_off: false,
+            of_several: false,
+            taken: None,
+            kept: false,
+        }
+    }
+
+    /// Can somebody still move up into it?
+    fn is_open(&self, now: Instant) -> bool {
+        self.taken.is_none() && !self.of_several && self.until > now
+    }
+
+    /// Whoever has `later` takes this one, if that can be.
+    fn take_over(&mut self, later: &mut Self) {
+        // Places of different lengths do not fit into each other.
+        if later.of_several || later.charge.ticket.cost != self.charge.ticket.cost {
+            return;
+        }
+        let Some(spot) = later.taken.take() else {
+            return;
+        };
+        // Of a place that was left before anybody heard of it, the turn is known late.
+        self.until = self.until.min(later.until);
+        spot.move_to(self.until);
+        self.taken = Some(spot);
+        // The place is another's now; what is remembered of an id is whose id it is.
+        let (mine, theirs) = (&mut self.charge.ticket, &mut later.charge.ticket);
+        mem::swap(&mut mine.record, &mut theirs.record);
+        later.kept = false;
+    }
+}
+
+impl WaitQueue {
+    /// Puts a place where it belongs: answers of a store overtake each other.
+    pub(super) fn join(&mut self, place: Position, now: Instant) {
+        let is_taken = place.taken.is_some();
+        let at = self.insert(place);
+        let stood_still = is_taken && self.stood_still(at, now);
+        self.move_up(now);
+        if stood_still {
+            self.retime(now);
+        }
+    }
+
+    fn insert(&mut self, place: Position) -> usize {
+        let at = place.charge.ticket.mark.order();
+        let front = |other: &Position| other.charge.ticket.mark.order() <= at;
+        let behind = self.places.iter().rposition(front);
+        let at = behind.map_or(0, |at| at + 1);
+        self.places.insert(at, place);
+        at
+    }
+
+    /// Has the line stood still while turns passed, so that the turn of the one at `at` is not behind those in front?
+    fn stood_still(&self, at: usize, now: Instant) -> bool {
+        let mut front = self.places.range(..at).filter(|place| place.has_its_turn());
+        let last = front.next_back();
+        let first = front.next().or(last);
+        self.is_behind(now)
+            || first.is_some_and(|place| place.is_late(now))
+            || last.is_some_and(|place| place.until > self.places[at].until)
+    }
+
+    fn is_behind(&self, now: Instant) -> bool {
+        self.behind.is_some_and(|behind| now < behind)
+    }
+
+    /// When the request may go on, which is now or later; nothing where it cannot wait so long.
+    pub(super) fn turn(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Instant> {
+        let place = &self.places[self.position(spot)?];
+        if place.until > now {
+            return Some(place.until);
+        }
+        let is_free = !self.counts(place, now) || self.pace.is_free(&place.share, now);
+        if is_free && !place.is_late(now) {
+            return Some(now);
+        }
+        self.retime(now);
+        Some(self.places[self.position(spot)?].until)
+    }
+
+    /// Does it go on at the line's pace? Whoever waits for another queue goes on when that lets it, as long as this one
+    /// is on time.
+    fn counts(&self, place: &Position, now: Instant) -> bool {
+        !place.of_several || place.put_off || self.is_behind(now)
+    }
+
+    /// It waits for another queue until then.
+    pub(super) fn put_off(&mut self, spot: &Arc<Waiter>, until: Instant, now: Instant) {
+        if let Some(at) = self.position(spot) {
+            self.places[at].put_off_until(until, now);
+            self.retime(now);
+        }
+    }
+
+    /// Turns have passed without those whose they were: all go on one behind the other from now on, in their order, at
+    /// the queue's rate. Whoever would wait too long is refused, and takes nobody's turn.
+    fn retime(&mut self, now: Instant) {
+        let mut pace = self.pace;
+        for place in &mut self.places {
+            let waits_elsewhere = place.of_several && !place.put_off && place.until > now;
+            if place.taken.is_none() || waits_elsewhere {
+                continue;
+            }
+            let turn = pace.next(&place.share, place.until.max(now));
+            if place.put_off_until(turn, now) {
+                pace.went(&place.share, turn);
+            }
+        }
+        self.behind = pace.leaked;
+    }
+
+    /// The request goes on. Returns what it has used up.
+    pub(super) fn used(&mut self, spot: &Arc<Waiter>, now: Instant) -> Option<Charge> {
+        let place = self.places.remove(self.position(spot)?)?;
+        if self.counts(&place, now) {
+            self.pace.went(&place.share, now);
+        }
+        if self.is_behind(now) {
+            self.behind = self.behind.max(self.pace.leaked);
+        }
+        Some(place.charge)
+    }
+
+    /// The request leaves, and those behind it move up.
+    pub(super) fn leave(&mut self, spot: &Arc<Waiter>, now: Instant) {
+        if let Some(place) = self.position(spot).and_then(|at| self.places.get_mut(at)) {
+            place.taken = None;
+            place.kept = false;
+        }
+        self.move_up(now);
+    }
+
+    fn position(&self, spot: &Arc<Waiter>) -> Option<usize> {
+        let is_whose = |place: &Position| {
+            let taken = place.taken.as_ref();
+            taken.is_some_and(|other| Arc::ptr_eq(other, spot))
+        };
+        self.places.iter().position(is_whose)
+    }
+
+    /// Everyone takes the free place in front, in order: nobody overtakes another.
+    fn move_up(&mut self, now: Instant) {
+        let places = self.places.make_contiguous();
+        let mut next = 0;
+        for at in 0..places.len() {
+            if !places[at].is_open(now) {
+                continue;
+            }
+            let (front, behind) = places.split_at_mut(at + 1);
+            next = next.max(at + 1);
+            while behind
+                .get(next - at - 1)
+                .is_some_and(|place| place.taken.is_none())
+            {
+                next += 1;
+            }
+            let Some(later) = behind.get_mut(next - at - 1) else {
+                return;
+            };
+            front[at].take_over(later);
+        }
+    }
+
+    /// What can go back to the store, the last place first, so that nobody stands behind the one that goes.
+    pub(super) fn take_last(&mut self) -> Vec<Position> {
+        let mut last = Vec::new();
+        while let Some(place) = self.places.pop_back_if(|place| place.can_go_back()) {
+            last.push(place);
+        }
+        last
+    }
+
+    /// The store has not taken it back. One that was charged under an id may have been paid for a repeat: it is not asked
+    /// about again, nor taken by anybody.
+    pub(super) fn keep(&mut self, place: Position) {
+        if place.charge.ticket.record.is_none() {
+            let kept = true;
+            self.insert(Position { kept, ..place });
+        }
+    }
+
+    /// Somebody stands behind what was kept no more, or may not: it can be tried again.
+    pub(super) fn retry(&mut self, most: usize) {
+        let free = self.places.iter_mut().rev();
+        for place in free.take_while(|place| place.taken.is_none()).take(most) {
+            place.kept = false;
+        }
+    }
+
+    /// Places have come back from the store or not: those who have joined behind one that is kept move up.
+    pub(super) fn returned(&mut self, kept: Vec<Position>, any: bool, now: Instant) {
+        self.is_returning = false;
+        for place in kept {
+            self.keep(place);
+        }
+        self.move_up(now);
+        if any {
+            self.retry(usize::MAX);
+        }
+    }
+
+    /// Forgets free places whose turn has passed unused.
+    pub(super) fn forget_passed(&mut self, now: Instant) {
+        self.places
+            .retain(|place| place.taken.is_some() || place.until > now);
+    }
+
+    /// Is there nothing to remember?
+    pub(super) fn is_empty(&self, now: Instant) -> bool {
+        self.places.is_empty() && !self.is_returning && !self.is_behind(now)
+    }
+}
+
+impl Position {
+    /// Is it taken by one who goes on when its turn here has come?
+    fn has_its_turn(&self) -> bool {
+        self.taken.is_some() && !self.of_several
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.until) > JITTER
+    }
+
+    /// Its turn is at `until`, if that is later; false where that is too late for whose it is, and nobody has it then.
+    fn put_off_until(&mut self, until: Instant, now: Instant) -> bool {
+        let Some(spot) = &self.taken else {
+            return false;
+        };
+        if until <= self.until {
+            return true;
+        }
+        if until > spot.patience + GRACE {
+            spot.refuse(self.share.comes_again(until, now));
+            (self.taken, self.kept) = (None, false);
+            return false;
+        }
+        (self.until, self.put_off) = (until, true);
+        spot.put_off(until);
+        true
+    }
+
+    fn can_go_back(&self) -> bool {
+        self.taken.is_none() && !self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests;

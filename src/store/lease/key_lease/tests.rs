@@ -1,0 +1,70 @@
+//! What a request is told while nobody asks, by a clock of the test's.
+
+use super::*;
+use crate::key::{KeyTemplate, MissingKey};
+use crate::limit::rate::{Rate, Span};
+use crate::limit::sliding_window::SlidingWindow;
+use crate::limit::verdict::VerdictOutcome;
+use std::num::{NonZeroU32, NonZeroU64};
+
+/// When the answer is here.
+const ANSWERED: Duration = Duration::from_millis(2);
+/// For how long nobody asks after it was asked: a tenth of a part.
+const PAUSE: u64 = 20_000;
+
+fn strict() -> Arc<Limit> {
+    let rate = Rate {
+        count: NonZeroU32::new(1000).unwrap(),
+        period: NonZeroU64::new(1_000_000).unwrap(),
+    };
+    let parts = SlidingWindow::new(rate, NonZeroU32::new(5).unwrap(), true);
+    let by = KeyTemplate {
+        parts: Vec::new(),
+        missing: MissingKey::Shared,
+        unknown: None,
+    };
+    let rule = Rule::SlidingWindow(parts);
+    Arc::new(Limit::new("strict".into(), by, rate, rule, Cost::ONE))
+}
+
+/// What who comes so many microseconds after the answer is told to wait, when the store has said `full`.
+fn told(full: u64, later: u64) -> Wait {
+    let limit = strict();
+    let terms = limit.leases().expect("it is leased");
+    assert_eq!(terms.pause, PAUSE);
+    let check = Check::new(&limit, b"hot");
+    let sent = Instant::now();
+    let mut held = KeyLease::new(1, &check, sent);
+    held.waiting = 1;
+    let units = held.order(terms, 100, sent);
+    let order = Check {
+        limit: &terms.asks,
+        cost: Cost::new(units),
+        ..check
+    };
+    let used = Span {
+        whole: 900_000,
+        part: 1000,
+    };
+    let refused = Measured::refused(Wait::Micros(full), used);
+    let noon = Timestamp::from_micros(1_790_000_000_000_000);
+    let half = Answers::whole(noon, std::iter::once(refused).collect());
+    let last = LeaseCall::of(&order, terms, &half, (sent, 1, sent + ANSWERED)).unwrap();
+    held.fill(terms, (last, units), sent + ANSWERED);
+    let now = sent + ANSWERED + Duration::from_micros(later);
+    assert!(now < held.paused, "somebody asks");
+    match held.refusal(now).outcome {
+        VerdictOutcome::Refuse(wait) => wait,
+        admitted @ VerdictOutcome::Admit { .. } => panic!("{admitted:?}"),
+    }
+}
+
+#[test]
+fn a_full_window_is_waited_for_and_not_the_pause_alone() {
+    // No refusal is remembered while something is on its way back: the permits know by themselves.
+    assert_eq!(told(57_000, 0), Wait::Micros(57_000));
+    assert_eq!(told(57_000, 7_500), Wait::Micros(49_500));
+    assert_eq!(told(17_000, 16_000), Wait::Micros(2_000));
+    assert_eq!(told(3_000, 0), Wait::Micros(18_000));
+    assert_eq!(told(3_000, 5_000), Wait::Micros(13_000));
+}

@@ -1,0 +1,199 @@
+//! One shard: its counters, and the places that they take of the whole room.
+
+use super::capacity::{Capacity, OVERFLOW};
+use super::entry::Entry;
+use crate::clock::Timestamp;
+use crate::limit::{Change, LimitId, State};
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+/// Where nothing could be cleared, nothing is looked for again in so many microseconds: whoever floods a full store would
+/// have the whole shard read for every key.
+const BARREN: u64 = 50_000;
+
+/// Where a check's counter is, or what is remembered of its id.
+#[derive(Clone, Copy)]
+pub(super) struct CounterLocation<'a> {
+    pub(super) hash: u64,
+    pub(super) shard: usize,
+    pub(super) limit: LimitId,
+    pub(super) key: &'a [u8],
+    /// Its limit does not decide.
+    pub(super) aside: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct CounterTable {
+    entries: HashTable<Entry>,
+    room: Arc<Capacity>,
+    hasher: RandomState,
+    /// When nothing had ended the last time that was looked for.
+    barren: Option<Timestamp>,
+    /// There may be counters of limits that do not decide.
+    has_aside: bool,
+}
+
+impl CounterTable {
+    /// Nothing yet.
+    pub(super) fn new(room: Arc<Capacity>, hasher: RandomState) -> Self {
+        Self {
+            entries: HashTable::new(),
+            room,
+            hasher,
+            barren: None,
+            has_aside: false,
+        }
+    }
+
+    /// The room is shared out anew.
+    pub(super) fn move_to(&mut self, room: Arc<Capacity>) {
+        self.room = room;
+        // Limits that decided may do so no more.
+        self.has_aside = true;
+    }
+
+    /// Adds to `counts` how many counters each limit has by keys of their own.
+    pub(super) fn count(&self, counts: &mut HashMap<LimitId, usize>) {
+        for entry in self.entries.iter().filter(|entry| *entry.key != *OVERFLOW) {
+            *counts.entry(entry.limit).or_default() += 1;
+        }
+    }
+
+    /// Where the counter of `place` is, for as long as none comes.
+    pub(super) fn find(&self, place: &CounterLocation<'_>) -> Option<usize> {
+        self.entries
+            .find_bucket_index(place.hash, |entry| place.is(entry))
+    }
+
+    /// What is there; it may have made room meanwhile.
+    pub(super) fn at(&self, index: usize) -> Option<&Entry> {
+        self.entries.get_bucket(index)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Entry> {
+        self.entries.get_bucket_mut(index)
+    }
+
+    /// The state of `place`.
+    pub(super) fn state(&self, place: &CounterLocation<'_>) -> Option<&State> {
+        let entry = self.entries.find(place.hash, |entry| place.is(entry))?;
+        Some(&entry.state)
+    }
+
+    /// Takes room for a new counter at `place`. Where there is none, what has ended in this shard makes some at once,
+    /// without waiting for the sweep; then, for limits that decide, counters of those that do not.
+    pub(super) fn make_room(&mut self, place: &CounterLocation<'_>, now: Timestamp) -> bool {
+        if self.room.take(place.limit) {
+            return true;
+        }
+        let since = |barren: Timestamp| now.micros().checked_sub(barren.micros());
+        let is_barren = self
+            .barren
+            .and_then(since)
+            .is_some_and(|since| since < BARREN);
+        if !is_barren {
+            self.forget_ended(now);
+            if self.room.take(place.limit) {
+                return true;
+            }
+            self.barren = Some(now);
+        }
+        !place.aside && self.has_aside && self.clear_aside(place.limit)
+    }
+
+    /// Takes the room of counters that decide nothing.
+    fn clear_aside(&mut self, limit: LimitId) -> bool {
+        let (room, mut taken) = (&self.room, false);
+        self.entries.retain(|entry| {
+            let stays = taken || !entry.is_aside();
+            if !stays {
+                room.left(entry.limit, &entry.key);
+                taken = room.take(limit);
+            }
+            stays
+        });
+        self.has_aside = taken;
+        taken
+    }
+
+    /// Capacity that was taken for `limit` is not needed.
+    pub(super) fn give_back(&self, limit: LimitId) {
+        self.room.give_back(limit);
+    }
+
+    /// Stores a change of what may or may not be there; nothing, where it is not and has no room.
+    pub(super) fn put(&mut self, place: &CounterLocation<'_>, change: Change) {
+        match self.entries.find_mut(place.hash, |entry| place.is(entry)) {
+            Some(entry) => entry.put(change, place.aside),
+            None if *place.key == *OVERFLOW || self.room.take(place.limit) => {
+                self.insert(place, change);
+            }
+            None => {}
+        }
+    }
+
+    /// Stores what is new; it has room.
+    pub(super) fn insert(&mut self, place: &CounterLocation<'_>, change: Change) {
+        let entry = Entry::new(place.limit, place.key, change, place.aside);
+        let hasher = &self.hasher;
+        self.entries.insert_unique(place.hash, entry, |entry| {
+            hash(hasher, entry.limit, &entry.key)
+        });
+        self.has_aside |= place.aside;
+        if *place.key == *OVERFLOW {
+            self.room.share();
+        }
+    }
+
+    /// Forgets the counter of `place`. Was there any?
+    pub(super) fn remove(&mut self, place: &CounterLocation<'_>) -> bool {
+        let found = self.entries.find_entry(place.hash, |entry| place.is(entry));
+        let Ok(entry) = found else {
+            return false;
+        };
+        entry.remove();
+        self.room.left(place.limit, place.key);
+        true
+    }
+
+    /// Forgets what has ended, and gives memory back that is hardly used.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        self.forget_ended(now);
+        let entries = &mut self.entries;
+        if entries.capacity() > 64 && entries.capacity() / 4 > entries.len() {
+            let hasher = &self.hasher;
+            entries.shrink_to(entries.len() * 2, |entry| {
+                hash(hasher, entry.limit, &entry.key)
+            });
+        }
+    }
+
+    fn forget_ended(&mut self, now: Timestamp) {
+        let room = &self.room;
+        self.entries.retain(|entry| {
+            let stays = entry.ends() > now;
+            if !stays {
+                room.left(entry.limit, &entry.key);
+            }
+            stays
+        });
+    }
+}
+
+impl CounterLocation<'_> {
+    fn is(&self, entry: &Entry) -> bool {
+        entry.limit == self.limit && *entry.key == *self.key
+    }
+}
+
+/// Where a counter is among all.
+pub(super) fn hash(hasher: &RandomState, limit: LimitId, key: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u64(limit.0);
+    hasher.write(key);
+    hasher.finish()
+}

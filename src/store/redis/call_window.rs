@@ -1,0 +1,262 @@
+//! How far a server is, whether it lives, and how many calls may be under way to it.
+//!
+//! Where the round trip is short two calls are enough, and what waits meanwhile goes together in the next: that is what
+//! makes a decision cheap. Where it is long, each millisecond of it lets one call more be under way. What counts is
+//! the way, not the work: the round trip is the least of several calls that were sent while hardly any other was under way, and
+//! a server that takes the longer the more it is asked is asked less.
+
+use std::cell::Cell;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Calls under way to a server that is near.
+pub(super) const NEAR: usize = 2;
+/// Calls under way of one worker, however far the server is.
+pub(super) const MOST_CALLS: usize = 32;
+/// For each of these in a round trip one call more may be under way.
+const PER_CALL: u64 = 1_000;
+/// A round trip that has become longer is believed after so many calls.
+const SAMPLES: u8 = 8;
+
+/// Connections lost one after the other with nothing answered in between, as when all of a worker's are ended at once: one more,
+/// and the server is away.
+const MOST_LOST: u8 = 3;
+
+/// A server that is silent for less than this, however short the `timeout`, has been held up and is not away: a page that was
+/// swapped out, a slow command, a fork, a core that somebody else had. Decisions fall back by themselves meanwhile.
+const HELD_UP: Duration = Duration::from_millis(50);
+
+/// What one worker knows of the way to one server. Times are in microseconds.
+#[derive(Debug)]
+pub(super) struct CallWindow {
+    timeout: Duration,
+    /// The round trip. None is known before the first call.
+    trip: Cell<Option<u64>>,
+    /// The least of the last few calls that were hardly beside others, and how many these are.
+    least: Cell<(u64, u8)>,
+    /// How long calls take of late, whatever is under way beside them.
+    lately: Cell<u64>,
+    /// How many calls may be under way.
+    calls: Cell<usize>,
+    /// When a call was last answered in time.
+    answered: Cell<Option<Instant>>,
+    /// Since when no call was, though some were made.
+    late: Cell<Option<Instant>>,
+    /// When a connection was last lost, and how many were one after the other without an answer in between.
+    lost: Cell<(Option<Instant>, u8)>,
+}
+
+/// A call under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallStart {
+    at: Instant,
+    /// Hardly any other was under way.
+    quiet: bool,
+}
+
+impl CallWindow {
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            trip: Cell::new(None),
+            least: Cell::new((u64::MAX, 0)),
+            lately: Cell::new(0),
+            calls: Cell::new(NEAR),
+            answered: Cell::new(None),
+            late: Cell::new(None),
+            lost: Cell::default(),
+        }
+    }
+
+    /// How many calls may be under way.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.get()
+    }
+
+    /// A call is made now, as one of so many under way.
+    pub(super) fn send(&self, under_way: usize) -> CallStart {
+        CallStart {
+            at: Instant::now(),
+            quiet: under_way <= NEAR,
+        }
+    }
+
+    /// It was answered.
+    pub(super) fn answer(&self, sent: CallStart) {
+        let now = Instant::now();
+        let took = now - sent.at;
+        if took <= self.timeout {
+            self.answered.set(Some(now));
+            self.late.set(None);
+            self.lost.set((None, 0));
+        }
+        self.learn(
+            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            sent.quiet,
+        );
+    }
+
+    /// It was not answered in time.
+    pub(super) fn misses(&self) {
+        if self.late.get().is_none() {
+            self.late.set(Some(Instant::now()));
+        }
+    }
+
+    /// It was lost with its connection. Is each, as soon as it is used? Of those that were under way together one counts.
+    pub(super) fn loses(&self, sent: CallStart) -> bool {
+        let (last, many) = self.lost.get();
+        if last.is_some_and(|last| sent.at < last) {
+            return false;
+        }
+        self.lost
+            .set((Some(Instant::now()), many.saturating_add(1)));
+        many >= MOST_LOST
+    }
+
+    /// Has the server answered any call in time since this one was sent?
+    pub(super) fn lives_since(&self, sent: CallStart) -> bool {
+        self.answered.get().is_some_and(|last| last >= sent.at)
+    }
+
+    /// Is there a server that answers, but has answered nothing in time for so long that it is of no use?
+    pub(super) fn is_too_slow(&self) -> bool {
+        let late = self.late.get();
+        late.is_some_and(|since| since.elapsed() >= self.timeout.max(HELD_UP) * 2)
+    }
+
+    /// How long a decision may wait here before it is sent: what is left must be enough for an answer.
+    pub(super) fn longest_wait(&self) -> Duration {
+        let trip = self.trip().mul_f64(1.25).min(self.timeout / 10 * 9);
+        self.timeout - trip.max(self.timeout / 4)
+    }
+
+    /// Until when the server counts as there though it has not answered this: a whole `timeout` from when it was asked,
+    /// however long the question had waited here, and where it is so far that an answer takes most of that, or the `timeout` so
+    /// short that a mere hold-up takes longer, somewhat more.
+    pub(super) fn patience(&self, sent: CallStart) -> Instant {
+        let far = (self.trip() * 3 / 2).min(self.timeout * 2);
+        sent.at + far.max(self.timeout).max(HELD_UP)
+    }
+
+    fn trip(&self) -> Duration {
+        Duration::from_micros(self.trip.get().unwrap_or_default())
+    }
+
+    fn learn(&self, took: u64, quiet: bool) {
+        let trip = self.trip.get().unwrap_or(u64::MAX);
+        let (least, seen) = self.least.get();
+        if took < trip {
+            self.trip.set(Some(took));
+            self.least.set((u64::MAX, 0));
+        } else if quiet && seen + 1 == SAMPLES {
+            self.trip.set(Some(least.min(took)));
+            self.least.set((u64::MAX, 0));
+        } else if quiet {
+            self.least.set((least.min(took), seen + 1));
+        }
+        let lately = match self.lately.get() {
+            0 => took,
+            before => before - before / 8 + took / 8,
+        };
+        self.lately.set(lately);
+        self.calls
+            .set(allowed(self.trip.get().unwrap_or_default(), lately));
+    }
+}
+
+/// How many calls may be under way over such a round trip, when they take so long of late: all that it has room for while
+/// they take at most twice as long as it, none more than to a server that is near from four times on.
+fn allowed(trip: u64, lately: u64) -> usize {
+    let room = usize::try_from(trip / PER_CALL).unwrap_or(MOST_CALLS);
+    if room < 2 {
+        return NEAR;
+    }
+    let more = (room + 1).min(MOST_CALLS) - NEAR;
+    let spare = (trip * 4).saturating_sub(lately).min(trip * 2);
+    let share = spare as f64 / (trip * 2) as f64;
+    NEAR + (more as f64 * share) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_near_has_two_calls_under_way() {
+        for (trip, lately) in [(0, 0), (80, 90), (300, 4_000), (1_999, 2_000)] {
+            assert_eq!(allowed(trip, lately), NEAR, "{trip} {lately}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_far_has_more_but_never_beyond_the_bound() {
+        assert_eq!(allowed(5_000, 5_000), 6);
+        assert_eq!(allowed(10_000, 20_000), 11);
+        assert_eq!(allowed(60_000, 80_000), MOST_CALLS);
+        assert_eq!(allowed(60_000_000, 60_000_000), MOST_CALLS);
+    }
+
+    #[test]
+    fn one_that_is_slow_because_it_is_asked_too_much_is_asked_less() {
+        assert_eq!(allowed(10_000, 30_000), 6);
+        assert_eq!(allowed(10_000, 40_000), NEAR);
+        assert_eq!(allowed(10_000, 400_000), NEAR);
+    }
+
+    #[test]
+    fn a_longer_round_trip_is_believed_after_some_calls_and_a_shorter_one_at_once() {
+        let pace = CallWindow::new(Duration::from_millis(250));
+        pace.learn(200, true);
+        for _ in 1..SAMPLES {
+            pace.learn(60_000, true);
+            assert_eq!(pace.calls(), NEAR);
+        }
+        // What is sent beside many others says nothing of the way.
+        pace.learn(90_000, false);
+        pace.learn(60_000, true);
+        assert_eq!(pace.trip(), Duration::from_millis(60));
+        assert_eq!(pace.calls(), MOST_CALLS);
+        pace.learn(200, false);
+        assert_eq!(pace.calls(), NEAR);
+    }
+
+    #[test]
+    fn a_server_that_breaks_each_connection_is_away() {
+        let pace = CallWindow::new(Duration::from_millis(100));
+        let together: Vec<CallStart> = (0..8).map(|_| pace.send(1)).collect();
+        assert!(together.iter().all(|sent| !pace.loses(*sent)));
+        for _ in 1..MOST_LOST {
+            assert!(!pace.loses(pace.send(1)));
+        }
+        assert!(pace.loses(pace.send(1)));
+        pace.answer(pace.send(1));
+        assert!(!pace.loses(pace.send(1)));
+    }
+
+    #[test]
+    fn a_short_timeout_makes_no_outage_of_a_hold_up() {
+        let (short, long) = [10, 80]
+            .map(|millis| CallWindow::new(Duration::from_millis(millis)))
+            .into();
+        let after = |pace: &CallWindow| {
+            let sent = pace.send(1);
+            pace.patience(sent) - sent.at
+        };
+        assert_eq!(after(&short), HELD_UP);
+        assert_eq!(after(&long), Duration::from_millis(80));
+    }
+
+    #[test]
+    fn what_has_waited_is_sent_while_an_answer_can_come_in_time() {
+        let pace = CallWindow::new(Duration::from_millis(100));
+        assert_eq!(pace.longest_wait(), Duration::from_millis(75));
+        pace.learn(60_000, true);
+        assert_eq!(pace.longest_wait(), Duration::from_millis(25));
+        // However far it is, what has just come is sent: else nothing would ever be learned again.
+        pace.learn(50_000, true);
+        let far = CallWindow::new(Duration::from_millis(100));
+        far.learn(2_000_000, true);
+        assert_eq!(far.longest_wait(), Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,314 @@
+//! Who serves which slots, as `CLUSTER SLOTS` tells it (the command that every version has) and as nodes correct it.
+
+use super::super::node::Node;
+use super::super::pool::Connection;
+use super::slot::{self, SLOTS, Slot};
+use crate::store::endpoint::Address;
+use crate::store::error::StoreError;
+use bb8_redis::redis::{Cmd, Value};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A node that is no master of anything is kept for so long after it was last needed: a slot may be on its way there.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// Serves a slot that nobody serves.
+const NOBODY: u16 = u16::MAX;
+
+/// The nodes that are known, and who of them serves which slot.
+pub(super) struct SlotMap {
+    homes: Vec<MappedNode>,
+    /// Positions among the nodes.
+    slots: Box<[u16]>,
+}
+
+struct MappedNode {
+    node: Node,
+    address: Address,
+    /// How many slots it serves.
+    serves: usize,
+    /// When it was last needed.
+    needed: Instant,
+}
+
+impl Default for SlotMap {
+    fn default() -> Self {
+        Self {
+            homes: Vec::new(),
+            slots: vec![NOBODY; SLOTS].into(),
+        }
+    }
+}
+
+impl SlotMap {
+    /// Who serves a slot.
+    pub(super) fn at(&self, slot: Slot) -> Option<&Node> {
+        let position = *self.slots.get(usize::from(slot))?;
+        Some(&self.homes.get(usize::from(position))?.node)
+    }
+
+    /// Every node.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
+        self.homes.iter().map(|home| &home.node)
+    }
+
+    /// Those that serve something.
+    pub(super) fn masters(&self) -> impl Iterator<Item = &Node> {
+        let masters = self.homes.iter().filter(|home| home.serves > 0);
+        masters.map(|home| &home.node)
+    }
+
+    /// The node at an address, made if it is not known.
+    pub(super) fn node(&mut self, address: &Address, make: impl FnOnce() -> Node) -> Node {
+        let position = self.position(address, make);
+        let home = &mut self.homes[position];
+        home.needed = Instant::now();
+        home.node.clone()
+    }
+
+    fn position(&mut self, address: &Address, make: impl FnOnce() -> Node) -> usize {
+        let known = self.homes.iter().position(|home| home.address == *address);
+        known.unwrap_or_else(|| {
+            self.homes.push(MappedNode {
+                node: make(),
+                address: address.clone(),
+                serves: 0,
+                needed: Instant::now(),
+            });
+            self.homes.len() - 1
+        })
+    }
+
+    /// One slot is served at that address.
+    pub(super) fn moved(
+        &mut self,
+        slot: Slot,
+        address: &Address,
+        make: impl FnOnce() -> Node,
+    ) -> Node {
+        let position = self.position(address, make);
+        self.homes[position].serves += 1;
+        if let Some(at) = self.slots.get_mut(usize::from(slot)) {
+            let before = std::mem::replace(at, u16::try_from(position).unwrap_or(NOBODY));
+            if let Some(home) = self.homes.get_mut(usize::from(before)) {
+                home.serves = home.serves.saturating_sub(1);
+            }
+        }
+        self.homes[position].node.clone()
+    }
+
+    /// All slots are served as `ranges` say. Nodes that serve nothing any more and are not needed go.
+    pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> Node) {
+        self.slots.fill(NOBODY);
+        for home in &mut self.homes {
+            home.serves = 0;
+        }
+        for SlotRange {
+            first,
+            last,
+            master,
+        } in ranges
+        {
+            let position = self.position(master, || make(master));
+            let slots = usize::from(*first)..=usize::from(*last);
+            let home = &mut self.homes[position];
+            home.serves += slots.clone().count();
+            home.needed = Instant::now();
+            if let Some(slots) = self.slots.get_mut(slots) {
+                slots.fill(u16::try_from(position).unwrap_or(NOBODY));
+            }
+        }
+        let mut kept = Vec::with_capacity(self.homes.len());
+        let mut positions = Vec::with_capacity(self.homes.len());
+        for home in std::mem::take(&mut self.homes) {
+            let goes = home.serves == 0 && home.needed.elapsed() >= KEPT;
+            positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
+            if goes {
+                home.node.shared.health.leaves()
+            } else {
+                kept.push(home)
+            }
+        }
+        self.homes = kept;
+        for at in &mut self.slots {
+            *at = positions.get(usize::from(*at)).copied().unwrap_or(NOBODY);
+        }
+    }
+
+    /// How many slots nobody serves.
+    pub(super) fn unserved(&self) -> usize {
+        self.slots.iter().filter(|at| **at == NOBODY).count()
+    }
+
+    /// Is any node there that serves nothing?
+    pub(super) fn has_idle(&self) -> bool {
+        self.homes.iter().any(|home| home.serves == 0)
+    }
+
+    /// Where the nodes are that can be asked: those that are up.
+    pub(super) fn up(&self) -> Vec<Address> {
+        let up = self.homes.iter();
+        let up = up.filter(|home| home.node.shared.health.is_up());
+        up.map(|home| home.address.clone()).collect()
+    }
+}
+
+/// A master and some of its slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct SlotRange {
+    pub(super) first: Slot,
+    pub(super) last: Slot,
+    pub(in super::super) master: Address,
+}
+
+impl SlotRange {
+    /// How many slots it has.
+    pub(in super::super) fn len(&self) -> usize {
+        usize::from(self.last.saturating_sub(self.first)) + 1
+    }
+
+    /// A tag that lives here.
+    pub(in super::super) fn tag(&self) -> Option<Vec<u8>> {
+        slot::tag_of(|slot| (self.first..=self.last).contains(&slot))
+    }
+}
+
+/// Asks the node at `asked` who serves what.
+pub(in super::super) async fn slots(
+    connection: &mut Connection,
+    asked: &Address,
+) -> Result<Vec<SlotRange>, StoreError> {
+    let mut command = Cmd::new();
+    command.arg("CLUSTER").arg("SLOTS");
+    let answer = connection
+        .send(&command)
+        .await
+        .map_err(|error| match &error {
+            StoreError::Refused(reason) if reason.contains("cluster support disabled") => {
+                let why =
+                    format!("{asked} is no node of a cluster: leave `+cluster` out of the address ({reason})");
+                StoreError::Refused(why.into())
+            }
+            _ => error,
+        })?;
+    let ranges = read(answer, asked)?;
+    if ranges.is_empty() {
+        Err(StoreError::Refused(
+            "it serves no slot, and knows of nobody who does".into(),
+        ))
+    } else {
+        Ok(ranges)
+    }
+}
+
+const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
+
+/// Reads the answer of the node at `asked`: an empty host means its own. A range whose master has no known address is
+/// left out, as slots are that nobody serves.
+fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
+    let Value::Array(ranges) = answer else {
+        return Err(ODD);
+    };
+    let ranges = ranges.into_iter().map(|range| one(range, asked));
+    let ranges: Result<Vec<_>, _> = ranges.filter_map(Result::transpose).collect();
+    ranges
+}
+
+fn one(range: Value, asked: &Address) -> Result<Option<SlotRange>, StoreError> {
+    let Value::Array(parts) = range else {
+        return Err(ODD);
+    };
+    let [
+        Value::Int(first),
+        Value::Int(last),
+        Value::Array(master),
+        ..,
+    ] = &parts[..]
+    else {
+        return Err(ODD);
+    };
+    let [host, Value::Int(port), ..] = &master[..] else {
+        return Err(ODD);
+    };
+    let slot = |number: i64| {
+        let slot = Slot::try_from(number).ok();
+        slot.filter(|slot| usize::from(*slot) < SLOTS).ok_or(ODD)
+    };
+    let (first, last) = (slot(*first)?, slot(*last)?);
+    let port = u16::try_from(*port).map_err(|_| ODD)?;
+    if first > last {
+        return Err(ODD);
+    }
+    let host = match host {
+        Value::Nil => Arc::clone(&asked.host),
+        Value::BulkString(text) => match std::str::from_utf8(text).map_err(|_| ODD)? {
+            "" => Arc::clone(&asked.host),
+            "?" => return Ok(None),
+            text => Arc::from(text),
+        },
+        Value::SimpleString(text) => Arc::from(text.as_str()),
+        _ => return Err(ODD),
+    };
+    let master = Address { host, port };
+    Ok((port != 0).then_some(SlotRange {
+        first,
+        last,
+        master,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: &str, port: i64) -> Value {
+        let id = Value::BulkString(b"07c37df".to_vec());
+        let host = Value::BulkString(host.as_bytes().to_vec());
+        Value::Array(vec![host, Value::Int(port), id])
+    }
+
+    fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
+        let mut parts = vec![Value::Int(first), Value::Int(last)];
+        parts.extend(nodes);
+        Value::Array(parts)
+    }
+
+    fn asked() -> Address {
+        Address::new("seed", 1)
+    }
+
+    #[test]
+    fn masters_are_read_and_replicas_are_not() {
+        let answer = Value::Array(vec![
+            range(
+                0,
+                5460,
+                vec![node("10.0.0.1", 7000), node("10.0.0.4", 7003)],
+            ),
+            range(5461, 10_922, vec![node("", 7001)]),
+            range(10_923, 16_383, vec![node("?", 7002)]),
+        ]);
+        let ranges = read(answer, &asked()).unwrap();
+        let told: Vec<String> = ranges
+            .iter()
+            .map(|range| format!("{}-{} {}", range.first, range.last, range.master))
+            .collect();
+        assert_eq!(told, ["0-5460 10.0.0.1:7000", "5461-10922 seed:7001"]);
+    }
+
+    #[test]
+    fn what_is_no_map_is_an_error() {
+        let bad = [
+            Value::Nil,
+            Value::Array(vec![Value::Int(1)]),
+            Value::Array(vec![range(0, 16_384, vec![node("a", 1)])]),
+            Value::Array(vec![range(-1, 5, vec![node("a", 1)])]),
+            Value::Array(vec![range(9, 5, vec![node("a", 1)])]),
+            Value::Array(vec![range(0, 5, vec![node("a", 70_000)])]),
+            Value::Array(vec![range(0, 5, vec![])]),
+        ];
+        for answer in bad {
+            assert!(read(answer.clone(), &asked()).is_err(), "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! What is owed to Redis when it is away for a moment: it is there when Redis is back, and there once.
+
+use super::support::{
+    Client, Server, concurrency, fixed_window, limit, sliding_window, token_bucket, until_up,
+};
+use crate::key::{Meter, MeterPlace, OnLeave};
+use crate::limit::rate::Cost;
+use crate::limit::verdict::Ruling;
+use crate::limit::{GivesBack, Limit, Ticket};
+use crate::store::check::{Check, Refund};
+use crate::store::more;
+use crate::store::redis::RedisStore;
+use crate::store::settings::StoreSettings;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MANY: u32 = 8;
+const KEY: &[u8] = b"a";
+/// A Redis that stands still is away after it, and a busy machine is late by less.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Spent by a failure alone.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn store_of(server: &Server) -> RedisStore {
+    let timeout = TIMEOUT;
+    let settings = server.settings();
+    server
+        .store_with(&StoreSettings {
+            timeout,
+            ..settings
+        })
+        .await
+}
+
+fn slots() -> Arc<Limit> {
+    limit("inflight", concurrency(MANY, 30_000_000))
+}
+
+/// Takes a slot, if there is one.
+async fn take(store: &RedisStore, limit: &Arc<Limit>) -> Option<Ticket> {
+    let check = Check::new(limit, KEY);
+    let decided = store.decide(&[check]).await.expect("Redis answers");
+    let admitted = matches!(decided.decision.ruling, Ruling::Admit { .. });
+    admitted.then(|| decided.ticket(0, &check).expect("a slot has a ticket"))
+}
+
+async fn take_all(store: &RedisStore, limit: &Arc<Limit>) -> Vec<Ticket> {
+    let mut tickets = Vec::new();
+    for _ in 0..MANY {
+        tickets.push(take(store, limit).await.expect("there is room"));
+    }
+    assert_eq!(take(store, limit).await, None, "and then none");
+    tickets
+}
+
+fn free(store: &RedisStore, limit: &Arc<Limit>, tickets: &[Ticket]) {
+    for ticket in tickets {
+        let refund = Refund {
+            limit,
+            key: KEY,
+            ticket: *ticket,
+        };
+        store.refund([refund]);
+    }
+}
+
+/// Waits until the store has noticed that nobody answers.
+async fn until_down(store: &RedisStore) {
+    let begun = Instant::now();
+    while store.is_up() {
+        assert!(begun.elapsed() < PATIENCE, "still up");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// How many slots somebody holds.
+fn held(server: &Server) -> usize {
+    held_by(&mut server.client())
+}
+
+fn held_by(client: &mut Client) -> usize {
+    use bb8_redis::redis::Value;
+    match client.say("ZCARD tollgate:1:inflight:cc:{a}") {
+        Value::Int(many) => usize::try_from(many).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn slots_that_end_while_redis_stands_still_are_free_when_it_goes_on() {
+    let server = Server::start();
+    let (store, limit) = (store_of(&server).await, slots());
+    for _ in 0..3 {
+        let tickets = take_all(&store, &limit).await;
+        server.stop();
+        let (early, late) = tickets.split_at(3);
+        // These find out that nobody answers, and the others know it.
+        free(&store, &limit, early);
+        until_down(&store).await;
+        free(&store, &limit, late);
+        server.go_on();
+        until_up(&store, PATIENCE).await;
+        // At once: what is owed goes before what is asked.
+        let again = take_all(&store, &limit).await;
+        free(&store, &limit, &again);
+        store.settle().await;
+        assert_eq!(held(&server), 0);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn slots_that_end_while_connections_are_killed_are_free() {
+    let server = Server::start();
+    let (store, limit) = (store_of(&server).await, slots());
+    for _ in 0..3 {
+        let tickets = take_all(&store, &limit).await;
+        let (early, late) = tickets.split_at(4);
+        free(&store, &limit, early);
+        tokio::task::yield_now().await;
+        server.client().say("CLIENT KILL TYPE normal");
+        free(&store, &limit, late);
+        store.settle().await;
+        until_up(&store, PATIENCE).await;
+        store.settle().await;
+        assert_eq!(held(&server), 0);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_slot_that_was_taken_for_somebody_who_heard_nothing_of_it_is_free_again() {
+    let server = Server::start();
+    let (store, limit) = (store_of(&server).await, slots());
+    server.stop();
+    let checks = [Check::new(&limit, KEY)];
+    let asked = (0..5).map(|_| store.decide(&checks));
+    let answers = futures_of(asked).await;
+    assert_eq!(answers, [false; 5], "nobody was told");
+    until_down(&store).await;
+    // Redis reads now what it was asked then, and is told what became of it.
+    server.go_on();
+    until_up(&store, PATIENCE).await;
+    let tickets = take_all(&store, &limit).await;
+    free(&store, &limit, &tickets);
+    store.settle().await;
+    assert_eq!(held(&server), 0);
+}
+
+/// Which of them were answered; all at once.
+async fn futures_of<F, T, E>(all: impl Iterator<Item = F>) -> Vec<bool>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    let mut answers = vec![None; all.len()];
+    std::future::poll_fn(|context| {
+        for (one, answer) in all.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let std::task::Poll::Ready(told) = one.as_mut().poll(context)
+            {
+                *answer = Some(told.is_ok());
+            }
+        }
+        if answers.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_worker_that_ends_beside_a_redis_that_stands_still_leaves_no_slot_behind() {
+    let server = Server::start();
+    let (store, limit) = (store_of(&server).await, slots());
+    let tickets = take_all(&store, &limit).await;
+    assert_eq!(held(&server), 8);
+    server.stop();
+    free(&store, &limit, &tickets);
+    let ((), ()) = tokio::join!(store.settle(), async {
+        until_down(&store).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        server.go_on();
+    });
+    drop(store);
+    assert_eq!(held(&server), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn slots_that_end_while_redis_restarts_are_no_loss() {
+    let mut server = Server::start();
+    let (store, limit) = (store_of(&server).await, slots());
+    let tickets = take_all(&store, &limit).await;
+    server.kill();
+    until_down(&store).await;
+    free(&store, &limit, &tickets);
+    let server = server.restart();
+    until_up(&store, PATIENCE).await;
+    let again = take_all(&store, &limit).await;
+    free(&store, &limit, &again);
+    store.settle().await;
+    assert_eq!(held(&server), 0);
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+/// What has lapsed by itself is not sent, and is not lost.
+#[tokio::test(flavor = "local")]
+async fn a_slot_is_owed_for_as_long_as_it_lasts() {
+    let server = Server::start();
+    let store = store_of(&server).await;
+    let short = limit("inflight", concurrency(MANY, 2_000_000));
+    let tickets = take_all(&store, &short).await;
+    server.stop();
+    free(&store, &short, &tickets);
+    until_down(&store).await;
+    tokio::time::sleep(Duration::from_millis(2_020)).await;
+    let told = store.stats().refunds.get();
+    server.go_on();
+    until_up(&store, PATIENCE).await;
+    store.settle().await;
+    assert_eq!(store.stats().refunds.get(), told);
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+const HOUR: u64 = 3_600_000_000;
+
+/// Every kind that gives back and settles, of a thousand units an hour.
+fn thousands() -> Vec<Arc<Limit>> {
+    let gives_back = RefundCondition {
+        errors: true,
+        cancels: true,
+    };
+    let place = MeterPlace::Header(http::HeaderName::from_static("x-units"));
+    let rules = [
+        ("tokens", token_bucket(1, HOUR, 1000)),
+        ("window", fixed_window(1000, HOUR)),
+        ("sliding", sliding_window(1000, HOUR, 6, false)),
+    ];
+    let of = |(name, rule)| {
+        let place = place.clone();
+        let limit = Arc::into_inner(limit(name, rule)).unwrap();
+        Arc::new(limit.giving_back(gives_back).metered(Meter {
+            place,
+            max: 50,
+            on_leave: OnLeave::Max,
+        }))
+    };
+    rules.into_iter().map(of).collect()
+}
+
+async fn charge(store: &RedisStore, limit: &Arc<Limit>, cost: u32) -> Ticket {
+    let check = Check {
+        cost: Cost::new(cost),
+        ..Check::new(limit, KEY)
+    };
+    let decided = store.decide(&[check]).await.expect("Redis answers");
+    decided.ticket(0, &check).expect("it was charged")
+}
+
+async fn left(store: &RedisStore, limit: &Arc<Limit>) -> u64 {
+    let check = Check {
+        cost: Cost::ZERO,
+        ..Check::new(limit, KEY)
+    };
+    let decided = store.decide(&[check]).await.expect("Redis answers");
+    decided.decision.verdicts[0].remaining
+}
+
+/// Has `five` be told of each limit twice: in a call that Redis reads when it goes on, and that nobody hears of, and while it
+/// is known to be away.
+async fn beside_a_redis_that_stands_still(
+    (server, store): (&Server, &RedisStore),
+    five: impl Fn(bool),
+) {
+    server.stop();
+    five(true);
+    until_down(store).await;
+    five(false);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.go_on();
+    until_up(store, PATIENCE).await;
+    store.settle().await;
+}
+
+#[tokio::test(flavor = "local")]
+async fn charges_that_come_back_while_redis_stands_still_come_back_once() {
+    let server = Server::start();
+    let store = store_of(&server).await;
+    let limits = thousands();
+    let mut tickets = Vec::new();
+    for limit in &limits {
+        charge(&store, limit, 200).await;
+        for _ in 0..10 {
+            tickets.push((limit, charge(&store, limit, 50).await));
+        }
+        assert_eq!(left(&store, limit).await, 300, "{}", limit.name);
+    }
+    let refund = |early: bool| {
+        for (nth, (limit, ticket)) in tickets.iter().enumerate() {
+            if (nth % 2 == 0) == early {
+                let (limit, ticket) = (*limit, *ticket);
+                store.refund([Refund {
+                    limit,
+                    key: KEY,
+                    ticket,
+                }]);
+            }
+        }
+    };
+    beside_a_redis_that_stands_still((&server, &store), refund).await;
+    for limit in &limits {
+        assert_eq!(left(&store, limit).await, 800, "{}", limit.name);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+#[tokio::test(flavor = "local")]
+async fn costs_that_are_told_while_redis_stands_still_are_settled_once() {
+    let server = Server::start();
+    let store = store_of(&server).await;
+    let limits = thousands();
+    let mut tickets = Vec::new();
+    for limit in &limits {
+        for _ in 0..10 {
+            tickets.push((limit, charge(&store, limit, 20).await));
+        }
+    }
+    // Ten were charged 20: of five it comes to 50, of five to 5.
+    let settle = |early: bool| {
+        for (nth, (limit, ticket)) in tickets.iter().enumerate() {
+            let limit = *limit;
+            if early == (nth % 4 < 2) {
+                if nth % 2 == 0 {
+                    let overdraft = limit.overdraft().unwrap();
+                    store.charge(&more(overdraft, KEY, Cost::new(30)));
+                } else {
+                    let cost = Cost::new(15);
+                    let ticket = Ticket { cost, ..*ticket };
+                    store.correct([Refund {
+                        limit,
+                        key: KEY,
+                        ticket,
+                    }]);
+                }
+            }
+        }
+    };
+    beside_a_redis_that_stands_still((&server, &store), settle).await;
+    for limit in &limits {
+        let left = left(&store, limit).await;
+        assert_eq!(left, 1000 - 5 * 50 - 5 * 5, "{}", limit.name);
+    }
+    assert_eq!(store.stats().refunds_lost.get(), 0);
+}
+
+/// What is told by a name that others have had before is told from them.
+#[tokio::test(flavor = "local")]
+async fn calls_one_after_the_other_are_all_made() {
+    let server = Server::start();
+    let store = store_of(&server).await;
+    for limit in &thousands() {
+        for _ in 0..20 {
+            let ticket = charge(&store, limit, 50).await;
+            store.refund([Refund {
+                limit,
+                key: KEY,
+                ticket,
+            }]);
+            store.settle().await;
+            assert_eq!(left(&store, limit).await, 1000, "{}", limit.name);
+        }
+    }
+    use bb8_redis::redis::Value;
+    let Value::Array(marks) = server.client().say("KEYS tollgate:1:done:*") else {
+        panic!("KEYS answers a list");
+    };
+    assert!((1..=2).contains(&marks.len()), "{marks:?}");
+}

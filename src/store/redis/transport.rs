@@ -1,0 +1,100 @@
+//! Makes the streams that connections to Redis run over: to one address, or to a socket of the file system.
+
+use crate::store::endpoint::{Address, RedisEndpoint};
+use crate::store::error::StoreError;
+use crate::store::settings::RedisTarget;
+use crate::tls::{self, Advice, ClientTls};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+/// A partition leaves no trace on an idle connection but these going unanswered.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Longest a bare connection may take. Where a network swallows packets an attempt waits for nothing, and while it waits
+/// the network may be back: with the pause behind it that is less than a second.
+const REACH: Duration = Duration::from_millis(600);
+
+/// How long after the beginning a handshake must be over: less than a connection may take, so that it is said what took so
+/// long, and not counted from its own beginning, before which the system's authorities are read, which may be slow.
+const SHAKEN: Duration = Duration::from_millis(900);
+
+/// What an operator changes when a handshake fails.
+pub(super) const ADVICE: Advice = Advice {
+    table: "`[store] tls`",
+    plaintext: "write `redis` in place of `rediss` in the address",
+};
+
+/// What a connection runs over.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
+
+/// Any of them. One call more for each read is nothing beside the read.
+pub(super) type RedisStream = Box<dyn Duplex>;
+
+/// A stream to this node of `target`, or to the one Redis that its place names.
+pub(super) async fn dial(
+    target: &RedisTarget,
+    node: Option<&Address>,
+) -> Result<RedisStream, StoreError> {
+    let made = match (node, &target.place) {
+        (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => {
+            tcp(address, target.tls.as_ref()).await
+        }
+        (None, RedisEndpoint::Unix(path)) => unix(path).await,
+        (None, RedisEndpoint::Sentinel { .. } | RedisEndpoint::Cluster { .. }) => {
+            Err(io::Error::other("nobody was asked which of its nodes"))
+        }
+    };
+    made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
+}
+
+/// A name is looked up each time: what it led to may have moved.
+async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
+    let begun = Instant::now();
+    let reaching = TcpStream::connect((&*address.host, address.port));
+    let stream = timeout(REACH, reaching)
+        .await
+        .map_err(|_| io::Error::other(format!("no connection to {address} within {REACH:?}")))??;
+    tune(&stream)?;
+    let Some(tls) = tls else {
+        return Ok(Box::new(stream));
+    };
+    let client = tls.config().map_err(|why| {
+        io::Error::other(format!(
+            "no authorities whose certificates to believe: {why}"
+        ))
+    })?;
+    let name = tls.name_of(&address.host);
+    let name = name.ok_or_else(|| io::Error::other("no certificate can have such a name"))?;
+    let shaking = TlsConnector::from(client).connect(name, stream);
+    let encrypted = timeout_at(begun + SHAKEN, shaking).await.map_err(|_| {
+        // A Redis without TLS waits for the end of a line that never ends.
+        let why =
+            format!("no answer to the handshake within {SHAKEN:?}: is it a port with TLS? If not, write `redis` in place of `rediss` in the address");
+        io::Error::other(format!("TLS with {address}: {why}"))
+    })?;
+    let encrypted = encrypted.map_err(|error| match tls::explain(&error, ADVICE) {
+        Some(why) => io::Error::other(format!("TLS with {address}: {why}")),
+        None => error,
+    })?;
+    Ok(Box::new(encrypted))
+}
+
+async fn unix(path: &str) -> io::Result<RedisStream> {
+    Ok(Box::new(UnixStream::connect(path).await?))
+}
+
+/// Small questions that wait for their answers: no delay, and a peer that is gone is noticed.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    let keepalive = socket2::TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE);
+    socket.set_tcp_keepalive(&keepalive)
+}

@@ -1,0 +1,454 @@
+//! What is answered from memory is what asking would have said: random histories, each told once to a store that is
+//! always asked and once to one that is asked only where nothing is known.
+
+use super::*;
+use crate::clock::Clock;
+use crate::key::{KeyTemplate, MissingKey, RepeatId};
+use crate::limit::Mode;
+use crate::limit::clock_window::ClockWindow;
+use crate::limit::concurrency::Concurrency;
+use crate::limit::dedupe::Dedupe;
+use crate::limit::fixed_window::FixedWindow;
+use crate::limit::rate::Rate;
+use crate::limit::sliding_log::SlidingLog;
+use crate::limit::sliding_window::SlidingWindow;
+use crate::limit::verdict::{Ruling, VerdictOutcome};
+use crate::store::MemoryStore;
+use std::num::{NonZeroU32, NonZeroU64};
+
+const SECOND: u64 = 1_000_000;
+const NOON: u64 = 1_790_000_000_000_000;
+
+fn some(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).unwrap()
+}
+
+fn limit(name: &str, rule: impl Fn(Rate) -> Rule) -> Limit {
+    let rate = Rate {
+        count: some(7),
+        period: NonZeroU64::new(3 * SECOND).unwrap(),
+    };
+    let by = KeyTemplate {
+        parts: Vec::new(),
+        missing: MissingKey::Shared,
+        unknown: None,
+    };
+    Limit::new(name.into(), by, rate, rule(rate), Cost::ONE)
+}
+
+fn bucket(rate: Rate) -> Rule {
+    Rule::TokenBucket(TokenBucket::new(rate, some(5)))
+}
+
+fn limits() -> Vec<Arc<Limit>> {
+    let parts = |parts, strict| {
+        move |rate| Rule::SlidingWindow(SlidingWindow::new(rate, some(parts), strict))
+    };
+    let leaky = |rate| Rule::LeakyBucket(LeakyBucket::new(rate, some(2), 4, 2 * SECOND));
+    let all = [
+        limit("tokens", bucket),
+        limit("less", bucket).granting_less(),
+        limit("queue", leaky),
+        limit("meter", |rate| {
+            Rule::LeakyBucket(LeakyBucket::meter(rate, some(6)))
+        }),
+        limit("fixed", |rate| Rule::FixedWindow(FixedWindow::new(rate))),
+        limit("clock", |rate| {
+            Rule::ClockWindow(ClockWindow::by_clock(rate, 7))
+        }),
+        limit("sliding", parts(1, false)),
+        limit("parts", parts(6, false)),
+        limit("strict", parts(6, true)),
+        limit("log", |rate| Rule::SlidingLog(SlidingLog::new(rate))),
+        limit("beside", bucket).in_mode(Mode::Shadow),
+        limit("other", bucket).in_mode(Mode::Candidate),
+    ];
+    all.map(Arc::new).into_iter().collect()
+}
+
+/// A worker before a store, and time that is moved by hand.
+struct World {
+    begun: Instant,
+    passed: u64,
+    known: Rc<RefusalCache>,
+    store: MemoryStore,
+    asked: u64,
+    /// Refusals known from who took the last there was.
+    last: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            known: Rc::new(RefusalCache::new(Invalidation::default())),
+            begun: Instant::now() + Duration::from_millis(1),
+            passed: 0,
+            store: MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX),
+            asked: 0,
+            last: 0,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.begun + Duration::from_micros(self.passed)
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp::from_micros(NOON + self.passed)
+    }
+
+    fn recall(&self, checks: &[Check<'_>]) -> Option<StoreDecision> {
+        let recalled = self
+            .known
+            .recall(checks, (|| self.now(), |_: &Check<'_>| true))?;
+        Some(recalled.decided(checks))
+    }
+
+    /// The decision, and whether it took asking.
+    fn decide(&mut self, checks: &[Check<'_>]) -> (StoreDecision, bool) {
+        if let Some(decided) = self.recall(checks) {
+            return (decided, false);
+        }
+        self.asked += 1;
+        let turn = self.known.turn(checks, (|| self.now(), Duration::ZERO));
+        let half = self.store.measure(checks, Some(self.at()), false);
+        let now = (self.now(), self.now());
+        self.known.remember(checks, &half, now, |_| false);
+        if let (single_flight::Flight::Leader(asking), [check]) = (turn, checks) {
+            asking.admitted(check, &half, (self.now(), false));
+            drop(asking);
+            let is_admitted = half.measured[0].wait == Wait::Micros(0);
+            self.last += u64::from(is_admitted && self.recall(checks).is_some());
+        }
+        (StoreDecision::of(checks, half.at, half.measured), true)
+    }
+}
+
+/// Two gateways before one store, and requests that say what they cost: who is told of a remembered refusal is told what
+/// asking would have said.
+#[test]
+fn what_others_may_have_taken_since_is_not_told_from_memory() {
+    let price = || crate::key::Price {
+        header: http::HeaderName::from_static("x-cost"),
+        default: 1,
+        max: 9,
+        may_peek: false,
+    };
+    let limits: Vec<Arc<Limit>> = limits()
+        .into_iter()
+        .map(|limit| Arc::new(Arc::into_inner(limit).unwrap().priced(price())))
+        .collect();
+    let (mut told, mut never, mut asked) = (0, 0, 0);
+    for seed in 0..120 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut worlds = [World::new(), World::new()];
+        let limit = &limits[random.usize(..limits.len() - 2)];
+        for _ in 0..200 {
+            let pause = match random.u8(..10) {
+                0 => random.u64(..2 * SECOND),
+                1..6 => random.u64(..100_000),
+                _ => 0,
+            };
+            let here = random.usize(..2);
+            let ask = [check(limit, b"one", random.u32(1..=9))];
+            for world in &mut worlds {
+                world.passed += pause;
+            }
+            let at = worlds[0].at();
+            let Some(recalled) = worlds[here].recall(&ask) else {
+                asked += 1;
+                let half = worlds[0].store.measure(&ask, Some(at), false);
+                let now = (worlds[here].now(), worlds[here].now());
+                worlds[here].known.remember(&ask, &half, now, |_| false);
+                continue;
+            };
+            told += 1;
+            let truth = worlds[0].store.decide_at(&ask, Some(at));
+            assert!(!admitted(&truth), "{}", limit.name);
+            let [known, real] = [&recalled, &truth].map(|decided| decided.decision.verdicts[0]);
+            assert_eq!(known.outcome, real.outcome, "{}", limit.name);
+            assert!(known.remaining <= real.remaining, "{}", limit.name);
+            never += u32::from(known.outcome == VerdictOutcome::Refuse(Wait::Never));
+            if !matches!(limit.rule, Rule::SlidingWindow(_) | Rule::SlidingLog(_)) {
+                assert_eq!(known, real, "{}", limit.name);
+            }
+        }
+    }
+    assert!(told > asked / 20 && never > 20, "{told}, {never}, {asked}");
+}
+
+#[test]
+fn a_cost_that_is_always_the_same_asks_once() {
+    let of = limit("dear", bucket);
+    let (name, cost) = ("dear".into(), Cost::new(2));
+    let dear = Arc::new(Limit::new(name, of.by, of.rate, of.rule, cost));
+    let mut world = World::new();
+    let ask = [check(&dear, b"one", 2)];
+    while admitted(&world.decide(&ask).0) {}
+    for _ in 0..100 {
+        let (decided, was_asked) = world.decide(&ask);
+        assert!(!was_asked && decided.decision.verdicts[0].remaining == 1);
+    }
+}
+
+fn check<'a>(limit: &'a Arc<Limit>, key: &'a [u8], cost: u32) -> Check<'a> {
+    Check {
+        limit,
+        key,
+        cost: Cost::new(cost),
+        id: None,
+    }
+}
+
+fn admitted(decided: &StoreDecision) -> bool {
+    matches!(decided.decision.ruling, Ruling::Admit { .. })
+}
+
+#[test]
+fn histories_with_memory_admit_what_always_asking_admits() {
+    let limits = limits();
+    let (mut asked, mut spared, mut last) = (0, 0, 0);
+    for seed in 0..80 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let always = MemoryStore::new(Clock::manual(Timestamp::from_micros(NOON)), usize::MAX);
+        let mut world = World::new();
+        // Where costs differ little can be told from memory: not in every second history, which goes faster.
+        let (dearest, pace) = match seed % 2 {
+            0 => (1, 40),
+            _ => (random.u32(1..=9), 1),
+        };
+        let most = random.usize(1..=3);
+        for _ in 0..300 {
+            let pause = match random.u8(..10) {
+                0 => random.u64(..2 * SECOND),
+                1..6 => random.u64(..100_000),
+                _ => 0,
+            };
+            world.passed += pause / pace;
+            let (deciding, aside) = limits.split_at(limits.len() - 2);
+            let (some, others) = (random.usize(1..=most), random.usize(..most));
+            let mut chosen = random.choose_multiple(deciding, some);
+            chosen.extend(random.choose_multiple(aside, others));
+            let key: &[u8] = random.choice([b"one".as_slice(), b"two"]).unwrap();
+            let checks: Vec<_> = chosen
+                .into_iter()
+                .map(|limit| {
+                    let least = u32::from(random.u8(..20) > 0);
+                    check(limit, key, random.u32(least..=dearest))
+                })
+                .collect();
+            let truth = always.decide_at(&checks, Some(world.at()));
+            let (decided, was_asked) = world.decide(&checks);
+            if was_asked {
+                asked += 1;
+                assert_eq!(decided, truth);
+                continue;
+            }
+            spared += 1;
+            agree(&checks, &decided, &truth);
+            if random.u8(..30) == 0 {
+                give_back(&world, &always, (&limits[0], key));
+            }
+        }
+        last += world.last;
+    }
+    assert!(spared > asked / 20, "{spared} of {asked}");
+    assert!(last > 20, "{last} of {asked}");
+}
+
+/// A recalled refusal beside the true one.
+fn agree(checks: &[Check<'_>], decided: &StoreDecision, truth: &StoreDecision) {
+    assert!(!admitted(truth) && !admitted(decided));
+    let (Ruling::Refuse { wait, .. }, Ruling::Refuse { wait: longest, .. }) =
+        (decided.decision.ruling, truth.decision.ruling)
+    else {
+        panic!("{decided:?} {truth:?}");
+    };
+    // FlightFollower may have had more to say.
+    assert!(wait <= longest);
+    for (index, check) in checks.iter().enumerate() {
+        let limit = check.limit;
+        if !limit.mode.decides() {
+            let of = |decided: &StoreDecision| {
+                let mut aside = decided.aside.iter();
+                aside.find(|aside| aside.index == index).unwrap().verdict
+            };
+            assert!(of(decided).is_none() || of(decided) == of(truth));
+            continue;
+        }
+        if !decided.is_known(limit) {
+            continue;
+        }
+        let [known, real] = [decided, truth].map(|decided| decided.decision.verdicts[index]);
+        match limit.rule {
+            Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
+                assert_eq!(known.outcome, real.outcome, "{}", limit.name);
+                assert!(known.remaining <= real.remaining);
+            }
+            _ => assert_eq!(known, real, "{}", limit.name),
+        }
+    }
+}
+
+/// Somebody gives a unit back.
+fn give_back(world: &World, always: &MemoryStore, (limit, key): (&Arc<Limit>, &[u8])) {
+    let (peek, at) = ([check(limit, key, 0)], world.at());
+    for store in [always, &world.store] {
+        let measured = store.measure(&peek, Some(at), false).measured[0];
+        let ticket = limit.abandoned(limit.rule.ticket(at, measured, Cost::ONE), at);
+        store.refund_at(limit, key, ticket, at);
+    }
+    world.known.news.changes(limit, key, world.now());
+}
+
+#[test]
+fn a_refusal_is_remembered_to_the_microsecond_and_then_no_more() {
+    let limit = Arc::new(limit("tokens", bucket));
+    let mut world = World::new();
+    let ask = [check(&limit, b"one", 1)];
+    for _ in 0..5 {
+        assert!(admitted(&world.decide(&ask).0));
+    }
+    assert!(world.decide(&ask).1);
+    for _ in 0..1000 {
+        world.passed += 428;
+        let (decided, was_asked) = world.decide(&ask);
+        assert!(!was_asked && !admitted(&decided));
+        let VerdictOutcome::Refuse(Wait::Micros(wait)) = decided.decision.verdicts[0].outcome
+        else {
+            panic!("{decided:?}");
+        };
+        assert_eq!(wait + world.passed, 428_572);
+    }
+    world.passed = 428_571;
+    assert!(world.recall(&ask).is_some());
+    world.passed += 1;
+    assert!(world.recall(&ask).is_none());
+    assert!(admitted(&world.decide(&ask).0));
+}
+
+#[test]
+fn what_is_not_the_same_asks() {
+    let limit = || Arc::new(limit("tokens", bucket));
+    let (old, new) = (limit(), limit());
+    let mut world = World::new();
+    let full = [check(&old, b"one", 5)];
+    world.decide(&full);
+    world.decide(&full);
+    assert!(world.recall(&full).is_some());
+    // Another key, another limit by this name after a reload, an id that may have been charged.
+    assert!(world.recall(&[check(&old, b"two", 5)]).is_none());
+    assert!(world.recall(&[check(&new, b"one", 5)]).is_none());
+    assert!(
+        world.recall(&full).is_none(),
+        "the new numbers are in force"
+    );
+    world.decide(&full);
+    // More asks no more; less does, and then all do.
+    assert!(world.recall(&[check(&old, b"one", 6)]).is_some());
+    assert!(world.recall(&[check(&old, b"one", 0)]).is_none());
+    assert!(world.recall(&full).is_some());
+    assert!(world.recall(&[check(&old, b"one", 4)]).is_none());
+    assert!(world.recall(&full).is_none());
+}
+
+#[test]
+fn slots_and_repeats_always_ask() {
+    let field = crate::key::IdField(http::HeaderName::from_static("id"));
+    let once = limit("once", bucket).charging_once(Dedupe {
+        field,
+        ttl: SECOND,
+        repeats: 3,
+        of: crate::key::Sameness::Path,
+    });
+    let flight = limit("flight", |_| {
+        let (max, ttl) = (some(1), SECOND);
+        Rule::Concurrency(Concurrency { max, ttl })
+    });
+    let (once, flight) = (Arc::new(once), Arc::new(flight));
+    let mut world = World::new();
+    let repeat = Check {
+        id: Some(RepeatId::of("POST", "/", 5, b"id")),
+        ..check(&once, b"one", 5)
+    };
+    for check in [repeat, check(&once, b"one", 5), check(&flight, b"one", 1)] {
+        world.decide(&[check]);
+        world.decide(&[check]);
+    }
+    assert!(world.recall(&[check(&once, b"one", 5)]).is_some());
+    assert!(world.recall(&[repeat]).is_none());
+    assert!(world.recall(&[check(&flight, b"one", 1)]).is_none());
+}
+
+#[test]
+fn what_comes_back_is_news_to_those_who_asked_before_it_was_there() {
+    let limit = Arc::new(limit("tokens", bucket));
+    let mut world = World::new();
+    let full = [check(&limit, b"one", 5)];
+    world.decide(&full);
+    world.decide(&full);
+    let later = world.now() + Duration::from_micros(50);
+    world.known.news.changes(&limit, b"one", later);
+    assert!(world.recall(&full).is_none());
+    // Not there yet.
+    world.passed += 40;
+    world.decide(&full);
+    assert!(world.recall(&full).is_none());
+    world.passed += 20;
+    world.decide(&full);
+    assert!(world.recall(&full).is_some());
+}
+
+#[test]
+fn no_refusal_is_believed_for_longer_than_a_minute_nor_more_of_them_than_there_is_room_for() {
+    let of = limit("tokens", bucket);
+    let limit = Limit::new("tokens".into(), of.by, of.rate, of.rule, Cost::new(99));
+    let limit = Arc::new(limit);
+    let mut world = World::new();
+    let never = [check(&limit, b"one", 99)];
+    assert!(world.decide(&never).1);
+    world.passed = 59 * SECOND;
+    assert!(world.recall(&never).is_some());
+    world.passed = 60 * SECOND;
+    assert!(world.recall(&never).is_none());
+    for key in 0..3 * ROOM {
+        world.decide(&[check(&limit, &key.to_be_bytes(), 99)]);
+        assert!(world.known.refusals.borrow().len() <= ROOM);
+    }
+    assert!(world.known.refusals.borrow().len() > ROOM / 2);
+    world
+        .known
+        .refusals
+        .borrow_mut()
+        .retain(|refusal| refusal.told > world.now());
+    world.known.sweep();
+    assert!(world.known.refusals.borrow().capacity() < 100);
+}
+
+#[tokio::test]
+async fn who_asks_anew_and_goes_away_leaves_nobody_waiting() {
+    let limits = limits();
+    let mut world = World::new();
+    let one = [check(&limits[0], b"one", 1)];
+    while admitted(&world.decide(&one).0) {}
+    // Its wait is over, and a little more.
+    world.passed += SECOND / 2;
+    let patience = Duration::from_mins(1);
+    let single_flight::Flight::Leader(asking) = world.known.turn(&one, (|| world.now(), patience))
+    else {
+        panic!("nobody else asks");
+    };
+    let single_flight::Flight::Follower(others) =
+        world.known.turn(&one, (|| world.now(), patience))
+    else {
+        panic!("somebody else asks");
+    };
+    let two = [check(&limits[0], b"two", 1)];
+    let another = world.known.turn(&two, (|| world.now(), patience));
+    assert!(matches!(another, single_flight::Flight::Solo));
+    let begun = Instant::now();
+    tokio::join!(others.wait(), async { drop(asking) });
+    assert!(begun.elapsed() < patience / 2);
+    let after = world.known.turn(&one, (|| world.now(), patience));
+    assert!(matches!(after, single_flight::Flight::Solo));
+}

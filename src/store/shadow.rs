@@ -1,0 +1,86 @@
+//! Which limits of a request are charged, where some of them do not decide: those go by groups of their own, and only with
+//! their request. Twin: `lua/shadow.lua`.
+
+use super::check::Check;
+use crate::limit::verdict::{INLINE_LIMITS, Measured, Verdict, Wait};
+use smallvec::SmallVec;
+
+/// What a limit that does not decide says of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShadowVerdict {
+    /// Which of the request's checks it is.
+    pub index: usize,
+    /// What it would have said; nothing where nobody has counted.
+    pub verdict: Option<Verdict>,
+    /// Was it charged?
+    pub charged: bool,
+}
+
+/// For each check its group: 0 for those that decide about the request.
+pub(super) type Groups = SmallVec<[u8; INLINE_LIMITS]>;
+
+/// The groups of `checks`.
+pub(super) fn groups(checks: &[Check<'_>]) -> Groups {
+    let mut last: Option<&Check<'_>> = None;
+    let mut group = 0_u8;
+    let grouped = checks.iter().map(|check| {
+        if check.limit.mode.decides() {
+            return 0;
+        }
+        let is_same = last.is_some_and(|last| last.limit.is_rate_beside(check.limit));
+        last = Some(check);
+        group = group.saturating_add(u8::from(!is_same));
+        group
+    });
+    grouped.collect()
+}
+
+/// Do all decide?
+pub(super) fn all_decide(checks: &[Check<'_>]) -> bool {
+    checks.iter().all(|check| check.limit.mode.decides())
+}
+
+/// Which checks of a request are charged.
+#[derive(Debug)]
+pub(super) struct Charges {
+    /// Is the request admitted?
+    pub(super) admitted: bool,
+    /// One for each check; empty where all go with the request.
+    each: SmallVec<[bool; INLINE_LIMITS]>,
+}
+
+impl Charges {
+    /// Of `checks` as they were measured. Nothing of a request that is `refused` elsewhere.
+    pub(super) fn of(checks: &[Check<'_>], measured: &[Measurement], refused: bool) -> Self {
+        if all_decide(checks) {
+            return Self {
+                admitted: !refused && measured.iter().all(admits),
+                each: SmallVec::new(),
+            };
+        }
+        Self::by(&groups(checks), measured, refused)
+    }
+
+    /// The same, the groups being known.
+    pub(super) fn by(groups: &[u8], measured: &[Measurement], refused: bool) -> Self {
+        let admit = |group: u8| {
+            let mut all = groups.iter().zip(measured);
+            all.all(|(other, measured)| *other != group || admits(measured))
+        };
+        let admitted = !refused && admit(0);
+        let charged = |group: &u8| admitted && (*group == 0 || admit(*group));
+        Self {
+            admitted,
+            each: groups.iter().map(charged).collect(),
+        }
+    }
+
+    /// Is the check at `index` charged?
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.each.get(index).copied().unwrap_or(self.admitted)
+    }
+}
+
+fn admits(measured: &Measurement) -> bool {
+    measured.wait == Wait::Micros(0)
+}

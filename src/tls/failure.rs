@@ -1,0 +1,93 @@
+//! Why a handshake failed, in words that say what to do.
+
+use rustls::{AlertDescription, CertificateError};
+use std::error::Error;
+use std::sync::Arc;
+
+/// What messages tell an operator to change.
+#[derive(Debug, Clone, Copy)]
+pub struct Advice {
+    /// The table of the configuration file that has `ca`, `cert`, `key` and `server_name`.
+    pub table: &'static str,
+    /// How to connect without TLS, as an instruction.
+    pub plaintext: &'static str,
+}
+
+/// What went wrong, in words that say what to do; nothing where the error has nothing to do with TLS.
+#[must_use]
+pub fn explain(error: &(dyn Error + 'static), advice: Advice) -> Option<String> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return Some(of_handshake(error, advice));
+        }
+        // The source of what wraps an error is that error's source, not the error.
+        let io = error.downcast_ref::<std::io::Error>();
+        let shared = error.downcast_ref::<Arc<dyn Error + Send + Sync>>();
+        next = match (io.and_then(std::io::Error::get_ref), shared) {
+            (Some(inner), _) => Some(inner),
+            (None, Some(inner)) => Some(&**inner),
+            (None, None) => error.source(),
+        };
+    }
+    None
+}
+
+/// What is wrong with a certificate or a key that a file holds.
+pub(super) fn of_file(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(bad) => format!("the certificate is of no use: {bad}"),
+        other => other.to_string(),
+    }
+}
+
+fn of_handshake(error: &rustls::Error, Advice { table, plaintext }: Advice) -> String {
+    use CertificateError as Bad;
+    match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            // An authority that was made anew under its old name signs what the old one did not.
+            Bad::UnknownIssuer | Bad::BadSignature => {
+                format!(
+                    "the certificate's authority is not one that is believed: name it as `ca` in {table}"
+                )
+            }
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                format!(
+                    "the certificate is for another name ({bad}): write the one it has as `server_name` in {table}"
+                )
+            }
+            Bad::Expired | Bad::ExpiredContext { .. } => {
+                format!("the certificate has expired ({bad})")
+            }
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                format!("the certificate is not valid yet ({bad}); is the clock right?")
+            }
+            other => format!("the certificate is of no use: {other}"),
+        },
+        rustls::Error::AlertReceived(alert) => match alert {
+            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure => {
+                format!(
+                    "the server refuses us ({alert:?}): does it want a client's certificate? Name it as `cert` and `key` in {table}"
+                )
+            }
+            AlertDescription::UnknownCA => {
+                "the server does not believe the authority of our certificate (UnknownCA)".into()
+            }
+            AlertDescription::CertificateExpired => {
+                "the server says that our certificate has expired (CertificateExpired)".into()
+            }
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::DecryptError
+            | AlertDescription::CertificateUnknown => {
+                format!("the server does not take our certificate ({alert:?})")
+            }
+            other => format!("the server ended the handshake ({other:?})"),
+        },
+        rustls::Error::InvalidMessage(_) => {
+            format!("the server does not speak TLS on this port: {plaintext}, or another port")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,199 @@
+//! TLS as every room needs it: authorities to trust, an identity to present, and what a failed handshake means.
+//!
+//! A value is compared by a digest of what it was read from, so a reload sees whether the files have changed.
+
+mod failure;
+mod identity;
+mod roots;
+
+pub use failure::{Advice, explain};
+
+use rustls::ClientConfig;
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::SingleCertAndKey;
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
+
+/// How connections of ours to a server are encrypted. Clones share it.
+#[derive(Clone)]
+pub struct ClientTls(Arc<Inner>);
+
+struct Inner {
+    /// Without any, the authorities that the system trusts.
+    roots: Option<Arc<rustls::RootCertStore>>,
+    identity: Option<Arc<SingleCertAndKey>>,
+    server_name: Option<ServerName<'static>>,
+    /// Of everything above, so that two values can be compared.
+    digest: [u8; 32],
+    config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
+}
+
+/// The contents of the files that a configuration names, as PEM.
+#[derive(Default, Clone, Copy)]
+#[allow(
+    missing_debug_implementations,
+    reason = "a private key is in it, and no log or error prints it"
+)]
+pub struct PemFiles<'a> {
+    /// Authorities to trust instead of the system's.
+    pub ca: Option<&'a [u8]>,
+    /// A certificate to present, with those between it and its authority, and its key.
+    pub identity: Option<(&'a [u8], &'a [u8])>,
+    /// The name that the server's certificate must have, if not the host name of the connection.
+    pub server_name: Option<&'a str>,
+}
+
+/// What is wrong with one of the files, or with the name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mistake {
+    /// The authorities.
+    Ca(String),
+    /// The certificate.
+    Cert(String),
+    /// Its key.
+    Key(String),
+    /// The name.
+    Name,
+    /// The system trusts no authority.
+    System(Arc<str>),
+}
+
+impl ClientTls {
+    /// Presents no certificate and trusts the system's authorities, which are read when a connection is made.
+    #[must_use]
+    pub fn of_system() -> Self {
+        Self(Arc::new(Inner {
+            roots: None,
+            identity: None,
+            server_name: None,
+            digest: [0; 32],
+            config: OnceLock::new(),
+        }))
+    }
+
+    /// Reads the contents of files.
+    ///
+    /// # Errors
+    /// All mistakes in them.
+    pub fn new(files: PemFiles<'_>) -> Result<Self, Vec<Mistake>> {
+        let mut mistakes = Vec::new();
+        let mut note = |mistake| mistakes.push(mistake);
+        let roots = match files.ca {
+            Some(pem) => roots::read(pem).map_err(&mut note).ok().map(Arc::new),
+            None => {
+                if let Err(why) = roots::of_system() {
+                    note(Mistake::System(why));
+                }
+                None
+            }
+        };
+        let identity = files.identity.and_then(|(cert, key)| {
+            let read = identity::read(cert, key).map_err(&mut note);
+            read.ok().map(Arc::new)
+        });
+        let name = files.server_name.and_then(|name| {
+            let read = server_name(name).ok_or(Mistake::Name);
+            read.map_err(&mut note).ok()
+        });
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        Ok(Self(Arc::new(Inner {
+            roots,
+            identity,
+            server_name: name,
+            digest: files.digest(),
+            config: OnceLock::new(),
+        })))
+    }
+
+    /// The configuration of a client.
+    ///
+    /// # Errors
+    /// When the system trusts no authority and none is named.
+    pub fn config(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
+        self.0.config.get_or_init(|| self.build()).clone()
+    }
+
+    fn build(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
+        let roots = match &self.0.roots {
+            Some(roots) => roots.clone(),
+            None => roots::of_system()?,
+        };
+        let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots);
+        Ok(Arc::new(match &self.0.identity {
+            Some(identity) => {
+                builder.with_client_cert_resolver(identity.clone() as Arc<dyn ResolvesClientCert>)
+            }
+            None => builder.with_no_client_auth(),
+        }))
+    }
+
+    /// The name that the certificate of the server at `host` must have.
+    #[must_use]
+    pub fn name_of(&self, host: &str) -> Option<ServerName<'static>> {
+        match &self.0.server_name {
+            Some(name) => Some(name.clone()),
+            None => server_name(host),
+        }
+    }
+}
+
+impl PartialEq for ClientTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.digest == other.0.digest
+    }
+}
+
+impl Eq for ClientTls {}
+
+impl fmt::Debug for ClientTls {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls")
+            .field("own_authorities", &self.0.roots.is_some())
+            .field("presents_a_certificate", &self.0.identity.is_some())
+            .field("server_name", &self.0.server_name)
+            .finish()
+    }
+}
+
+impl PemFiles<'_> {
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        let (cert, key) = self.identity.unzip();
+        let name = self.server_name.map(str::as_bytes);
+        for part in [self.ca, cert, key, name] {
+            let length = part.map_or(u64::MAX, |part| part.len() as u64);
+            digest.update(length.to_be_bytes());
+            digest.update(part.unwrap_or_default());
+        }
+        digest.finalize().into()
+    }
+}
+
+/// A name or an address that a certificate can have.
+#[must_use]
+pub fn server_name(text: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(text.to_owned()).ok()
+}
+
+/// The certificates of a PEM file, of which there is at least one; or what is wrong with it.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err("it has no `-----BEGIN CERTIFICATE-----`".into()),
+        Err(_) => Err("it is no PEM file".into()),
+    }
+}

@@ -1,0 +1,118 @@
+//! The pages: cells of tables that can be read at a glance, and links that lead somewhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::{assert_none, files, repository};
+
+/// What needs more words stands below the table.
+const WORDS_IN_A_CELL: usize = 25;
+
+/// How many cells are longer. This figure only goes down.
+const LONG_CELLS: usize = 62;
+
+/// The pages for readers, with their text.
+fn pages() -> Vec<(String, String)> {
+    let mut pages: Vec<(String, String)> = files("docs", "md")
+        .into_iter()
+        .map(|(path, text)| (path.to_str().unwrap().to_owned(), text))
+        .collect();
+    for name in [
+        "README.md",
+        "CHANGELOG.md",
+        "deploy/README.md",
+        "benches/README.md",
+        "src/README.md",
+    ] {
+        let text = fs::read_to_string(repository().join(name)).unwrap();
+        pages.push((name.to_owned(), text));
+    }
+    pages
+}
+
+/// The lines of a page outside of its examples, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut example = false;
+    text.lines().enumerate().filter_map(move |(number, line)| {
+        let fence = line.trim_start().starts_with("```");
+        example ^= fence;
+        (!example && !fence).then_some((number + 1, line))
+    })
+}
+
+#[test]
+fn a_cell_of_a_table_is_read_at_a_glance() {
+    let mut long = Vec::new();
+    for (page, text) in pages() {
+        for (number, line) in prose(&text).filter(|(_, line)| line.starts_with('|')) {
+            // A bar inside a cell is written with a backslash.
+            let cells = line.replace("\\|", "/");
+            for cell in cells.split('|') {
+                let words = cell.split_whitespace().count();
+                if words > WORDS_IN_A_CELL {
+                    long.push(format!("{page}:{number}: {words} words"));
+                }
+            }
+        }
+    }
+    println!(
+        "cells of more than {WORDS_IN_A_CELL} words: {} (at most {LONG_CELLS})",
+        long.len()
+    );
+    if long.len() > LONG_CELLS {
+        assert_none(&long);
+    }
+}
+
+/// What a heading is called in a link, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| {
+            if c == ' ' {
+                '-'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let pages: BTreeMap<String, String> = pages().into_iter().collect();
+    let mut wrong = Vec::new();
+    for (page, text) in &pages {
+        let folder = repository().join(page);
+        let folder = folder.parent().unwrap();
+        for (number, line) in prose(text) {
+            for (at, _) in line.match_indices("](") {
+                let target = line[at + 2..].split(')').next().unwrap_or_default();
+                if target.contains("://") {
+                    continue;
+                }
+                let (file, part) = target.split_once('#').unwrap_or((target, ""));
+                let path = if file.is_empty() {
+                    repository().join(page)
+                } else {
+                    folder.join(file)
+                };
+                let Ok(path) = path.canonicalize() else {
+                    wrong.push(format!("{page}:{number}: {target} is not there"));
+                    continue;
+                };
+                if part.is_empty() || path.extension().is_none_or(|kind| kind != "md") {
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                if !prose(&text).any(|(_, line)| line.starts_with('#') && anchor(line) == part) {
+                    wrong.push(format!("{page}:{number}: {target} has no such heading"));
+                }
+            }
+        }
+    }
+    assert_none(&wrong);
+}
