@@ -3,7 +3,7 @@
 use crate::config::Boot;
 use crate::config::describe;
 use crate::limit::{Limit, Mode, Rule, Scope};
-use crate::snapshot::{Own, Service, Snapshot};
+use crate::snapshot::{Service, Snapshot, StaticReply};
 use crate::store::Backend;
 use crate::telemetry::printable;
 use std::collections::BTreeMap;

@@ -186,8 +186,8 @@ impl Admission {
         match (verdict, self.by) {
             (Some(verdict), _) => Some(verdict.outcome),
             (None, Decider::Remembered) => None,
-            (None, Decider::Closed) => Some(Outcome::Refuse(Wait::Micros(0))),
-            (None, _) => Some(Outcome::Admit { delay: 0 }),
+            (None, Decider::Closed) => Some(VerdictOutcome::Refuse(Wait::Micros(0))),
+            (None, _) => Some(VerdictOutcome::Admit { delay: 0 }),
         }
     }
 

@@ -58,7 +58,7 @@ pub struct RouteRequest<'a> {
     pub trust: &'a Trust,
 }
 
-impl route::Asked for RouteRequest<'_> {
+impl route::RequestView for RouteRequest<'_> {
     fn fields(&self) -> &HeaderMap {
         &self.parts.headers
     }

@@ -158,7 +158,7 @@ pub fn is_https(trust: &Trust, peer: IpAddr, fields: &HeaderMap, target: &Target
 }
 
 /// What `Forwarded` tells of scheme and host, where it speaks.
-fn told(fields: &HeaderMap, speaks: Speaks) -> (Option<&'static str>, Option<HeaderValue>) {
+fn told(fields: &HeaderMap, speaks: OriginFields) -> (Option<&'static str>, Option<HeaderValue>) {
     if speaks.forwarded {
         (told_scheme(fields), told_host(fields))
     } else {

@@ -3,8 +3,8 @@
 
 use super::error::ProxyError;
 use super::response_cost::{self, BodyMeter, ResponseCost};
-use crate::key::{OnLeave, Place};
-use crate::limit::{GivesBack, rate};
+use crate::key::{MeterPlace, OnLeave};
+use crate::limit::{RefundCondition, rate};
 use crate::store::{Charge, Decider, Store};
 use crate::telemetry::metrics::Told;
 use http::{HeaderMap, StatusCode};
@@ -133,7 +133,7 @@ impl Refunds {
         let Some(meter) = &charge.limit.meter else {
             return;
         };
-        if let Place::Header(_) = meter.place {
+        if let MeterPlace::Header(_) = meter.place {
             let (told, units) = response_cost::in_head(&charge.limit, meter, fields);
             return self.correct(&charge, told, units);
         }

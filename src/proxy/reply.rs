@@ -51,7 +51,7 @@ pub struct ProblemDetails<'a, 'l> {
 #[must_use]
 pub fn to(
     told: &ProblemDetails<'_, '_>,
-    looks: &Looks,
+    looks: &ErrorFormats,
     preferred: ReplyFormat,
     spare: HeaderMap,
 ) -> Response<Body> {

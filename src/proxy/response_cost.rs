@@ -1,7 +1,7 @@
 //! What responses say that their requests have cost: in a field, or in a body that passes by.
 
 use super::json_probe::{EventProbe, JsonProbe};
-use crate::key::{Meter, Misquoted, Place};
+use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
 use crate::store::Charge;
 use crate::telemetry::log::Throttle;

@@ -85,7 +85,7 @@ pub fn head(
         speaks: if trusted {
             trust.speaks(address, fields)
         } else {
-            Speaks::default()
+            OriginFields::default()
         },
         host: target.authority(),
         scheme: if trusted { target.scheme() } else { "http" },

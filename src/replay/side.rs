@@ -22,7 +22,7 @@ use crate::limit::rate::Cost;
 use crate::proxy::admit::Plan;
 use crate::proxy::destination::Destination;
 use crate::proxy::stripped_fields::{FieldTrust, tidy};
-use crate::route::{Asked, host_key};
+use crate::route::{RequestView, host_key};
 use crate::snapshot::{Service, Snapshot};
 use crate::store::{Charge, StoreDecision, StoreError};
 use http::{HeaderMap, Method};

@@ -290,7 +290,7 @@ impl Leases {
     fn told(
         &self,
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         (last, units): (Option<LeaseCall>, u32),
         (sent, now): (Instant, Instant),
     ) -> (Rc<Notify>, Instant) {

@@ -65,7 +65,7 @@ fn alone(memory: &MemoryStore, checks: &[Check<'_>]) -> StoreDecision {
         return memory.decide(checks);
     }
     // Who asks in another way forgets what the state says beside.
-    let apart = apart(checks, Limit::apart_if_made);
+    let apart = apart(checks, Limit::with_history_if_asked);
     StoreDecision::of_half(checks, memory.measure(&apart, None, false))
 }
 
@@ -95,7 +95,7 @@ struct LocalReservation<'a> {
 impl<'a> LocalReservation<'a> {
     fn take((store, memory): (&'a Store, &'a MemoryStore), checks: Checks<'a>) -> Self {
         // Others may come between the charge and its return.
-        let checks = apart(&checks, Limit::apart);
+        let checks = apart(&checks, Limit::with_history);
         let Answers { at, measured, .. } = memory.measure(&checks, None, false);
         let charges = Charges::of(&checks, &measured, false);
         Self {

@@ -172,7 +172,7 @@ impl RedisStore {
             .map(|TentativeCharge { charge, at, .. }| Refund {
                 limit: &charge.limit,
                 key: &charge.key,
-                ticket: charge.limit.undone(charge.ticket, *at),
+                ticket: charge.limit.abandoned(charge.ticket, *at),
             });
         self.return_all(clock, refunds);
     }
@@ -403,7 +403,7 @@ impl RedisStore {
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
-        let is_apart = limit.with.is_none() || limit.was_asked_apart();
+        let is_apart = limit.with.is_none() || limit.is_asked_with_history();
         matches!(self.way, Topology::Many(_)) && is_apart
     }
 

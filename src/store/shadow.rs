@@ -2,7 +2,7 @@
 //! their request. Twin: `lua/shadow.lua`.
 
 use super::check::Check;
-use crate::limit::verdict::{INLINE_LIMITS, Measured, Verdict, Wait};
+use crate::limit::verdict::{INLINE_LIMITS, Measurement, Verdict, Wait};
 use smallvec::SmallVec;
 
 /// What a limit that does not decide says of a request.

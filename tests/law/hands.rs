@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tollgate::limit::rate::Rate;
-use tollgate::limit::verdict::Outcome;
-use tollgate::limit::{Leasing, Limit, Rule, Scope};
+use tollgate::limit::verdict::VerdictOutcome;
+use tollgate::limit::{LeaseSetting, Limit, Rule, Scope};
 use tollgate::store::{Check, Decider, Store, StoreDecision};
 
 const ALL: &[u8] = b"";

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tollgate::clock;
 use tollgate::limit::rate::Rate;
-use tollgate::limit::{Leasing, Limit, Rule};
+use tollgate::limit::{LeaseSetting, Limit, Rule};
 use tollgate::store::{Check, Decider, Store};
 
 const KEY: &[u8] = b"hot";

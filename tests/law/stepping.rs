@@ -9,7 +9,7 @@ use super::under_test::{admitted, connect};
 use crate::support::Redis;
 use std::sync::Arc;
 use tollgate::clock;
-use tollgate::limit::{Leasing, Limit};
+use tollgate::limit::{LeaseSetting, Limit};
 use tollgate::store::{Check, Decider, Store};
 
 const KEY: &[u8] = b"hot";

@@ -249,7 +249,7 @@ impl Listener {
         let state = states.remove(&limit.id);
         let after = match charge.correction(Cost::new(truth)) {
             None => state,
-            Some(Correction::Less(ticket)) => match limit.rule.settle(state.as_ref(), at, ticket) {
+            Some(Correction::Less(ticket)) => match limit.rule.refund(state.as_ref(), at, ticket) {
                 Refund::Nothing => state,
                 Refund::Left(change) => Some(change.update.after(state)),
                 Refund::Gone => None,

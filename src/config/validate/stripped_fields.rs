@@ -5,7 +5,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::document::{Cost, Document, Group, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::proxy::stripped_fields::{FieldTrust, StripCause, why};
 use crate::route::Condition;
 use http::HeaderName;

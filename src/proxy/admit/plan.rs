@@ -1,8 +1,8 @@
 //! The limits that apply to one request, each with its key.
 
 use super::request_cost::{cost, repeat_id};
-use crate::key::token::NoToken;
-use crate::key::{Caller, Doubt, Found, Part, RepeatId, Standing};
+use crate::key::TokenDoubt;
+use crate::key::{Caller, Doubt, KeyOutcome, KeyPart, Memberships, RepeatId};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::limit::{Limit, Preflights};

@@ -137,7 +137,7 @@ impl Exchange {
         let refusing = limits
             .iter()
             .zip(&decided.decision.verdicts)
-            .filter(|(_, verdict)| matches!(verdict.outcome, Outcome::Refuse(_)));
+            .filter(|(_, verdict)| matches!(verdict.outcome, VerdictOutcome::Refuse(_)));
         Violations {
             named: limits.get(by).copied(),
             all: refusing.map(|(limit, _)| &**limit.policy_name()).collect(),

@@ -1,7 +1,7 @@
 //! What an answer of the gateway's own says: a problem (RFC 9457), and its sentence.
 
 use super::ProblemDetails;
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::proxy::error::ProxyError;

@@ -4,7 +4,7 @@
 use super::key_lease::KeyLease;
 use super::{BRISK, Leases, entry, may_take, since};
 use crate::clock::Timestamp;
-use crate::limit::verdict::{Outcome, Verdict, Wait};
+use crate::limit::verdict::{Verdict, VerdictOutcome, Wait};
 use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::decider::Decider;

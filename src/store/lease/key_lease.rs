@@ -9,8 +9,8 @@ use crate::limit::BucketState;
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
 use crate::limit::token_bucket::TokenBucket;
-use crate::limit::verdict::{Measured, Outcome, Verdict, Wait};
-use crate::limit::{Limit, Rule, State, Terms};
+use crate::limit::verdict::{Measurement, Verdict, VerdictOutcome, Wait};
+use crate::limit::{LeaseTerms, Limit, Rule, State};
 use crate::store::answers::Answers;
 use crate::store::check::Check;
 use crate::store::invalidation::Invalidation;
@@ -287,7 +287,12 @@ impl KeyLease {
     }
 
     /// Takes over what a call for `asked` units has brought.
-    pub(super) fn fill(&mut self, terms: &Terms, (last, asked): (LeaseCall, u32), now: Instant) {
+    pub(super) fn fill(
+        &mut self,
+        terms: &LeaseTerms,
+        (last, asked): (LeaseCall, u32),
+        now: Instant,
+    ) {
         self.due = self.waiting.min(last.charged);
         let rest = last.charged - self.due;
         let (permits, lasting) = terms.permits(rest, last.measured, last.at);
@@ -311,7 +316,7 @@ impl KeyLease {
 impl LeaseCall {
     pub(super) fn of(
         check: &Check<'_>,
-        terms: &Terms,
+        terms: &LeaseTerms,
         half: &Answers,
         (sent, asked, told): (Instant, u64, Instant),
     ) -> Option<Self> {

@@ -76,7 +76,7 @@ impl Question {
     pub(super) fn beside(&mut self, group: u8) {
         if group > 0 {
             self.reach = ScriptLevel::Beside;
-            self.blocks.extend_from_slice(&wire::beside(group));
+            self.blocks.extend_from_slice(&wire::shadow(group));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::limit::rate::{Cost, Span};
-use crate::limit::verdict::{Measured, Repeat, Wait};
+use crate::limit::verdict::{Measurement, Repeat, Wait};
 use crate::store::answers::Measurements;
 use crate::store::error::StoreError;
 use std::sync::Arc;

@@ -227,7 +227,7 @@ impl Drop for GrantReservation<'_> {
                 _ => {
                     // All of it, whoever was counted here meanwhile.
                     let TentativeCharge { charge, at, .. } = tentative;
-                    let ticket = charge.limit.undone(charge.ticket, at);
+                    let ticket = charge.limit.abandoned(charge.ticket, at);
                     self.store.refund(Charge { ticket, ..charge }, by);
                 }
             }

@@ -33,12 +33,10 @@ impl Alone {
     fn would(&self, gateway: usize, ahead: u64, cost: u32) -> (Verdict, Option<State>) {
         let (now, cost) = (NOON.plus(self.at + ahead), Cost::new(cost));
         let state = self.states[gateway].as_ref();
-        let (measured, change) = self
-            .limit
-            .check_as_one_of(state, now, (cost, self.gateways));
+        let (measured, change) = self.limit.check_as_one_of(state, now, cost, self.gateways);
         let verdict = self
             .limit
-            .verdict_as_one_of((measured, now), cost, true, self.gateways);
+            .verdict_as_one_of(measured, now, cost, true, self.gateways);
         (verdict, change.map(|change| change.update.after(None)))
     }
 

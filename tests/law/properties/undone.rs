@@ -28,7 +28,7 @@ impl Shared {
     /// A charge before it is known whether the request goes on.
     fn charge(&mut self, at: Timestamp, cost: u32) -> Option<Ticket> {
         let limit = Arc::clone(&self.limit);
-        let asked = limit.apart().unwrap_or(&limit);
+        let asked = limit.with_history().unwrap_or(&limit);
         let measured = self.take(asked, at, cost)?;
         let ticket = asked.ticket(at, measured, Cost::new(cost));
         Some(asked.abandoned(ticket, at))
@@ -90,7 +90,7 @@ proptest! {
             true => giving_back(limit("refunds", rule.clone())),
             false => limit("apart", rule.clone()),
         };
-        prop_assert!(limit.apart().is_some() != refunds);
+        prop_assert!(limit.with_history().is_some() != refunds);
         let mut shared = Shared { limit, state: None };
         let mut pending: VecDeque<(Timestamp, u32, Ticket, bool)> = VecDeque::new();
         let (mut kept, mut at) = (Vec::new(), NOON);
@@ -137,7 +137,7 @@ proptest! {
         let mut alone = Counter::of(token_bucket(count, period, 60));
         let limit = Arc::clone(&shared.limit);
         // Who is admitted asks beside other slots, too.
-        prop_assert!(shared.take(limit.apart().unwrap_or(&limit), NOON, held).is_some());
+        prop_assert!(shared.take(limit.with_history().unwrap_or(&limit), NOON, held).is_some());
         alone.take(held);
         let mut at = NOON;
         let (mut pending, mut undone) = (VecDeque::new(), 0);
@@ -201,7 +201,7 @@ proptest! {
                     let left = limit.rule.verdict(told, at, Cost::ZERO, true).remaining;
                     let units = if part > 600 { left as u32 } else { 1 + units / 50 };
                     // Who asks about this limit alone asks as the others do once it knows of them.
-                    let asked = if when % 2 == 0 { &limit } else { limit.apart().unwrap() };
+                    let asked = if when % 2 == 0 { &limit } else { limit.with_history().unwrap() };
                     if units > 0 && shared.take(asked, at, units).is_some() {
                         kept.push((at, units));
                     }

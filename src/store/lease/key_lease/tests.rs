@@ -46,7 +46,7 @@ fn told(full: u64, later: u64) -> Wait {
         whole: 900_000,
         part: 1000,
     };
-    let refused = Measured::refused(Wait::Micros(full), used);
+    let refused = Measurement::refused(Wait::Micros(full), used);
     let noon = Timestamp::from_micros(1_790_000_000_000_000);
     let half = Answers::whole(noon, std::iter::once(refused).collect());
     let last = LeaseCall::of(&order, terms, &half, (sent, 1, sent + ANSWERED)).unwrap();

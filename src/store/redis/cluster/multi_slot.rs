@@ -73,7 +73,7 @@ pub(super) async fn ask(
     checks: &[Check<'_>],
     parts: SlotParts,
 ) -> Result<Answers, StoreError> {
-    let checks = &apart(checks, Limit::apart);
+    let checks = &apart(checks, Limit::with_history);
     let parts = parts.into_iter().map(|(slot, indexes)| {
         let mut part = SlotPart {
             indexes,

@@ -1,7 +1,7 @@
 //! A request that leaves while its decision is under way keeps nothing that only who goes on can use.
 
 use super::support::{Client, Server, concurrency, leaky_bucket, limit, token_bucket, until_up};
-use crate::limit::{GivesBack, Limit};
+use crate::limit::{Limit, RefundCondition};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
 use crate::store::settings::StoreSettings;

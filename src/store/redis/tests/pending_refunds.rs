@@ -6,7 +6,7 @@ use super::support::{
 use crate::key::{Meter, MeterPlace, OnLeave};
 use crate::limit::rate::Cost;
 use crate::limit::verdict::Ruling;
-use crate::limit::{GivesBack, Limit, Ticket};
+use crate::limit::{Limit, RefundCondition, Ticket};
 use crate::store::check::{Check, Refund};
 use crate::store::more;
 use crate::store::redis::RedisStore;

@@ -6,7 +6,7 @@ use super::masters::{admitted, key_on};
 use super::support::{fixed_window, leaky_bucket, limit, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
-use crate::limit::{Leasing, Limit};
+use crate::limit::{LeaseSetting, Limit};
 use crate::store::check::Check;
 use crate::store::redis::RedisStore;
 use std::sync::Arc;
