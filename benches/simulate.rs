@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 use tollgate::config;
-use tollgate::replay::{Lines, Replay};
+use tollgate::replay::{Replay, TraceLines};
 
 const LINES: u32 = 1_000_000;
 const CLIENTS: u32 = 10_000;
@@ -76,7 +76,7 @@ fn measure(folder: &Path, name: &str, file: &str, sides: usize, line: fn(&mut St
         let snapshot = || config::load(&toml).unwrap().snapshot;
         let changed = (sides > 1).then(snapshot);
         let mut replay = Replay::new(snapshot(), changed, None).unwrap();
-        let mut lines = Lines::open(&trace).unwrap();
+        let mut lines = TraceLines::open(&trace).unwrap();
         let (cpu, wall) = (on_core(), Instant::now());
         replay.run(&mut lines, None, &mut |_, _| {}).unwrap();
         best = best.min(on_core() - cpu);

@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = tollgate::replay::fuzzed::trace(bytes);
+    let _ = tollgate::replay::fuzz::trace(bytes);
 });

@@ -1,7 +1,7 @@
 //! What the admin listener answers to which request.
 
 use super::{AdminState, Phase};
-use crate::telemetry::metrics::{SharedStore, TextFormat};
+use crate::telemetry::metrics::{StoreStatus, TextFormat};
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -56,7 +56,7 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
 }
 
 /// The store is told of, and has no say.
-fn readiness(phase: Phase, store: Option<SharedStore>) -> AdminResponse {
+fn readiness(phase: Phase, store: Option<StoreStatus>) -> AdminResponse {
     match phase {
         Phase::Ready => text(
             StatusCode::OK,
@@ -81,7 +81,7 @@ fn readiness(phase: Phase, store: Option<SharedStore>) -> AdminResponse {
 }
 
 /// How the store stands.
-fn store(shared: Option<SharedStore>) -> AdminResponse {
+fn store(shared: Option<StoreStatus>) -> AdminResponse {
     json(&match shared {
         None => serde_json::json!({ "kind": "memory", "up": true }),
         Some(shared) => serde_json::json!({

@@ -2,7 +2,7 @@
 
 use super::server::{AdminTimeouts, serve_within};
 use super::*;
-use crate::telemetry::metrics::{NO_ROUTE, Source};
+use crate::telemetry::metrics::{AnswerSource, NO_ROUTE};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -85,7 +85,12 @@ async fn metrics_come_in_the_format_asked_for() {
     let admin = Admin::start().await;
     let worker = admin.state.metrics.worker();
     let route = worker.route(NO_ROUTE);
-    route.request(&http::Method::GET, 404, Source::Gateway, Duration::ZERO);
+    route.request(
+        &http::Method::GET,
+        404,
+        AnswerSource::Gateway,
+        Duration::ZERO,
+    );
     let answer = admin.ask("GET /metrics", "").await;
     assert!(answer.contains("content-type: text/plain; version=0.0.4"));
     assert!(

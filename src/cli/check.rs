@@ -99,7 +99,7 @@ fn answer_of(
 ) -> CheckOutput {
     let mut printed = None;
     let mut loaded = match what {
-        CheckTask::Print => config::resolved(file).map(|(text, compiled)| {
+        CheckTask::Print => config::print(file).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),

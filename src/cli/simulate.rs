@@ -3,7 +3,7 @@
 use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
-use crate::replay::{Failure, Fault, Lines, Mapping, Replay, Report};
+use crate::replay::{Fault, Mapping, Replay, ReplayError, Report, TraceLines};
 use crate::store::{Backend, RedisTarget};
 use crate::telemetry::{printable, printable_json};
 use clap::Args;
@@ -83,7 +83,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
             return Err(USAGE);
         }
     }
-    let mut lines = Lines::open(&args.trace).map_err(|error| {
+    let mut lines = TraceLines::open(&args.trace).map_err(|error| {
         tell(&format!(
             "error: cannot open {}: {error}",
             args.trace.display()
@@ -115,7 +115,7 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     }
     ran.map_err(|failure| {
         tell(&format!("error: {failure}"));
-        if matches!(failure, Failure::Store(_)) {
+        if matches!(failure, ReplayError::Store(_)) {
             UNREACHABLE
         } else {
             BAD
@@ -126,15 +126,15 @@ fn replay(args: &SimulateArgs) -> Result<(), u8> {
     let report = replay.report();
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
-        let drawn = out.write_all(report::picture(&report, &args.sets).as_bytes());
+        let drawn = out.write_all(report::svg(&report, &args.sets).as_bytes());
         drawn
             .and_then(|()| out.flush())
             .map_err(|error| cannot_write(path, &error))?;
     }
     let text = if args.json {
-        format!("{}\n", report::program(&report, &args.sets, took))
+        format!("{}\n", report::json(&report, &args.sets, took))
     } else {
-        report::human(&report, &args.sets, took, marks())
+        report::text(&report, &args.sets, took, marks())
     };
     // It may be closed, and nobody reads then.
     let text = if args.json {
@@ -333,7 +333,7 @@ impl ProgressBar {
         }
     }
 
-    fn show(&mut self, lines: &Lines, requests: u64) {
+    fn show(&mut self, lines: &TraceLines, requests: u64) {
         let Some(next) = self.next else {
             return;
         };

@@ -25,7 +25,7 @@ pub struct Boot {
     /// Where counters live.
     pub store: store::StoreSettings,
     /// What is logged.
-    pub log: telemetry::Settings,
+    pub log: telemetry::LogSettings,
     /// What is shown as stars wherever the file is told about.
     pub secrets: Arc<Secrets>,
 }
@@ -79,7 +79,7 @@ pub(super) fn read(
             listen: admin.listen.or(ADMIN),
         }),
         store,
-        log: telemetry::Settings {
+        log: telemetry::LogSettings {
             access: log.access.get().copied().unwrap_or_else(terminal),
             level: log.level.or(telemetry::Level::Info),
         },

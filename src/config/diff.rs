@@ -122,10 +122,10 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
         live("server.trust", to(&list(&old.trust), &list(&new.trust)));
     }
     if old.trust_field != new.trust_field {
-        let told = |field: Option<Field>| field.map_or("either", Field::name);
+        let name = |field: Option<Field>| field.map_or("either", Field::name);
         live(
             "server.trust_field",
-            to(&told(old.trust_field), &told(new.trust_field)),
+            to(&name(old.trust_field), &name(new.trust_field)),
         );
     }
     if old.holds.total != new.holds.total {
@@ -137,7 +137,7 @@ pub fn diff(old: &Outline, new: &Outline, running: &Boot) -> Vec<Change> {
             to(&old.holds.per_client, &new.holds.per_client),
         );
     }
-    if let Some(what) = tokens::changed(old.jwt.as_ref(), new.jwt.as_ref()) {
+    if let Some(what) = tokens::difference(old.jwt.as_ref(), new.jwt.as_ref()) {
         live("jwt", what);
     }
     if old.fields != new.fields {
@@ -181,7 +181,7 @@ fn to(old: &dyn fmt::Display, new: &dyn fmt::Display) -> String {
 const PLAINLY: (&str, &str) = ("removed", "added");
 
 /// Things with names: what is gone, what is new, and for the rest what `compare` says.
-fn named<T>(
+fn collection<T>(
     table: &str,
     (old, new): (&[T], &[T]),
     name: impl Fn(&T) -> &str,
@@ -247,7 +247,7 @@ fn upstreams(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         (!parts.is_empty()).then(|| parts.join(", "))
     };
     let both = (old.upstreams.as_slice(), new.upstreams.as_slice());
-    named(
+    collection(
         "upstreams",
         both,
         |upstream| &upstream.name,

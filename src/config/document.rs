@@ -2,36 +2,36 @@
 //!
 //! Walked by hand rather than deserialized, so that one run finds every mistake and each has its place.
 
-mod answers;
-mod changes;
 mod fields;
 mod group;
-mod ignored;
+mod header_changes;
 mod include;
 mod jwt;
 mod limit;
 mod route;
 mod secrets;
 mod server;
+mod static_reply;
 mod store;
-mod strange;
 mod syntax;
-mod target;
 mod tier;
 mod told;
+mod unknown_table;
+mod upstream;
 mod variables;
+mod warning_filter;
 
-pub(super) use group::Group;
-pub(super) use ignored::{Ignored, apply as ignore};
+pub(super) use group::GroupTable;
 pub(super) use include::gather;
 pub(super) use jwt::{Jwt, KeyFile};
-pub(super) use limit::{Algorithm, Anchor, Cost, Entry, Exempt, Limit, Over, Refund};
+pub(super) use limit::{Algorithm, Anchor, CostSource, Exempt, Limit, Over, RateEntry, Refund};
 pub(super) use route::Route;
-pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, Server};
-pub(super) use store::{Kept, Sentinel, Store, StoreTls};
-pub(super) use target::Upstream;
+pub(super) use server::{Admin, Defaults, ErrorText, Log, Response, ServerTable};
+pub(super) use store::{SecretSource, Sentinel, Store, StoreTls};
 pub(super) use tier::Tier;
+pub(super) use upstream::Upstream;
 pub(super) use variables::Variables;
+pub(super) use warning_filter::{WarningFilter, apply as ignore};
 
 use super::diagnostic::{Code, Diagnostic};
 use super::files::Files;
@@ -46,24 +46,24 @@ use toml::de::{DeString, DeTable, DeValue};
 
 /// A key of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Given<T> {
+pub(super) enum Setting<T> {
     /// Not written.
     #[default]
-    No,
+    Absent,
     /// Written, and a mistake that has been reported.
-    Bad,
+    Invalid,
     /// A list with such mistakes in it, without them.
-    Partly(At<T>),
-    /// Written.
-    Yes(At<T>),
+    Partial(At<T>),
+    /// Written, and read.
+    Valid(At<T>),
 }
 
-impl<T> Given<T> {
+impl<T> Setting<T> {
     /// The value with its place.
     pub(super) fn at(&self) -> Option<&At<T>> {
         match self {
-            Self::Yes(at) => Some(at),
-            Self::No | Self::Bad | Self::Partly(_) => None,
+            Self::Valid(at) => Some(at),
+            Self::Absent | Self::Invalid | Self::Partial(_) => None,
         }
     }
 
@@ -74,16 +74,16 @@ impl<T> Given<T> {
 
     /// Is it a mistake that has been reported?
     pub(super) fn is_bad(&self) -> bool {
-        matches!(self, Self::Bad | Self::Partly(_))
+        matches!(self, Self::Invalid | Self::Partial(_))
     }
 
     /// Is there nothing at all?
     pub(super) fn is_absent(&self) -> bool {
-        matches!(self, Self::No)
+        matches!(self, Self::Absent)
     }
 }
 
-impl<T: Copy> Given<T> {
+impl<T: Copy> Setting<T> {
     /// The value, or what holds without it.
     pub(super) fn or(&self, default: T) -> T {
         self.get().copied().unwrap_or(default)
@@ -91,14 +91,14 @@ impl<T: Copy> Given<T> {
 }
 
 /// A list of names or values; empty where none is written.
-pub(super) type List<T> = Given<Vec<At<T>>>;
+pub(super) type List<T> = Setting<Vec<At<T>>>;
 
 impl<T> List<T> {
     /// Its entries, as far as they can be read.
     pub(super) fn entries(&self) -> &[At<T>] {
         match self {
-            Self::Yes(at) | Self::Partly(at) => &at.value,
-            Self::No | Self::Bad => &[],
+            Self::Valid(at) | Self::Partial(at) => &at.value,
+            Self::Absent | Self::Invalid => &[],
         }
     }
 }
@@ -106,14 +106,14 @@ impl<T> List<T> {
 /// The whole file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
-    pub(super) server: Server,
+    pub(super) server: ServerTable,
     pub(super) log: Log,
     pub(super) admin: Option<Admin>,
     pub(super) store: Store,
     pub(super) response: Response,
     pub(super) defaults: Defaults,
     pub(super) jwt: Option<Jwt>,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<GroupTable>,
     pub(super) limits: Vec<Limit>,
     pub(super) upstreams: Vec<Upstream>,
     /// Where each upstream is among them, by its name.
@@ -129,7 +129,7 @@ pub(super) struct Document {
     /// Secrets that stood elsewhere.
     pub(super) fetched: Vec<String>,
     /// Warnings that are meant.
-    pub(super) ignored: Vec<Ignored>,
+    pub(super) ignored: Vec<WarningFilter>,
     /// Nothing at all is written.
     pub(super) empty: bool,
     /// Where counters are.
@@ -236,7 +236,7 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
     document.fetched = secrets::fetch(source, &mut root, files, found);
     document.empty = root.is_empty();
     include::read(source, &mut root, &document.variables, found);
-    document.ignored = ignored::read(&mut root, found);
+    document.ignored = warning_filter::read(&mut root, found);
     let written = root
         .iter()
         .chain(strays.iter().map(|(key, value)| (key, value)));
@@ -247,8 +247,8 @@ pub(super) fn read(source: &Source, files: &mut Files, found: &mut Vec<Diagnosti
         let (name, span) = (key.get_ref().as_ref(), key.span());
         match TABLES.iter().find(|table| table.name == name) {
             None => {
-                let meant = strange::meant(name, value.get_ref());
-                found.push(strange::table(name, &span, value.get_ref(), meant));
+                let meant = unknown_table::meant(name, value.get_ref());
+                found.push(unknown_table::table(name, &span, value.get_ref(), meant));
                 if let Some(meant) = meant {
                     misnamed(source, &mut document, meant, key, value, found);
                 }
@@ -314,7 +314,7 @@ fn section(
 ) {
     let DeValue::Table(table) = value else {
         document.lost.insert((vocabulary.name, None));
-        found.push(strange::not_a_table(
+        found.push(unknown_table::not_a_table(
             vocabulary,
             vocabulary.name,
             value,
@@ -333,19 +333,19 @@ fn section(
                 let is_key = vocabulary.key(&at.value).is_some();
                 // A table without a name has its keys here: one mistake, however many they are.
                 if !is_key || !std::mem::replace(&mut nameless, true) {
-                    found.push(strange::misplaced(vocabulary, &at, entry.get_ref()));
+                    found.push(unknown_table::misplaced(vocabulary, &at, entry.get_ref()));
                 }
                 let name = (!is_key).then_some(at.value);
                 document.lost.insert((vocabulary.name, name));
                 continue;
             };
-            strange::check_name(vocabulary, &at, found);
+            unknown_table::check_name(vocabulary, &at, found);
             let place = heading(source, &entry.span(), &at.span);
             let fields = Fields::new(vocabulary, &at.value, place, fields, found);
             match vocabulary.name {
                 "groups" => document.groups.push(group::read(at, fields)),
                 "limits" => document.limits.push(limit::read(at, fields)),
-                "upstreams" => document.upstreams.push(target::upstream(at, fields)),
+                "upstreams" => document.upstreams.push(upstream::upstream(at, fields)),
                 _ => document.routes.push(route::route(at, fields)),
             }
         }

@@ -1,7 +1,7 @@
 //! What the gateway's own answers look like: what `[response]` says, and the file that it may name.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, ErrorText, Given};
+use super::document::{Document, ErrorText, Setting};
 use super::files::Files;
 use super::grant::unread;
 use super::source::{At, Source};
@@ -17,8 +17,8 @@ pub(super) fn read(
     source: &Source,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> ErrorFormats {
-    let mut body = |written: &Given<ErrorText>| {
+) -> Looks {
+    let mut body = |written: &Setting<ErrorText>| {
         let at = written.at()?;
         Some(one(at, source, files, found))
     };

@@ -86,7 +86,7 @@ pub(super) fn read(
 
 /// The bytes of one of its files.
 fn content<'a>(
-    written: &document::Group,
+    written: &document::GroupTable,
     file: &'a At<String>,
     source: &Source,
     seen: &mut Files,
@@ -139,7 +139,7 @@ impl fmt::Display for MemberPlace<'_> {
 
 /// Reads the members of the list and of all files, each with `read`, which says why it is none.
 fn gather<'a, T: Hash + Eq + Copy>(
-    written: &'a document::Group,
+    written: &'a document::GroupTable,
     files: &'a [(&At<String>, Vec<u8>)],
     read: impl Fn(&[u8]) -> Result<T, String>,
     found: &mut Vec<Diagnostic>,
@@ -303,7 +303,7 @@ fn one_value(text: &[u8], by: &KeyPart) -> Result<Digest, String> {
     Ok(Group::shortened(&sha256))
 }
 
-fn bad_member(written: &document::Group, place: MemberPlace<'_>, why: &str) -> Diagnostic {
+fn bad_member(written: &document::GroupTable, place: MemberPlace<'_>, why: &str) -> Diagnostic {
     let name = quoted(&written.name.value);
     let message = match place {
         MemberPlace::Listed(_) => format!("group {name} has a member that is none"),
@@ -317,7 +317,7 @@ fn bad_member(written: &document::Group, place: MemberPlace<'_>, why: &str) -> D
 }
 
 fn duplicate(
-    written: &document::Group,
+    written: &document::GroupTable,
     (first, second): (MemberPlace<'_>, MemberPlace<'_>),
     many: usize,
 ) -> Diagnostic {
@@ -340,7 +340,7 @@ fn duplicate(
     }
 }
 
-fn warn_of_nobody(written: &document::Group, found: &mut Vec<Diagnostic>) {
+fn warn_of_nobody(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
     let message = format!("group {} has no members", quoted(&written.name.value));
     let place = match (written.file.entries(), written.members.at()) {
         ([file, ..], _) => &file.span,
@@ -356,8 +356,8 @@ fn warn_of_nobody(written: &document::Group, found: &mut Vec<Diagnostic>) {
 
 /// Members by a field that anybody may fill in are whoever says so, unless a proxy in front sees to it.
 fn warn_of_say_so(
-    written: &document::Group,
-    by: &KeyPart,
+    written: &document::GroupTable,
+    by: &Part,
     document: &Document,
     files: &[(&At<String>, Vec<u8>)],
     found: &mut Vec<Diagnostic>,

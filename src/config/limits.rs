@@ -9,7 +9,7 @@ mod tiers;
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{self, Algorithm, Given, Limit, Refund};
+use super::document::{self, Algorithm, Limit, Refund, Setting};
 use super::groups::Groups;
 use super::source::{At, Span};
 use super::value::show_quota;
@@ -33,13 +33,13 @@ const REMEMBERED: u64 = 600 * super::value::MICROS;
 const REPEATS: u32 = 3;
 
 /// The limit as it is where all are counted together; one with a tag of its own keeps it.
-pub(super) fn together(written: &Limit, all: &Given<bool>) -> Limit {
+pub(super) fn together(written: &Limit, all: &Setting<bool>) -> Limit {
     let mut written = written.clone();
     if let Some(all) = all.at().filter(|all| all.value)
         && written.with.is_absent()
         && written.scope.or(Scope::Cluster) == Scope::Cluster
     {
-        written.with = Given::Yes(At::new(ALL.to_owned(), all.span.clone()));
+        written.with = Setting::Valid(At::new(ALL.to_owned(), all.span.clone()));
     }
     written
 }
@@ -294,9 +294,9 @@ fn missing_choice(
 }
 
 /// What it tells clients.
-fn answers(written: &Limit) -> ResponsePolicy {
-    let (told, otherwise) = (&written.told, ResponsePolicy::default());
-    let status = |given: &Given<u32>, otherwise| {
+fn answers(written: &Limit) -> Answers {
+    let (told, otherwise) = (&written.told, Answers::default());
+    let status = |given: &Setting<u32>, otherwise| {
         let written = given.get().and_then(|status| u16::try_from(*status).ok());
         written.unwrap_or(otherwise)
     };
@@ -375,8 +375,8 @@ fn dedupe(written: &Limit) -> Option<Dedupe> {
 fn price(written: &Limit) -> (Cost, Option<Price>, Option<Meter>) {
     match written.cost.get() {
         None => (Cost::ONE, None, None),
-        Some(document::Cost::Fixed(units)) => (Cost::new(*units), None, None),
-        Some(document::Cost::Later {
+        Some(document::CostSource::Fixed(units)) => (Cost::new(*units), None, None),
+        Some(document::CostSource::Later {
             place,
             estimate,
             max,
@@ -389,7 +389,7 @@ fn price(written: &Limit) -> (Cost, Option<Price>, Option<Meter>) {
             };
             (Cost::new(estimate.or(1)), None, Some(meter))
         }
-        Some(document::Cost::Field {
+        Some(document::CostSource::Field {
             header,
             default,
             max,
@@ -440,7 +440,7 @@ fn warn_of_cost(
     let mut diagnostic = Diagnostic::warning(Code::NeverAdmits, message);
     if let Some(at) = written.cost.at() {
         let span = match &at.value {
-            document::Cost::Field { max, .. } if !never => &max.span,
+            document::CostSource::Field { max, .. } if !never => &max.span,
             _ => &at.span,
         };
         diagnostic = diagnostic.at(span, label);

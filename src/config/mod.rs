@@ -25,10 +25,10 @@ mod limits;
 pub mod masking;
 mod open_store;
 pub mod pages;
+mod print;
 mod quick_start;
 mod redaction;
 pub mod render;
-mod resolved;
 mod secret;
 mod set;
 pub mod source;
@@ -47,8 +47,8 @@ mod fixtures;
 pub use boot::Boot;
 pub use diagnostic::{Code, Diagnostic, Report, Severity};
 pub use files::Files;
+pub use print::print;
 pub use quick_start::QuickStart;
-pub use resolved::resolved;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;
@@ -86,7 +86,7 @@ pub struct Compiled {
     /// Where the file says which.
     store_at: Option<Span>,
     /// Which warnings are meant.
-    ignoring: Vec<document::Ignored>,
+    ignoring: Vec<document::WarningFilter>,
 }
 
 impl Compiled {

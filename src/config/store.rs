@@ -1,7 +1,7 @@
 //! `[store]` as written → what connections to it are made of: secrets and certificates fetched from where the file says.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::document::{Document, Kept, Sentinel, StoreTls};
+use super::document::{Document, SecretSource, Sentinel, StoreTls};
 use super::files::Files;
 use super::source::{At, Source as Text};
 use super::value::quoted;
@@ -59,10 +59,10 @@ struct SettingsReader<'r> {
 }
 
 impl SettingsReader<'_> {
-    fn secret(&mut self, what: &str, kept: &At<Kept>) -> Option<Secret> {
+    fn secret(&mut self, what: &str, kept: &At<SecretSource>) -> Option<Secret> {
         let place = match &kept.value {
-            Kept::Literal(secret) => return Some(secret.clone()),
-            Kept::Elsewhere(place) => place,
+            SecretSource::Literal(secret) => return Some(secret.clone()),
+            SecretSource::Elsewhere(place) => place,
         };
         match place.read(self.text, kept.span.start, self.files) {
             Ok(secret) => Some(Secret::new(&secret)),

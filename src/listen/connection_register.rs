@@ -5,7 +5,7 @@
 //! memory. What others see of a register is the time of the first in each ring.
 
 use crate::client::Client;
-use crate::telemetry::metrics::GaveWay;
+use crate::telemetry::metrics::Eviction;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -43,11 +43,11 @@ impl ClientWait {
 
     /// As the metrics call it.
     #[must_use]
-    pub fn gave_way(self) -> GaveWay {
+    pub fn gave_way(self) -> Eviction {
         match self {
-            Self::Idle => GaveWay::Idle,
-            Self::Silent => GaveWay::Silent,
-            Self::HalfHead => GaveWay::HalfHead,
+            Self::Idle => Eviction::Idle,
+            Self::Silent => Eviction::Silent,
+            Self::HalfHead => Eviction::HalfHead,
         }
     }
 

@@ -6,7 +6,7 @@
 use super::connection_register::{ConnectionRegister, EvictionBoard, EvictionRank};
 use crate::client::Client;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{GaveWay, Metrics, TurnedAway};
+use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -229,11 +229,11 @@ impl Dispatcher {
             EvictionScope::Anybody => register.evict_first().map(|waiting| waiting.gave_way()),
             EvictionScope::Own => {
                 let own = register.evict_of_client(Client::of(accepted.from.ip()));
-                own.map(|_| GaveWay::Own)
+                own.map(|_| Eviction::Own)
             }
         };
         if let Some(what) = gave_way {
-            self.metrics.gave_way(what);
+            self.metrics.evicted(what);
             self.log_eviction(what, accepted.from);
             return Some(accepted);
         }
@@ -257,7 +257,7 @@ impl Dispatcher {
 
     /// The system gives no descriptor for a new connection.
     pub(super) fn no_descriptor(&self) {
-        self.metrics.turned_away(TurnedAway::Descriptors);
+        self.metrics.rejected(Rejection::Descriptors);
     }
 
     /// The worker with the fewest connections; among equals, the next in turn.
@@ -293,7 +293,7 @@ impl Dispatcher {
         let most = self.bounds.most;
         match whom {
             EvictionScope::Anybody => {
-                self.metrics.turned_away(TurnedAway::Full);
+                self.metrics.rejected(Rejection::Full);
                 if let Some(more) = FULL.pass() {
                     tracing::warn!(
                         "all {most} connections have a request under way: a new one was closed; raise `max_connections`, and `ulimit -n` where that bounds it{more}"
@@ -301,7 +301,7 @@ impl Dispatcher {
                 }
             }
             EvictionScope::Own => {
-                self.metrics.turned_away(TurnedAway::PerClient);
+                self.metrics.rejected(Rejection::PerClient);
                 if let Some(more) = PER_CLIENT.pass() {
                     let of_client = self.bounds.of_client(most);
                     tracing::warn!(
@@ -313,22 +313,22 @@ impl Dispatcher {
         }
     }
 
-    fn log_eviction(&self, what: GaveWay, from: SocketAddr) {
+    fn log_eviction(&self, what: Eviction, from: SocketAddr) {
         static IDLE: Throttle = Throttle::every(TOLD);
         static SILENT: Throttle = Throttle::every(TOLD);
         static HALF_HEAD: Throttle = Throttle::every(TOLD);
         static OWN: Throttle = Throttle::every(TOLD);
         let (throttle, who) = match what {
-            GaveWay::Idle => (&IDLE, "the one that was idle longest"),
-            GaveWay::Silent => (&SILENT, "one that had sent nothing"),
-            GaveWay::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
-            GaveWay::Own => (&OWN, "an idle one of its own"),
+            Eviction::Idle => (&IDLE, "the one that was idle longest"),
+            Eviction::Silent => (&SILENT, "one that had sent nothing"),
+            Eviction::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
+            Eviction::Own => (&OWN, "an idle one of its own"),
         };
         let Some(more) = throttle.pass() else {
             return;
         };
         match what {
-            GaveWay::Own => tracing::info!(
+            Eviction::Own => tracing::info!(
                 "{} has {} connections, as many as one client may (`max_connections_per_client`): {who} made room for a new one{more}",
                 from.ip().to_canonical(),
                 self.bounds.of_client(self.bounds.most)

@@ -21,7 +21,7 @@ use crate::listen::Peer;
 use crate::listen::socket::{SocketWatch, StallFlag};
 use crate::snapshot::{FieldStyle, Service};
 use crate::telemetry::access_log::{AccessRecord, Reason};
-use crate::telemetry::metrics::{InFlight, Source};
+use crate::telemetry::metrics::{AnswerSource, InFlight};
 use crate::upstream::pool::Pool;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, header};
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ pub struct Exchange {
     /// The server that was asked last, and how long it took to answer.
     upstream: Option<(Rc<Pool<RequestBody>>, Option<Duration>)>,
     status: u16,
-    source: Source,
+    source: AnswerSource,
     reason: Reason,
     limit: Option<Arc<str>>,
     retry_after: Option<u64>,
@@ -145,7 +145,7 @@ impl Exchange {
             upload: None,
             upstream: None,
             status: 0,
-            source: Source::Gateway,
+            source: AnswerSource::Gateway,
             reason: Reason::Ok,
             limit: None,
             retry_after: None,
@@ -209,7 +209,7 @@ impl Exchange {
     pub fn answered(&mut self, answer: &UpstreamAnswer, after: Duration) {
         let status = answer.response.status().as_u16();
         self.upstream = Some((Rc::clone(&answer.pool), Some(after)));
-        self.source = Source::Upstream;
+        self.source = AnswerSource::Upstream;
         self.status = status;
         if let Some(returns) = &self.returns {
             returns.answered(status, answer.response.headers());
@@ -256,7 +256,7 @@ impl Exchange {
 
     /// Writes the answer to an error.
     pub fn fail(&mut self, error: &ProxyError) -> Response<Body> {
-        self.source = Source::Gateway;
+        self.source = AnswerSource::Gateway;
         self.status = error.status().as_u16();
         self.reason = error.reason();
         let wait = error.retry_after();

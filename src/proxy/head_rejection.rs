@@ -5,7 +5,7 @@ use crate::clock;
 use crate::listen::Peer;
 use crate::listen::connection::RejectedHead;
 use crate::telemetry::access_log::{AccessRecord, Reason};
-use crate::telemetry::metrics::Source;
+use crate::telemetry::metrics::AnswerSource;
 use http::{HeaderMap, Method, StatusCode, Version};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) fn note(worker: &Worker, head: &RejectedHead<'_>, peer: &Peer) {
         // What cannot be read is counted as an unknown method.
         method.unwrap_or(&unknown()),
         status,
-        Source::Gateway,
+        AnswerSource::Gateway,
         Duration::ZERO,
     );
     if !worker.access.is_on() {

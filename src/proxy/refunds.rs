@@ -6,7 +6,7 @@ use super::response_cost::{self, BodyMeter, ResponseCost};
 use crate::key::{MeterPlace, OnLeave};
 use crate::limit::{RefundCondition, rate};
 use crate::store::{Charge, Decider, Store};
-use crate::telemetry::metrics::Told;
+use crate::telemetry::metrics::CostReport;
 use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -74,8 +74,8 @@ impl Refunds {
         for reading in self.readings.take() {
             let (charge, told, units) = reading.end();
             match (told, units) {
-                (Told::Nothing, None) if left && let Some(most) = most(&charge) => {
-                    self.correct(&charge, Told::Left, Some(most));
+                (CostReport::Nothing, None) if left && let Some(most) = most(&charge) => {
+                    self.correct(&charge, CostReport::Left, Some(most));
                 }
                 _ => self.correct(&charge, told, units),
             }
@@ -139,11 +139,11 @@ impl Refunds {
         }
         match BodyMeter::begin(charge, fields) {
             Ok(reading) => self.readings.borrow_mut().push(reading),
-            Err(charge) => self.correct(&charge, Told::Unreadable, None),
+            Err(charge) => self.correct(&charge, CostReport::Unreadable, None),
         }
     }
 
-    fn correct(&self, charge: &Charge, told: Told, units: Option<u32>) {
+    fn correct(&self, charge: &Charge, told: CostReport, units: Option<u32>) {
         if let Some(units) = units {
             self.store.correct(charge, rate::Cost::new(units), self.by);
         }

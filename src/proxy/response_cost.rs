@@ -5,7 +5,7 @@ use crate::key::{Meter, MeterPlace, PriceError};
 use crate::limit::Limit;
 use crate::store::Charge;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::Told;
+use crate::telemetry::metrics::CostReport;
 use http::{HeaderMap, header};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +33,20 @@ pub(super) struct ResponseCost {
     /// The limit.
     pub(super) limit: Arc<Limit>,
     /// Was it told anything?
-    pub(super) told: Told,
+    pub(super) told: CostReport,
     /// The true number, where it was.
     pub(super) units: Option<u32>,
 }
 
 /// What the response's head says of the cost of `limit`.
-pub(super) fn in_head(limit: &Limit, meter: &Meter, fields: &HeaderMap) -> (Told, Option<u32>) {
+pub(super) fn in_head(
+    limit: &Limit,
+    meter: &Meter,
+    fields: &HeaderMap,
+) -> (CostReport, Option<u32>) {
     match meter.of(fields) {
-        Ok(Some(units)) => (Told::Number, Some(units)),
-        Ok(None) => (Told::Nothing, None),
+        Ok(Some(units)) => (CostReport::Number, Some(units)),
+        Ok(None) => (CostReport::Nothing, None),
         Err(wrong) => {
             if let Some(more) = NONSENSE.pass() {
                 let (what, name) = (wrong.as_str(), &limit.name);
@@ -51,7 +55,7 @@ pub(super) fn in_head(limit: &Limit, meter: &Meter, fields: &HeaderMap) -> (Told
                     "{field} of a response is {what}; limit {name} stays at its estimate{more}"
                 );
             }
-            (Told::Unreadable, None)
+            (CostReport::Unreadable, None)
         }
     }
 }
@@ -102,13 +106,13 @@ impl BodyMeter {
 
     /// The body is over: its charge, whether it has said anything, and the number.
     #[must_use]
-    pub(super) fn end(self) -> (Charge, Told, Option<u32>) {
+    pub(super) fn end(self) -> (Charge, CostReport, Option<u32>) {
         let member = match &self.text {
             BodyFormat::Json(member) => member,
             BodyFormat::EventProbe(events) => events.member(),
         };
         let told = match member.found() {
-            Some(_) => Told::Number,
+            Some(_) => CostReport::Number,
             None if member.is_odd() => {
                 if let (Some(more), Some(meter)) = (NONSENSE.pass(), &self.charge.limit.meter) {
                     let (what, name) = (PriceError::Malformed.as_str(), &self.charge.limit.name);
@@ -117,9 +121,9 @@ impl BodyMeter {
                         "{member} of a response is {what}; limit {name} stays at its estimate{more}"
                     );
                 }
-                Told::Unreadable
+                CostReport::Unreadable
             }
-            None => Told::Nothing,
+            None => CostReport::Nothing,
         };
         let units = member.found().map(|units| units.min(self.max));
         (self.charge, told, units)

@@ -13,9 +13,9 @@ pub(super) const SIDES: usize = 2;
 /// All clients of a trace.
 #[derive(Debug)]
 pub(super) struct Clients {
-    table: HashTable<Seen>,
+    table: HashTable<ClientRow>,
     /// What is known of those who were refused, apart: the others are many, and looked at for every request.
-    refusals: Vec<Refusals>,
+    refusals: Vec<RefusalCounts>,
     most: usize,
     /// Somebody was dropped: counts come from the sketches.
     dropped: bool,
@@ -28,7 +28,7 @@ pub(super) struct Clients {
 
 /// A client, in as little room as can be: fetching it is what counting it costs.
 #[derive(Debug)]
-struct Seen {
+struct ClientRow {
     hash: u64,
     /// Its requests, and below them, in [`PLACE`] bits, its position among the refusals; nobody's where it was never
     /// refused.
@@ -37,7 +37,7 @@ struct Seen {
 
 /// A client before its request is counted; nobody may be counted in between.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sought {
+pub(super) struct ClientPosition {
     hash: u64,
     /// Its place in the table.
     at: Option<usize>,
@@ -46,7 +46,7 @@ pub(super) struct Sought {
 /// Bits of a position among the refusals, of which there are no more than [`MOST`] and nobody's.
 const PLACE: u32 = 18;
 
-impl Seen {
+impl ClientRow {
     fn requests(&self) -> u64 {
         self.counted >> PLACE
     }
@@ -57,7 +57,7 @@ impl Seen {
     }
 
     fn refusals(&self) -> usize {
-        usize::try_from(self.counted & ((1 << PLACE) - 1)).unwrap_or(NOBODY)
+        usize::try_from(self.counted & ((1 << PLACE) - 1)).unwrap_or(NEVER_REFUSED)
     }
 
     fn refused_at(&mut self, place: usize) {
@@ -66,7 +66,7 @@ impl Seen {
 }
 
 #[derive(Debug, Default)]
-struct Refusals {
+struct RefusalCounts {
     name: Box<str>,
     /// Under each file.
     count: [u64; SIDES],
@@ -74,7 +74,7 @@ struct Refusals {
 
 /// A client as it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Client<'a> {
+pub(super) struct ClientRecord<'a> {
     pub(super) name: &'a str,
     pub(super) requests: u64,
     /// Under each file.
@@ -82,11 +82,11 @@ pub(super) struct Client<'a> {
 }
 
 /// The position of those who were never refused.
-const NOBODY: usize = 0;
+const NEVER_REFUSED: usize = 0;
 
 /// How many clients, in all and refused; exact or about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heads {
+pub struct ClientTotals {
     /// Different clients.
     pub all: u64,
     /// Refused at least once under each file.
@@ -106,7 +106,7 @@ impl Clients {
     fn with_room(most: usize) -> Self {
         Self {
             table: HashTable::new(),
-            refusals: vec![Refusals::default()],
+            refusals: vec![RefusalCounts::default()],
             most,
             dropped: false,
             seen: Sketch::new(),
@@ -116,22 +116,22 @@ impl Clients {
     }
 
     /// Where the client that `hash` stands for is kept. Asked early: while the request is decided, its memory comes.
-    pub(super) fn seek(&self, hash: u64) -> Sought {
+    pub(super) fn seek(&self, hash: u64) -> ClientPosition {
         let at = self
             .table
             .find_bucket_index(hash, |client| client.hash == hash);
-        Sought { hash, at }
+        ClientPosition { hash, at }
     }
 
     /// A request of the client that was just sought; `refused` says under which files it was refused, and `name` what it
     /// is called.
     pub(super) fn count(
         &mut self,
-        client: Sought,
+        client: ClientPosition,
         refused: [bool; SIDES],
         name: impl FnOnce() -> Box<str>,
     ) {
-        let Sought { hash, at } = client;
+        let ClientPosition { hash, at } = client;
         let client = match at.and_then(|at| self.table.get_bucket_mut(at)) {
             Some(client) => client,
             None => {
@@ -139,7 +139,7 @@ impl Clients {
                     self.drop_some();
                 }
                 self.seen.add(hash);
-                let new = Seen { hash, counted: 0 };
+                let new = ClientRow { hash, counted: 0 };
                 self.table
                     .insert_unique(hash, new, |client| client.hash)
                     .into_mut()
@@ -149,12 +149,12 @@ impl Clients {
         if refused == [false; SIDES] {
             return;
         }
-        if client.refusals() == NOBODY {
+        if client.refusals() == NEVER_REFUSED {
             self.either.add(hash);
             client.refused_at(self.refusals.len());
-            self.refusals.push(Refusals {
+            self.refusals.push(RefusalCounts {
                 name: name(),
-                ..Refusals::default()
+                ..RefusalCounts::default()
             });
         }
         let count = &mut self.refusals[client.refusals()].count;
@@ -167,16 +167,16 @@ impl Clients {
     }
 
     /// Those refused most under file `side`, the worst first, of equals the first by name.
-    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<Client<'_>> {
-        let mut worst: Vec<Client<'_>> = Vec::with_capacity(many + 1);
+    pub(super) fn hardest(&self, side: usize, many: usize) -> Vec<ClientRecord<'_>> {
+        let mut worst: Vec<ClientRecord<'_>> = Vec::with_capacity(many + 1);
         for seen in &self.table {
             let refusals = &self.refusals[seen.refusals()];
-            let client = Client {
+            let client = ClientRecord {
                 name: &refusals.name,
                 requests: seen.requests(),
                 refused: refusals.count,
             };
-            let harder = |other: &Client<'_>| {
+            let harder = |other: &ClientRecord<'_>| {
                 let (one, two) = (other.refused[side], client.refused[side]);
                 one > two || (one == two && other.name < client.name)
             };
@@ -190,10 +190,10 @@ impl Clients {
     }
 
     /// How many there are.
-    pub(super) fn heads(&self) -> Heads {
+    pub(super) fn client_totals(&self) -> ClientTotals {
         if self.dropped {
             let refused = [0, 1].map(|side: usize| self.refused[side].estimate());
-            return Heads {
+            return ClientTotals {
                 all: self.seen.estimate(),
                 refused,
                 first_time: self.either.estimate().saturating_sub(refused[0]),
@@ -204,7 +204,7 @@ impl Clients {
             let refusals = self.refusals.iter();
             refusals.filter(|refusals| is(refusals.count)).count() as u64
         };
-        Heads {
+        ClientTotals {
             all: self.table.len() as u64,
             refused: [0, 1].map(|side: usize| count(&|count| count[side] > 0)),
             first_time: count(&|count| count[0] == 0 && count[1] > 0),
@@ -218,11 +218,11 @@ impl Clients {
         self.dropped = true;
         let mut least = 1;
         while self.table.len() > self.most / 2 {
-            let most = |seen: &Seen| self.refusals[seen.refusals()].count.into_iter().max();
+            let most = |seen: &ClientRow| self.refusals[seen.refusals()].count.into_iter().max();
             self.table.retain(|seen| most(seen) >= Some(least));
             least *= 2;
         }
-        let mut kept = vec![Refusals::default()];
+        let mut kept = vec![RefusalCounts::default()];
         for seen in &mut self.table {
             let refusals = std::mem::take(&mut self.refusals[seen.refusals()]);
             seen.refused_at(kept.len());
@@ -256,12 +256,16 @@ mod tests {
         for _ in 0..5 {
             clients.count(clients.seek(hash(7)), [true, false], || "seven".into());
         }
-        let heads = clients.heads();
+        let client_totals = clients.client_totals();
         assert_eq!(
-            (heads.all, heads.refused, heads.about),
+            (
+                client_totals.all,
+                client_totals.refused,
+                client_totals.about
+            ),
             (1_000, [101, 200], false)
         );
-        assert_eq!(heads.first_time, 100);
+        assert_eq!(client_totals.first_time, 100);
         let worst = clients.hardest(1, 3);
         assert_eq!(worst.len(), 3);
         assert_eq!(worst[0].name, "0", "of equals the first by name");
@@ -278,13 +282,15 @@ mod tests {
             clients.count(clients.seek(hash(3)), [true, true], || "worst".into());
             assert!(clients.table.len() <= 4_096);
         }
-        let heads = clients.heads();
+        let client_totals = clients.client_totals();
         let near = |told: u64, exact: u64| told.abs_diff(exact) < exact / 20;
         assert!(
-            heads.about && near(heads.all, 400_000) && near(heads.refused[1], 100_000),
-            "{heads:?}"
+            client_totals.about
+                && near(client_totals.all, 400_000)
+                && near(client_totals.refused[1], 100_000),
+            "{client_totals:?}"
         );
-        assert!(near(heads.first_time, 100_000), "{heads:?}");
+        assert!(near(client_totals.first_time, 100_000), "{client_totals:?}");
         let worst = clients.hardest(1, 1);
         assert_eq!((worst[0].name, worst[0].refused[1]), ("worst", 400_000));
     }

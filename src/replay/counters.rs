@@ -21,18 +21,27 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// So few counters are never swept.
 const FEW: usize = 4_096;
 
+/// How much of a decision is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What becomes of the request.
+    Outcome,
+    /// The verdict of each limit, too.
+    Verdicts,
+}
+
 /// The counters of one file.
 #[derive(Debug)]
 pub(super) enum Counters {
     /// In this process.
-    Memory(Memory),
+    Memory(MemoryCounters),
     /// In Redis.
-    Redis(Remote),
+    Redis(RedisCounters),
 }
 
 /// Counters in this process, as many as are live.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct MemoryCounters {
     store: MemoryStore,
     clock: Clock,
     /// When there are so many, those that have ended go.
@@ -41,14 +50,14 @@ pub(super) struct Memory {
 
 /// Counters in Redis under a prefix of their own.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct RedisCounters {
     store: RedisStore,
-    server: Rc<Server>,
+    server: Rc<ReplayRedis>,
 }
 
 /// A Redis for as long as a replay lasts.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ReplayRedis {
     runtime: LocalRuntime,
     target: RedisTarget,
     prefix: String,
@@ -59,7 +68,7 @@ impl Counters {
     /// Empty ones in this process. Their number is bounded by what is live: no `max_keys` changes an answer.
     pub(super) fn memory() -> Self {
         let clock = Clock::manual(Timestamp::default());
-        Self::Memory(Memory {
+        Self::Memory(MemoryCounters {
             store: MemoryStore::for_one_thread(clock.clone()),
             clock,
             room: FEW,
@@ -67,15 +76,16 @@ impl Counters {
     }
 
     /// Decides a request at the instant `now`, which is never before that of the request before. Nothing is put into
-    /// `decided`, which is empty, when it goes on at once and nobody `wanted` to know more.
+    /// `decided`, which is empty, when the request goes on at once and `detail` asks for no more.
     pub(super) fn decide(
         &mut self,
         checks: &[Check<'_>],
-        (now, wanted): (Timestamp, bool),
+        now: Timestamp,
+        detail: Detail,
         decided: &mut Option<StoreDecision>,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Memory(memory) => memory.decide(checks, (now, wanted), decided),
+            Self::Memory(memory) => memory.decide(checks, now, detail, decided),
             Self::Redis(remote) => {
                 let deciding = remote.store.decide_at(now, checks);
                 *decided = Some(remote.server.runtime.block_on(deciding)?);
@@ -146,7 +156,7 @@ impl Counters {
     }
 }
 
-impl Remote {
+impl RedisCounters {
     /// Sends what nobody waits for, and waits for it: the next decision counts on it.
     fn send(&self, what: impl FnOnce(&RedisStore)) -> Result<(), StoreError> {
         let lost = || self.store.stats().refunds_lost.get();
@@ -163,11 +173,12 @@ impl Remote {
     }
 }
 
-impl Memory {
+impl MemoryCounters {
     fn decide(
         &mut self,
         checks: &[Check<'_>],
-        (now, wanted): (Timestamp, bool),
+        now: Timestamp,
+        detail: Detail,
         decided: &mut Option<StoreDecision>,
     ) {
         let half = self.store.measure(checks, Some(now), false);
@@ -177,7 +188,7 @@ impl Memory {
         let goes_on = |(check, measured): (&Check<'_>, &Measurement)| {
             measured.wait == Wait::Micros(0) && !check.limit.rule.queues()
         };
-        if wanted || !checks.iter().zip(&half.measured).all(goes_on) {
+        if detail == Detail::Verdicts || !checks.iter().zip(&half.measured).all(goes_on) {
             *decided = Some(StoreDecision::of(checks, half.at, half.measured));
         }
     }
@@ -191,7 +202,7 @@ impl Memory {
     }
 }
 
-impl Server {
+impl ReplayRedis {
     /// Connects.
     ///
     /// # Errors
@@ -238,7 +249,7 @@ impl Server {
             let store = RedisStore::new(&self.target, &settings);
             store.reach().await.map(|()| store)
         })?;
-        Ok(Counters::Redis(Remote {
+        Ok(Counters::Redis(RedisCounters {
             store,
             server: Rc::clone(self),
         }))

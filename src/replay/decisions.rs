@@ -1,6 +1,6 @@
 //! A request's decision as one line of JSON, for `--decisions`: whole numbers, in microseconds.
 
-use super::side::{Outcome, Side};
+use super::policy_side::{PolicySide, ReplayOutcome};
 use crate::clock::Timestamp;
 use crate::limit::verdict::{self, Wait};
 use crate::proxy::error;
@@ -12,21 +12,21 @@ pub(super) fn write(
     out: &mut dyn Write,
     number: u64,
     at: Timestamp,
-    side: &Side,
-    outcome: &Outcome,
+    side: &PolicySide,
+    outcome: &ReplayOutcome,
 ) -> io::Result<()> {
     let service = side.service();
     write!(out, r#"{{"line":{number},"ts_us":{},"route":"#, at.micros())?;
     text(out, service.and_then(Service::route))?;
     let (word, wait, limit, again) = match outcome {
-        Outcome::Admit => ("admit", 0, None, None),
-        Outcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
-        Outcome::Refuse { wait, limit, .. } => ("refuse", 0, Some(&**limit), *wait),
-        Outcome::TooManyHeld => ("refuse", 0, None, Some(error::LATER)),
-        Outcome::NoRoute => ("no_route", 0, None, None),
+        ReplayOutcome::Admit => ("admit", 0, None, None),
+        ReplayOutcome::Delay { wait, limit } => ("delay", *wait, Some(&**limit), None),
+        ReplayOutcome::Refuse { wait, limit, .. } => ("refuse", 0, Some(&**limit), *wait),
+        ReplayOutcome::TooManyHeld => ("refuse", 0, None, Some(error::LATER)),
+        ReplayOutcome::NoRoute => ("no_route", 0, None, None),
     };
     let violated = match outcome {
-        Outcome::Refuse { window, .. } => window.as_deref(),
+        ReplayOutcome::Refuse { window, .. } => window.as_deref(),
         _ => None,
     };
     write!(out, r#","decision":"{word}","wait_us":{wait},"limit":"#)?;
@@ -58,14 +58,14 @@ pub(super) fn write(
         )?;
     }
     out.write_all(b"]")?;
-    asides(out, side)?;
+    shadows(out, side)?;
     out.write_all(b"}\n")
 }
 
 /// What limits said that do not decide; a request that has none has no such member.
-fn asides(out: &mut dyn Write, side: &Side) -> io::Result<()> {
+fn shadows(out: &mut dyn Write, side: &PolicySide) -> io::Result<()> {
     let mut some = false;
-    for aside in side.asides() {
+    for aside in side.shadows() {
         out.write_all(if some {
             br#",{"limit":"#
         } else {
@@ -102,10 +102,10 @@ fn said(out: &mut dyn Write, outcome: verdict::VerdictOutcome) -> io::Result<()>
 }
 
 /// How many units the request was granted.
-fn granted(side: &Side, outcome: &Outcome) -> u32 {
+fn granted(side: &PolicySide, outcome: &ReplayOutcome) -> u32 {
     match outcome {
-        Outcome::Refuse { .. } | Outcome::TooManyHeld | Outcome::NoRoute => 0,
-        Outcome::Admit | Outcome::Delay { .. } => side.granted(),
+        ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld | ReplayOutcome::NoRoute => 0,
+        ReplayOutcome::Admit | ReplayOutcome::Delay { .. } => side.granted(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! `--fields`: which members of somebody's JSON say what a request is made of.
 
-use super::json::{self, Text, Value};
-use super::line::{Fault, Form, Request};
-use super::{combined, instant, others};
+use super::json::{self, JsonText, Value};
+use super::line::{Fault, LogFormat, LoggedRequest};
+use super::{apache_format, instant, proxy_formats};
 use crate::clock::Timestamp;
 use http::HeaderName;
 use std::borrow::Cow;
@@ -37,17 +37,17 @@ const TIMES: [&str; 6] = [
 ];
 
 /// The one of the names that a word means.
-pub type Meant = fn(&str, &[&'static str]) -> Option<&'static str>;
+pub type NearestName = fn(&str, &[&'static str]) -> Option<&'static str>;
 
 /// Members by what they say.
 #[derive(Debug, Clone)]
 pub struct Mapping {
-    entries: Vec<Entry>,
+    entries: Vec<MappedMember>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
-    says: Says,
+struct MappedMember {
+    says: MappedField,
     /// Names from the outside in, with dots between.
     member: Box<str>,
     /// As it was given.
@@ -57,7 +57,7 @@ struct Entry {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Says {
+enum MappedField {
     Ts,
     Client,
     Method,
@@ -79,8 +79,8 @@ impl Mapping {
     ///
     /// # Errors
     /// What is wrong, as a sentence.
-    pub fn read_options(options: &[String], meant: Meant) -> Result<Self, String> {
-        let mut entries: Vec<Entry> = Vec::new();
+    pub fn read_options(options: &[String], meant: NearestName) -> Result<Self, String> {
+        let mut entries: Vec<MappedMember> = Vec::new();
         for pair in options.iter().flat_map(|option| option.split(',')) {
             let pair = pair.trim_ascii();
             let Some((name, member)) = pair.split_once('=') else {
@@ -92,15 +92,17 @@ impl Mapping {
                 return Err(format!("`{pair}` names no member of the log's lines"));
             }
             let says = says(name, meant)?;
-            let twice = |entry: &Entry| {
-                let durations =
-                    matches!((&entry.says, &says), (Says::Duration(_), Says::Duration(_)));
+            let twice = |entry: &MappedMember| {
+                let durations = matches!(
+                    (&entry.says, &says),
+                    (MappedField::Duration(_), MappedField::Duration(_))
+                );
                 entry.says == says || durations
             };
             if entries.iter().any(twice) {
                 return Err(format!("`{name}` is named twice"));
             }
-            entries.push(Entry {
+            entries.push(MappedMember {
                 says,
                 member: member.into(),
                 name: name.into(),
@@ -109,23 +111,27 @@ impl Mapping {
         }
         // What is ours has our names, unless they say something else.
         let ours = [
-            ("client", Says::Client),
-            ("method", Says::Method),
-            ("host", Says::Host),
-            ("path", Says::Path),
-            ("status", Says::Status),
-            ("cost", Says::Cost),
-            ("duration_ms", Says::Duration(3)),
+            ("client", MappedField::Client),
+            ("method", MappedField::Method),
+            ("host", MappedField::Host),
+            ("path", MappedField::Path),
+            ("status", MappedField::Status),
+            ("cost", MappedField::Cost),
+            ("duration_ms", MappedField::Duration(3)),
         ];
         for (name, says) in ours {
             let is_said = entries.iter().any(|entry| {
-                let asked = |one: &Says| matches!(one, Says::Method | Says::Path);
+                let asked =
+                    |one: &MappedField| matches!(one, MappedField::Method | MappedField::Path);
                 entry.says == says
-                    || matches!((&entry.says, &says), (Says::Duration(_), Says::Duration(_)))
-                    || entry.says == Says::Request && asked(&says)
+                    || matches!(
+                        (&entry.says, &says),
+                        (MappedField::Duration(_), MappedField::Duration(_))
+                    )
+                    || entry.says == MappedField::Request && asked(&says)
             });
             if !is_said {
-                entries.push(Entry {
+                entries.push(MappedMember {
                     says,
                     member: name.into(),
                     name: Box::from(""),
@@ -143,9 +149,13 @@ impl Mapping {
     }
 
     /// Reads a line that begins as an object does.
-    pub(super) fn read<'a>(&self, request: &mut Request<'a>, line: &'a [u8]) -> Result<(), Fault> {
+    pub(super) fn read<'a>(
+        &self,
+        request: &mut LoggedRequest<'a>,
+        line: &'a [u8],
+    ) -> Result<(), Fault> {
         let mut ts = None;
-        request.form = Form::Fields;
+        request.format = LogFormat::Fields;
         let mut fields = Vec::new();
         for entry in &self.entries {
             let Some(value) = find(line, &entry.member)? else {
@@ -153,17 +163,22 @@ impl Mapping {
             };
             entry.was_seen.set(true);
             match &entry.says {
-                Says::Ts => ts = Some(time(value)?),
-                Says::Header(name) => fields.push((Cow::Owned(name.as_str().to_owned()), value)),
+                MappedField::Ts => ts = Some(time(value)?),
+                MappedField::Header(name) => {
+                    fields.push((Cow::Owned(name.as_str().to_owned()), value))
+                }
                 says => take(request, says, value)?,
             }
         }
         if let Some(Value::Object(object)) = find(line, "headers")? {
             request.headers = object;
         }
-        let beside = request.beside.get_or_insert_default();
-        beside.fields = fields;
-        let is_timed = self.entries.iter().any(|entry| entry.says == Says::Ts);
+        let proxy_fields = request.proxy_fields.get_or_insert_default();
+        proxy_fields.fields = fields;
+        let is_timed = self
+            .entries
+            .iter()
+            .any(|entry| entry.says == MappedField::Ts);
         if !is_timed {
             for name in TIMES {
                 if let Some(value) = find(line, name)? {
@@ -174,36 +189,37 @@ impl Mapping {
         }
         request.ts = ts.ok_or(Fault::NoTime)?;
         let has_fields = request
-            .beside
+            .proxy_fields
             .as_ref()
-            .is_some_and(|beside| !beside.fields.is_empty());
-        match request.client.is_some() || request.names_path || has_fields {
-            true => Ok(()),
-            false => Err(Fault::Nameless),
+            .is_some_and(|proxy_fields| !proxy_fields.fields.is_empty());
+        if request.client.is_some() || request.names_path || has_fields {
+            Ok(())
+        } else {
+            Err(Fault::Nameless)
         }
     }
 }
 
-fn says(name: &str, meant: Meant) -> Result<Says, String> {
+fn says(name: &str, meant: NearestName) -> Result<MappedField, String> {
     Ok(match name {
-        "ts" => Says::Ts,
-        "client" => Says::Client,
-        "method" => Says::Method,
-        "host" => Says::Host,
-        "path" => Says::Path,
-        "request" => Says::Request,
-        "status" => Says::Status,
-        "cost" => Says::Cost,
-        "duration" => Says::Duration(6),
-        "duration_ms" => Says::Duration(3),
-        "duration_us" => Says::Duration(0),
-        "duration_ns" => Says::Duration(NANOS),
-        "user_agent" => Says::Header(http::header::USER_AGENT),
-        "referer" => Says::Header(http::header::REFERER),
+        "ts" => MappedField::Ts,
+        "client" => MappedField::Client,
+        "method" => MappedField::Method,
+        "host" => MappedField::Host,
+        "path" => MappedField::Path,
+        "request" => MappedField::Request,
+        "status" => MappedField::Status,
+        "cost" => MappedField::Cost,
+        "duration" => MappedField::Duration(6),
+        "duration_ms" => MappedField::Duration(3),
+        "duration_us" => MappedField::Duration(0),
+        "duration_ns" => MappedField::Duration(NANOS),
+        "user_agent" => MappedField::Header(http::header::USER_AGENT),
+        "referer" => MappedField::Header(http::header::REFERER),
         _ => {
             if let Some(field) = name.strip_prefix("header:") {
                 let field = HeaderName::try_from(field);
-                return field.map(Says::Header).map_err(|_| {
+                return field.map(MappedField::Header).map_err(|_| {
                     format!("`{name}` names no field: write, for example, header:x-api-key")
                 });
             }
@@ -220,44 +236,49 @@ fn says(name: &str, meant: Meant) -> Result<Says, String> {
 /// A thousandth of what can be told.
 const NANOS: u32 = u32::MAX;
 
-fn take<'a>(request: &mut Request<'a>, says: &Says, value: Value<'a>) -> Result<(), Fault> {
+fn take<'a>(
+    request: &mut LoggedRequest<'a>,
+    says: &MappedField,
+    value: Value<'a>,
+) -> Result<(), Fault> {
     match says {
-        Says::Client => {
+        MappedField::Client => {
             if let Some(list) = text(value, "client")? {
-                others::put_chain(request, list)?;
+                proxy_formats::put_chain(request, list)?;
             }
         }
-        Says::Method => {
+        MappedField::Method => {
             request.method = text(value, "method")?.map_or(request.method.clone(), bytes);
         }
-        Says::Host => request.host = text(value, "host")?.map(bytes).unwrap_or_default(),
-        Says::Path => {
+        MappedField::Host => request.host = text(value, "host")?.map(bytes).unwrap_or_default(),
+        MappedField::Path => {
             if let Some(path) = text(value, "path")? {
                 request.target = bytes(path);
                 request.names_path = true;
             }
         }
-        Says::Request => {
+        MappedField::Request => {
             let Some(line) = text(value, "request")? else {
                 return Ok(());
             };
             let owned = |part: Cow<'_, [u8]>| Cow::Owned(part.into_owned());
             (request.method, request.target) = match line {
-                Cow::Borrowed(line) => combined::asked(line)?,
-                Cow::Owned(line) => {
-                    combined::asked(&line).map(|(method, target)| (owned(method), owned(target)))?
-                }
+                Cow::Borrowed(line) => apache_format::asked(line)?,
+                Cow::Owned(line) => apache_format::asked(&line)
+                    .map(|(method, target)| (owned(method), owned(target)))?,
             };
             request.names_path = true;
         }
-        Says::Status => request.status = u16::try_from(span(value, 0).unwrap_or(0)).unwrap_or(0),
-        Says::Cost => {
+        MappedField::Status => {
+            request.status = u16::try_from(span(value, 0).unwrap_or(0)).unwrap_or(0)
+        }
+        MappedField::Cost => {
             let cost = text(value, "cost")?.map(|cost| cost.parse());
             request.cost = cost.transpose().map_err(|_| Fault::BadMember("cost"))?;
         }
-        Says::Duration(NANOS) => request.duration = span(value, 0).unwrap_or(0) / 1_000,
-        Says::Duration(places) => request.duration = span(value, *places).unwrap_or(0),
-        Says::Ts | Says::Header(_) => {}
+        MappedField::Duration(NANOS) => request.duration = span(value, 0).unwrap_or(0) / 1_000,
+        MappedField::Duration(places) => request.duration = span(value, *places).unwrap_or(0),
+        MappedField::Ts | MappedField::Header(_) => {}
     }
     Ok(())
 }
@@ -312,7 +333,8 @@ fn time(value: Value<'_>) -> Result<Timestamp, Fault> {
 
 /// A text or a number, or the first of a list; nothing for what is empty.
 fn text<'a>(value: Value<'a>, name: &'static str) -> Result<Option<Cow<'a, str>>, Fault> {
-    let read = |text: Text<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));
+    let read =
+        |text: JsonText<'a>| Ok(Some(text.read()?).filter(|text| !matches!(&**text, "" | "-")));
     match value {
         Value::Null => Ok(None),
         Value::Text(text) => read(text),

@@ -20,7 +20,7 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a trace.
-pub struct Lines {
+pub struct TraceLines {
     reader: Box<dyn BufRead>,
     /// A line that did not lie in the buffer as a whole.
     line: Vec<u8>,
@@ -33,14 +33,14 @@ pub struct Lines {
 
 /// One line of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct TraceLine<'a> {
     /// Counted from 1.
     pub number: u64,
     /// What stands there, with its end; or why nobody looked.
     pub text: Result<&'a [u8], Fault>,
 }
 
-impl std::fmt::Debug for Lines {
+impl std::fmt::Debug for TraceLines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lines")
             .field("number", &self.number)
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Lines {
     }
 }
 
-impl Lines {
+impl TraceLines {
     /// Opens `path`; `-` is standard input. What begins as gzip does is read as gzip, whatever it is called.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Lines {
     ///
     /// # Errors
     /// When reading fails: a broken disk, or gzip that is cut off.
-    pub fn read(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub fn read(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.reader.consume(std::mem::take(&mut self.shown));
         let Some(end) = memchr::memchr(b'\n', filled(&mut *self.reader)?) else {
             return self.read_across();
@@ -112,12 +112,12 @@ impl Lines {
         self.shown = end + 1;
         let text = Ok(&self.reader.fill_buf()?[..self.shown]);
         let number = self.number;
-        Ok(Some(Line { number, text }))
+        Ok(Some(TraceLine { number, text }))
     }
 
     /// The next line, of which the buffer has only the beginning.
     #[cold]
-    fn read_across(&mut self) -> io::Result<Option<Line<'_>>> {
+    fn read_across(&mut self) -> io::Result<Option<TraceLine<'_>>> {
         self.line.clear();
         let most = LONGEST as u64 + 1;
         let taken = (&mut self.reader)
@@ -132,10 +132,10 @@ impl Lines {
             self.reader.skip_until(b'\n')?;
             self.line = Vec::new();
             let text = Err(Fault::TooLong);
-            return Ok(Some(Line { number, text }));
+            return Ok(Some(TraceLine { number, text }));
         }
         let text = Ok(&*self.line);
-        Ok(Some(Line { number, text }))
+        Ok(Some(TraceLine { number, text }))
     }
 
     /// Bytes read so far, as they lie there, and how many there are.
@@ -177,7 +177,7 @@ mod tests {
     use std::io::Write as _;
 
     fn read(bytes: Vec<u8>) -> io::Result<Vec<(u64, Result<usize, Fault>)>> {
-        let mut lines = Lines::new(io::Cursor::new(bytes), None)?;
+        let mut lines = TraceLines::new(io::Cursor::new(bytes), None)?;
         let mut seen = Vec::new();
         while let Some(line) = lines.read()? {
             seen.push((line.number, line.text.map(<[u8]>::len)));

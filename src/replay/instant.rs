@@ -47,7 +47,9 @@ pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
     let mut value: u64 = 0;
     let mut left = places as usize;
     let mut rest = text;
-    while let Some((eight, behind)) = rest.split_first_chunk().and_then(eight_digits) {
+    while let Some((eight, behind)) = rest.split_first_chunk()
+        && let Some(eight) = eight_digits(*eight)
+    {
         value = value.wrapping_mul(100_000_000).wrapping_add(eight);
         rest = behind;
     }
@@ -73,7 +75,7 @@ pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
         && left == 6
     {
         let [a, b, c, d, e, f] = *six;
-        let (six, _) = eight_digits((&[b'0', b'0', a, b, c, d, e, f], &[]))?;
+        let six = eight_digits([b'0', b'0', a, b, c, d, e, f])?;
         return Some(value * 1_000_000 + six);
     }
     for byte in behind {
@@ -89,11 +91,11 @@ pub(super) fn decimal(text: &[u8], places: u32) -> Option<u64> {
     Some(value * [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].get(left)?)
 }
 
-/// The number that eight digits are, if they are digits, and what is behind them.
+/// The number that eight digits are, if they are digits.
 #[inline]
-fn eight_digits<'a>((eight, behind): (&[u8; 8], &'a [u8])) -> Option<(u64, &'a [u8])> {
+fn eight_digits(eight: [u8; 8]) -> Option<u64> {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    let digits = u64::from_le_bytes(*eight) ^ (ONES * 0x30);
+    let digits = u64::from_le_bytes(eight) ^ (ONES * 0x30);
     let others = (digits.wrapping_add(ONES * 0x76) | digits) & (ONES * 0x80);
     if others != 0 {
         return None;
@@ -101,7 +103,7 @@ fn eight_digits<'a>((eight, behind): (&[u8; 8], &'a [u8])) -> Option<(u64, &'a [
     // Pairs, fours, all of them: the first digit is the lowest byte.
     let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    Some(((fours * 10_000 + (fours >> 32)) & 0xffff_ffff, behind))
+    Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
 }
 
 fn within(micros: u64) -> Option<Timestamp> {

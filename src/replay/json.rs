@@ -21,7 +21,7 @@ pub(super) enum Value<'a> {
     /// Its digits.
     Number(&'a [u8]),
     /// Between its quotes.
-    Text(Text<'a>),
+    Text(JsonText<'a>),
     /// With its braces.
     Object(&'a [u8]),
     /// With its brackets.
@@ -30,14 +30,14 @@ pub(super) enum Value<'a> {
 
 /// The inside of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Text<'a> {
+pub(super) struct JsonText<'a> {
     raw: &'a [u8],
     escaped: bool,
     /// May not all be ASCII.
     wide: bool,
 }
 
-impl<'a> Text<'a> {
+impl<'a> JsonText<'a> {
     /// What it stands for. What nobody reads need not be UTF-8.
     pub(super) fn read(self) -> Result<Cow<'a, str>, Fault> {
         let raw = std::str::from_utf8(self.raw).map_err(|_| Fault::NotText)?;
@@ -76,7 +76,7 @@ impl<'a> Text<'a> {
 /// Hands every member of `object` to `each`, in order.
 pub(super) fn members<'a>(
     object: &'a [u8],
-    mut each: impl FnMut(Text<'a>, Value<'a>) -> Result<(), Fault>,
+    mut each: impl FnMut(JsonText<'a>, Value<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let end = walk(object, blank(object, 0), 0, &mut each)?;
     over(object, end)
@@ -117,16 +117,17 @@ fn behind(text: &[u8], at: usize, byte: u8) -> Result<usize, Fault> {
 }
 
 fn over(text: &[u8], at: usize) -> Result<(), Fault> {
-    match blank(text, at) == text.len() {
-        true => Ok(()),
-        false => Err(Fault::NotJson),
+    if blank(text, at) == text.len() {
+        Ok(())
+    } else {
+        Err(Fault::NotJson)
     }
 }
 
 /// What comes next in an object.
 enum Next<'a> {
     /// A member of this name, and where its value begins.
-    Member(Text<'a>, usize),
+    Member(JsonText<'a>, usize),
     /// Its end, and what is behind it.
     End(usize),
 }
@@ -134,9 +135,10 @@ enum Next<'a> {
 /// The next of an object's members: of the first, `at` is its brace, else the end of the value before.
 #[inline]
 fn next(text: &[u8], at: usize, is_first: bool) -> Result<Next<'_>, Fault> {
-    let at = match is_first {
-        true => behind(text, at, b'{')?,
-        false => at,
+    let at = if is_first {
+        behind(text, at, b'{')?
+    } else {
+        at
     };
     let at = blank(text, at);
     let at = match text.get(at) {
@@ -152,7 +154,7 @@ fn next(text: &[u8], at: usize, is_first: bool) -> Result<Next<'_>, Fault> {
 
 /// The next member of the object that the whole of `text` is: its name, and where its value begins. `at` is where the
 /// value before has ended, 0 before the first. Nothing at the end.
-pub(super) fn member(text: &[u8], at: usize) -> Result<Option<(Text<'_>, usize)>, Fault> {
+pub(super) fn member(text: &[u8], at: usize) -> Result<Option<(JsonText<'_>, usize)>, Fault> {
     match next(text, at, at == 0)? {
         Next::Member(name, start) => Ok(Some((name, start))),
         Next::End(end) => over(text, end).map(|()| None),
@@ -171,7 +173,7 @@ fn walk<'a>(
     text: &'a [u8],
     mut at: usize,
     depth: usize,
-    each: &mut impl FnMut(Text<'a>, Value<'a>) -> Result<(), Fault>,
+    each: &mut impl FnMut(JsonText<'a>, Value<'a>) -> Result<(), Fault>,
 ) -> Result<usize, Fault> {
     let mut is_first = true;
     loop {
@@ -297,14 +299,14 @@ fn other(text: &[u8], start: usize, depth: usize) -> Result<(Value<'_>, usize), 
 
 /// The rest of a string whose opening quote has been taken, and where it ends.
 #[inline(always)]
-fn string(text: &[u8], start: usize) -> Result<(Text<'_>, usize), Fault> {
+fn string(text: &[u8], start: usize) -> Result<(JsonText<'_>, usize), Fault> {
     let (mut at, mut escaped, mut wide) = (start, false, false);
     loop {
         (at, wide) = plain(text, at, wide);
         match text.get(at) {
             Some(b'"') => {
                 let raw = &text[start..at];
-                let text = Text { raw, escaped, wide };
+                let text = JsonText { raw, escaped, wide };
                 return Ok((text, at + 1));
             }
             Some(b'\\') => {

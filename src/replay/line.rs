@@ -1,17 +1,17 @@
 //! One line of a trace: the access log's JSON, the shorter JSON people write, or what other servers log.
 
-mod form;
-mod logged;
+mod format;
+mod limits;
 mod members;
 
-pub(super) use form::Beside;
-pub use form::Form;
-pub(super) use members::Member;
+pub use format::LogFormat;
+pub(super) use format::ProxyFields;
+pub(super) use members::MemberName;
 
 use super::fields::Mapping;
-use super::habits::Habits;
-use super::json::{self, Text, Value};
-use super::{combined, others};
+use super::json::{self, JsonText, Value};
+use super::line_layout::LineLayout;
+use super::{apache_format, proxy_formats};
 use crate::clock::Timestamp;
 use crate::limit::verdict::INLINE_LIMITS;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -22,7 +22,7 @@ use std::net::IpAddr;
 
 /// A request as a line tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request<'a> {
+pub(super) struct LoggedRequest<'a> {
     /// When.
     pub(super) ts: Timestamp,
     /// From whom.
@@ -40,7 +40,7 @@ pub(super) struct Request<'a> {
     /// Likewise.
     pub(super) referer: Option<Cow<'a, str>>,
     /// Keys by limit, as the access log writes them.
-    pub(super) keys: SmallVec<[(Text<'a>, Value<'a>); INLINE_LIMITS]>,
+    pub(super) keys: SmallVec<[(JsonText<'a>, Value<'a>); INLINE_LIMITS]>,
     /// An object of costs by limit, as the access log writes it.
     pub(super) costs: &'a [u8],
     /// An object of groups by limit, as the access log writes it.
@@ -64,10 +64,10 @@ pub(super) struct Request<'a> {
     /// The line says what was asked for.
     pub(super) names_path: bool,
     /// How the line is written.
-    pub(super) form: Form,
+    pub(super) format: LogFormat,
     /// What only other servers' logs say. Where it is there, the client is the peer of that server, and who spoke through
     /// it is found as the gateway finds it.
-    pub(super) beside: Option<Box<Beside<'a>>>,
+    pub(super) proxy_fields: Option<Box<ProxyFields<'a>>>,
 }
 
 /// Why a line cannot be read.
@@ -114,7 +114,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> LoggedRequest<'a> {
     /// A request of which only the time is known.
     pub(super) fn at(ts: Timestamp) -> Self {
         Self {
@@ -138,8 +138,8 @@ impl<'a> Request<'a> {
             reached: false,
             was_held: false,
             names_path: false,
-            form: Form::Own,
-            beside: None,
+            format: LogFormat::Own,
+            proxy_fields: None,
         }
     }
 
@@ -161,20 +161,20 @@ impl<'a> Request<'a> {
     pub(super) fn read(
         &mut self,
         line: &'a [u8],
-        habits: &mut Habits,
+        line_layout: &mut LineLayout,
         mapping: Option<&Mapping>,
     ) -> Result<(), Fault> {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
             return match mapping {
-                None => members::read(self, line, habits),
+                None => members::read(self, line, line_layout),
                 Some(mapping) => mapping.read(self, line),
             };
         }
         match str::from_utf8(line).map_err(|_| Fault::NotText) {
-            Ok(text) => match combined::read(text) {
+            Ok(text) => match apache_format::read(text) {
                 Ok(request) => *self = request,
-                Err(fault) => return others::read(self, text, fault, habits, mapping),
+                Err(fault) => return proxy_formats::read(self, text, fault, line_layout, mapping),
             },
             Err(fault) => return Err(fault),
         }
@@ -219,8 +219,8 @@ impl<'a> Request<'a> {
         if let Some(referer) = &self.referer {
             add(header::REFERER, referer)?;
         }
-        if let Some(beside) = &self.beside {
-            return others::fields(self, beside, fields);
+        if let Some(proxy_fields) = &self.proxy_fields {
+            return proxy_formats::fields(self, proxy_fields, fields);
         }
         if !self.headers.is_empty() {
             json::members(self.headers, |name, value| {
@@ -253,10 +253,10 @@ impl<'a> Request<'a> {
 mod tests {
     use super::*;
 
-    fn read(line: &[u8]) -> Result<Request<'_>, Fault> {
-        let mut request = Request::at(Timestamp::default());
+    fn read(line: &[u8]) -> Result<LoggedRequest<'_>, Fault> {
+        let mut request = LoggedRequest::at(Timestamp::default());
         request
-            .read(line, &mut Habits::default(), None)
+            .read(line, &mut LineLayout::default(), None)
             .map(|()| request)
     }
 
@@ -291,7 +291,7 @@ mod tests {
             r#"{}"#,
         ];
         let mut random = fastrand::Rng::with_seed(6);
-        let mut habits = Habits::default();
+        let mut line_layout = LineLayout::default();
         let (mut good, mut bad) = (0, 0);
         for _ in 0..50_000 {
             let mut line = LINES[random.usize(..LINES.len())].as_bytes().to_vec();
@@ -304,9 +304,9 @@ mod tests {
                 3 => line.truncate(at),
                 _ => {}
             }
-            let [mut first, mut next] = [0; 2].map(|_| Request::at(Timestamp::default()));
-            let told = first.read(&line, &mut Habits::default(), None);
-            assert_eq!(next.read(&line, &mut habits, None), told);
+            let [mut first, mut next] = [0; 2].map(|_| LoggedRequest::at(Timestamp::default()));
+            let told = first.read(&line, &mut LineLayout::default(), None);
+            assert_eq!(next.read(&line, &mut line_layout, None), told);
             assert_eq!(next, first, "{}", String::from_utf8_lossy(&line));
             *if told.is_ok() { &mut good } else { &mut bad } += 1;
         }
@@ -315,8 +315,8 @@ mod tests {
 
     #[test]
     fn a_line_says_when_and_who_or_what() {
-        let at = |ts| Request::at(Timestamp::from_micros(ts));
-        let asked = Request {
+        let at = |ts| LoggedRequest::at(Timestamp::from_micros(ts));
+        let asked = LoggedRequest {
             target: Cow::Borrowed(b"/x"),
             names_path: true,
             ..at(1_000_000)
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_whole_uri_names_its_host() {
         let path = |target: &'static str| {
-            let mut request = Request::at(Timestamp::default());
+            let mut request = LoggedRequest::at(Timestamp::default());
             request.target = Cow::Borrowed(target.as_bytes());
             let (path, host) = request.path();
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

@@ -21,55 +21,55 @@
 //! with the live counters, never with the trace.
 
 mod address;
+mod apache_format;
 mod clients;
-mod combined;
 mod counters;
-mod course;
 mod decisions;
 mod fields;
 #[doc(hidden)]
-pub mod fuzzed;
-mod habits;
-mod held;
+pub mod fuzz;
 mod input;
 mod instant;
 mod json;
-mod lacks;
 mod line;
-mod others;
+mod line_layout;
+mod missing_fields;
+mod policy_side;
+mod proxy_formats;
 pub mod report;
-mod side;
+mod reservations;
+mod route_cache;
 mod sketch;
-mod slots;
 mod tally;
-mod waits;
-mod ways;
+mod timeline;
+mod wait_histogram;
+mod waiting_requests;
 
-pub use clients::Heads;
-pub use course::{Course, Stretch};
-pub use fields::{Mapping, Meant};
-pub use input::{Line, Lines};
-pub use line::{Fault, Form};
+pub use clients::ClientTotals;
+pub use fields::{Mapping, NearestName};
+pub use input::{TraceLine, TraceLines};
+pub use line::{Fault, LogFormat};
 pub use report::Report;
-pub use tally::{ByLimit, Held, Minute, Tally};
+pub use tally::{ByLimit, Minute, Tally, WaitQuantiles};
+pub use timeline::{Interval, Timeline};
 
 use crate::clock::Timestamp;
 use crate::snapshot::Snapshot;
 use crate::store::{RedisTarget, StoreError};
 use clients::{Clients, SIDES};
-use counters::{Counters, Server};
-use habits::Habits;
-use lacks::Lacks;
-use line::Request;
-use report::{Hardest, Note, Odd};
-use side::{Head, Outcome, Side};
+use counters::{Counters, Detail, ReplayRedis};
+use line::LoggedRequest;
+use line_layout::LineLayout;
+use missing_fields::MissingFields;
+use policy_side::{LoggedHead, PolicySide, ReplayOutcome};
+use report::{HardestClient, LineSample, Note};
 use std::hash::BuildHasher as _;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
 
 /// Lines that are told one by one when something is odd about them.
-const TOLD: usize = 20;
+const SAMPLE: usize = 20;
 
 /// Clients that are told as the hardest hit.
 const HARDEST: usize = 5;
@@ -80,29 +80,29 @@ const LOOK: u64 = 256;
 /// A replay under way.
 #[derive(Debug)]
 pub struct Replay {
-    sides: Vec<Side>,
-    server: Option<Rc<Server>>,
-    head: Head,
-    habits: Habits,
+    sides: Vec<PolicySide>,
+    server: Option<Rc<ReplayRedis>>,
+    head: LoggedHead,
+    line_layout: LineLayout,
     mapping: Option<Mapping>,
-    lacks: Lacks,
+    missing_fields: MissingFields,
     /// The estimates need every bit of a hash to be a good one.
     hasher: foldhash::quality::FixedState,
     clients: Clients,
-    course: Course,
+    timeline: Timeline,
     tallies: Vec<Tally>,
     lines: u64,
     blank: u64,
     requests: u64,
-    unreadable: Odd<Fault>,
-    late: Odd<()>,
+    unreadable: LineSample<Fault>,
+    late: LineSample<()>,
     first: Option<Timestamp>,
     now: Timestamp,
 }
 
 /// Why a replay ended before its trace.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ReplayError {
     /// The trace could be opened, but not read to its end.
     #[error("cannot read the trace beyond line {line}: {error}")]
     Trace {
@@ -134,35 +134,35 @@ impl Replay {
     ) -> Result<Self, StoreError> {
         let unreachable = |error: io::Error| StoreError::Unreachable(error.to_string().into());
         let server = redis
-            .map(Server::connect)
+            .map(ReplayRedis::connect)
             .transpose()
             .map_err(unreachable)?;
         let counters = |name: &str| match &server {
             None => Ok(Counters::memory()),
             Some(server) => server.counters(name),
         };
-        let mut sides = vec![Side::new(file, counters("a")?, None)];
+        let mut sides = vec![PolicySide::new(file, counters("a")?, None)];
         if let Some(changed) = changed {
-            let other = Side::new(changed, counters("b")?, sides.first());
+            let other = PolicySide::new(changed, counters("b")?, sides.first());
             sides.push(other);
         }
         Ok(Self {
             tallies: sides.iter().map(Tally::of_side).collect(),
-            lacks: Lacks::new(&sides),
+            missing_fields: MissingFields::new(&sides),
             sides,
             server,
-            head: Head::default(),
-            habits: Habits::default(),
+            head: LoggedHead::default(),
+            line_layout: LineLayout::default(),
             mapping: None,
             // The same trace gives the same summary, estimates included.
             hasher: foldhash::quality::FixedState::with_seed(0x7011_6a7e),
             clients: Clients::new(),
-            course: Course::default(),
+            timeline: Timeline::default(),
             lines: 0,
             blank: 0,
             requests: 0,
-            unreadable: Odd::default(),
-            late: Odd::default(),
+            unreadable: LineSample::default(),
+            late: LineSample::default(),
             first: None,
             now: Timestamp::default(),
         })
@@ -181,17 +181,17 @@ impl Replay {
     /// When it ends before that.
     pub fn run(
         &mut self,
-        lines: &mut Lines,
+        lines: &mut TraceLines,
         mut decisions: Option<&mut dyn Write>,
-        watch: &mut dyn FnMut(&Lines, u64),
-    ) -> Result<(), Failure> {
+        watch: &mut dyn FnMut(&TraceLines, u64),
+    ) -> Result<(), ReplayError> {
         loop {
-            let Line { number, text: line } = match lines.read() {
+            let TraceLine { number, text: line } = match lines.read() {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(error) => {
                     let line = self.lines;
-                    return Err(Failure::Trace { line, error });
+                    return Err(ReplayError::Trace { line, error });
                 }
             };
             self.lines = number;
@@ -208,12 +208,12 @@ impl Replay {
                 .as_ref()
                 .is_some_and(|server| server.is_interrupted())
             {
-                return Err(Failure::Interrupted);
+                return Err(ReplayError::Interrupted);
             }
         }
         decisions
             .map_or(Ok(()), Write::flush)
-            .map_err(Failure::Decisions)
+            .map_err(ReplayError::Decisions)
     }
 
     /// Removes what the replay has put into Redis; says how many counters that were.
@@ -229,14 +229,14 @@ impl Replay {
         number: u64,
         line: Result<&[u8], Fault>,
         decisions: &mut Option<&mut dyn Write>,
-    ) -> Result<(), Failure> {
-        let mut request = Request::at(Timestamp::default());
+    ) -> Result<(), ReplayError> {
+        let mut request = LoggedRequest::at(Timestamp::default());
         let read = line
-            .and_then(|line| request.read(line, &mut self.habits, self.mapping.as_ref()))
+            .and_then(|line| request.read(line, &mut self.line_layout, self.mapping.as_ref()))
             .and_then(|()| self.head.read(&request));
         match read {
             Ok(()) => return self.request(number, &request, decisions),
-            Err(Fault::Nameless) => self.lacks.nameless.add(number, ()),
+            Err(Fault::Nameless) => self.missing_fields.nameless.add(number, ()),
             Err(fault) => self.unreadable.add(number, fault),
         }
         Ok(())
@@ -246,9 +246,9 @@ impl Replay {
     fn request(
         &mut self,
         number: u64,
-        request: &Request<'_>,
+        request: &LoggedRequest<'_>,
         decisions: &mut Option<&mut dyn Write>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReplayError> {
         if request.ts < self.now {
             self.late.add(number, ());
         }
@@ -256,8 +256,8 @@ impl Replay {
         self.first.get_or_insert(self.now);
         let side = &self.sides[self.sides.len() - 1];
         let address = side.address(request, &self.head);
-        let seen = (request, &self.head);
-        self.lacks.look(number, seen, address, side);
+        self.missing_fields
+            .look(number, request, &self.head, address, side);
         for _ in 0..request.times {
             self.decide(number, request, address, decisions)?;
         }
@@ -267,32 +267,39 @@ impl Replay {
     fn decide(
         &mut self,
         number: u64,
-        request: &Request<'_>,
+        request: &LoggedRequest<'_>,
         address: Option<IpAddr>,
         decisions: &mut Option<&mut dyn Write>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReplayError> {
         let mut refused = [false; SIDES];
-        let mut stretches = [Stretch::default(); SIDES];
+        let mut intervals = [Interval::default(); SIDES];
         let sought =
             address.map(|address| (address, self.clients.seek(self.hasher.hash_one(address))));
         let last = self.sides.len() - 1;
-        let are_told = decisions.is_some();
+        let detail = if decisions.is_some() {
+            Detail::Verdicts
+        } else {
+            Detail::Outcome
+        };
         for (index, side) in self.sides.iter_mut().enumerate() {
             let outcome = side
-                .judge(request, &self.head, self.now, are_told)
-                .map_err(Failure::Store)?;
-            refused[index] = matches!(outcome, Outcome::Refuse { .. } | Outcome::TooManyHeld);
-            stretches[index] = self.tallies[index].add(self.now.micros(), &outcome);
-            self.tallies[index].add_asides(side);
+                .judge(request, &self.head, self.now, detail)
+                .map_err(ReplayError::Store)?;
+            refused[index] = matches!(
+                outcome,
+                ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld
+            );
+            intervals[index] = self.tallies[index].add(self.now.micros(), &outcome);
+            self.tallies[index].add_shadows(side);
             if index == last
                 && let Some(out) = decisions
             {
                 decisions::write(out, number, self.now, side, &outcome)
-                    .map_err(Failure::Decisions)?;
+                    .map_err(ReplayError::Decisions)?;
             }
         }
         self.requests += 1;
-        self.course.add(self.now.micros(), stretches);
+        self.timeline.add(self.now.micros(), intervals);
         // Who names no address is told apart by the first key.
         let key = || self.sides[0].keys().next().map_or("", |(_, key)| key);
         match sought {
@@ -313,38 +320,42 @@ impl Replay {
     #[must_use]
     pub fn report(self) -> Report {
         let side = self.sides.len() - 1;
-        let heads = self.clients.heads();
+        let client_totals = self.clients.client_totals();
         // Under the changed file, unless nobody is refused there.
-        let shown = if heads.refused[side] > 0 { side } else { 0 };
+        let shown = if client_totals.refused[side] > 0 {
+            side
+        } else {
+            0
+        };
         let hardest = self.clients.hardest(shown, HARDEST).into_iter();
-        let hardest = hardest.map(|client| Hardest {
+        let hardest = hardest.map(|client| HardestClient {
             client: client.name.to_owned(),
             requests: client.requests,
             refused: client.refused,
         });
-        let mut notes = self.lacks.notes(self.sides[side].trust());
+        let mut notes = self.missing_fields.notes(self.sides[side].trust());
         let unseen = self.mapping.iter().flat_map(Mapping::unseen);
         notes.extend(unseen.map(|(name, member)| Note::NoMember {
             name: name.to_owned(),
             member: member.to_owned(),
         }));
-        let forms = Form::ALL.into_iter().zip(self.lacks.forms);
+        let formats = LogFormat::ALL.into_iter().zip(self.missing_fields.formats);
         Report {
             lines: self.lines,
             written: self.lines - self.blank,
-            forms: forms.filter(|(_, lines)| *lines > 0).collect(),
-            nameless: self.lacks.nameless,
-            clientless: self.lacks.clientless,
-            pathless: self.lacks.pathless,
+            formats: formats.filter(|(_, lines)| *lines > 0).collect(),
+            nameless: self.missing_fields.nameless,
+            clientless: self.missing_fields.clientless,
+            pathless: self.missing_fields.pathless,
             notes,
             requests: self.requests,
             unreadable: self.unreadable,
             late: self.late,
             span: self.first.map(|first| (first, self.now)),
-            heads,
+            client_totals,
             hardest: hardest.collect(),
             tallies: self.tallies,
-            course: self.course,
+            timeline: self.timeline,
         }
     }
 }

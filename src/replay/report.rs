@@ -1,21 +1,21 @@
 //! All that a replay has to tell; how it is told is below.
 
-mod human;
+mod json;
 mod note;
-mod picture;
 mod plot;
-mod program;
+mod svg;
+mod text;
 
-pub use human::human;
+pub use json::json;
 pub use note::Note;
-pub use picture::picture;
 pub use plot::Marks;
-pub use program::program;
+pub use svg::svg;
+pub use text::text;
 
-use super::TOLD;
-use super::clients::{Heads, SIDES};
-use super::course::Course;
+use super::SAMPLE;
+use super::clients::{ClientTotals, SIDES};
 use super::tally::Tally;
+use super::timeline::Timeline;
 use crate::clock::Timestamp;
 
 /// A replay in numbers.
@@ -26,36 +26,36 @@ pub struct Report {
     /// Those with something in them.
     pub written: u64,
     /// How the lines that are requests are written, and how many are.
-    pub forms: Vec<(super::Form, u64)>,
+    pub formats: Vec<(super::LogFormat, u64)>,
     /// Lines that say neither who asked nor for what: no requests.
-    pub nameless: Odd<()>,
+    pub nameless: LineSample<()>,
     /// Requests without a client: all of them are one's.
-    pub clientless: Odd<()>,
+    pub clientless: LineSample<()>,
     /// Requests without a path: all of them are for `/`.
-    pub pathless: Odd<()>,
+    pub pathless: LineSample<()>,
     /// What to know before the numbers are believed.
     pub notes: Vec<Note>,
     /// Requests replayed.
     pub requests: u64,
     /// Lines that could not be read.
-    pub unreadable: Odd<super::Fault>,
+    pub unreadable: LineSample<super::Fault>,
     /// Lines that counted at a later time than they say.
-    pub late: Odd<()>,
+    pub late: LineSample<()>,
     /// From the first request to the last; nothing without requests.
     pub span: Option<(Timestamp, Timestamp)>,
     /// How many clients.
-    pub heads: Heads,
+    pub client_totals: ClientTotals,
     /// Those refused most.
-    pub hardest: Vec<Hardest>,
+    pub hardest: Vec<HardestClient>,
     /// The file's numbers, and the changed file's.
     pub tallies: Vec<Tally>,
     /// When it was.
-    pub course: Course,
+    pub timeline: Timeline,
 }
 
 /// Lines about which something is odd: how many, and which the first of them are.
 #[derive(Debug)]
-pub struct Odd<T> {
+pub struct LineSample<T> {
     /// How many.
     pub count: u64,
     /// The first of them, by number.
@@ -64,7 +64,7 @@ pub struct Odd<T> {
 
 /// A client that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hardest {
+pub struct HardestClient {
     /// Its address, or the key it counts under.
     pub client: String,
     /// Requests it made.
@@ -73,7 +73,7 @@ pub struct Hardest {
     pub refused: [u64; SIDES],
 }
 
-impl<T> Default for Odd<T> {
+impl<T> Default for LineSample<T> {
     fn default() -> Self {
         Self {
             count: 0,
@@ -82,11 +82,11 @@ impl<T> Default for Odd<T> {
     }
 }
 
-impl<T> Odd<T> {
+impl<T> LineSample<T> {
     /// One more, at line `number`.
     pub(super) fn add(&mut self, number: u64, what: T) {
         self.count += 1;
-        if self.first.len() < TOLD {
+        if self.first.len() < SAMPLE {
             self.first.push((number, what));
         }
     }

@@ -1,8 +1,8 @@
 //! What one file did to the requests of a trace, in numbers.
 
-use super::course::Stretch;
-use super::side::{Aside, Outcome, Side};
-use super::waits::Waits;
+use super::policy_side::{PolicySide, ReplayOutcome, ShadowAnswer};
+use super::timeline::Interval;
+use super::wait_histogram::WaitHistogram;
 use crate::limit::verdict;
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct Tally {
     /// What each limit refused and delayed, in the order in which they first did.
     pub limits: Vec<ByLimit>,
     /// What limits would have done that do not decide, in the order in which they first would have.
-    pub asides: Vec<ByLimit>,
-    waits: Waits,
+    pub shadows: Vec<ByLimit>,
+    waits: WaitHistogram,
     minute: u64,
     in_minute: u64,
     worst: Option<Minute>,
@@ -52,7 +52,7 @@ pub struct Minute {
 
 /// How long requests were held, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct WaitQuantiles {
     /// Half of them no longer than this.
     pub p50: u64,
     /// 99 of 100 no longer than this.
@@ -63,44 +63,44 @@ pub struct Held {
 
 impl Tally {
     /// Of nothing yet. What does not decide is told from the start: that it would have refused nobody is an answer too.
-    pub(super) fn of_side(side: &Side) -> Self {
+    pub(super) fn of_side(side: &PolicySide) -> Self {
         let mut tally = Self::default();
         for limit in side.limits().filter(|limit| !limit.mode.decides()) {
-            named(&mut tally.asides, limit.shown());
+            named(&mut tally.shadows, limit.shown());
         }
         tally
     }
 
     /// Adds a request at `at`.
-    pub(super) fn add(&mut self, at: u64, outcome: &Outcome) -> Stretch {
+    pub(super) fn add(&mut self, at: u64, outcome: &ReplayOutcome) -> Interval {
         match outcome {
-            Outcome::Admit => {}
-            Outcome::NoRoute => self.no_route += 1,
-            Outcome::Delay { wait, limit } => {
+            ReplayOutcome::Admit => {}
+            ReplayOutcome::NoRoute => self.no_route += 1,
+            ReplayOutcome::Delay { wait, limit } => {
                 self.delayed += 1;
                 self.of(limit).delayed += 1;
                 self.waits.add(*wait);
-                return Stretch {
+                return Interval {
                     delayed: 1,
-                    ..Stretch::default()
+                    ..Interval::default()
                 };
             }
-            Outcome::Refuse { .. } | Outcome::TooManyHeld => {
+            ReplayOutcome::Refuse { .. } | ReplayOutcome::TooManyHeld => {
                 self.refused += 1;
                 match outcome {
-                    Outcome::Refuse { limit, .. } => self.of(limit).refused += 1,
+                    ReplayOutcome::Refuse { limit, .. } => self.of(limit).refused += 1,
                     _ => self.too_many_held += 1,
                 }
                 self.in_minute(at / MINUTE);
-                return Stretch {
+                return Interval {
                     refused: 1,
-                    ..Stretch::default()
+                    ..Interval::default()
                 };
             }
         }
-        Stretch {
+        Interval {
             admitted: 1,
-            ..Stretch::default()
+            ..Interval::default()
         }
     }
 
@@ -130,8 +130,8 @@ impl Tally {
 
     /// How long requests were held; nothing where none was.
     #[must_use]
-    pub fn held(&self) -> Option<Held> {
-        Some(Held {
+    pub fn wait_quantiles(&self) -> Option<WaitQuantiles> {
+        Some(WaitQuantiles {
             p50: self.waits.quantile(500)?,
             p99: self.waits.quantile(990)?,
             max: self.waits.quantile(1_000)?,
@@ -139,21 +139,21 @@ impl Tally {
     }
 
     /// Adds what limits said to the request just judged that do not decide. Of several rates of one limit the worst counts.
-    pub(super) fn add_asides(&mut self, side: &Side) {
-        let mut asides = side.asides().peekable();
-        while let Some(Aside {
+    pub(super) fn add_shadows(&mut self, side: &PolicySide) {
+        let mut shadows = side.shadows().peekable();
+        while let Some(ShadowAnswer {
             limit, mut outcome, ..
-        }) = asides.next()
+        }) = shadows.next()
         {
-            while let Some(other) = asides.next_if(|other| limit.is_rate_beside(other.limit)) {
+            while let Some(other) = shadows.next_if(|other| limit.is_rate_beside(other.limit)) {
                 outcome = outcome.max(other.outcome);
             }
-            self.add_aside(limit.shown(), outcome);
+            self.add_shadow(limit.shown(), outcome);
         }
     }
 
-    fn add_aside(&mut self, limit: &Arc<str>, outcome: verdict::VerdictOutcome) {
-        let by = named(&mut self.asides, limit);
+    fn add_shadow(&mut self, limit: &Arc<str>, outcome: verdict::Outcome) {
+        let by = named(&mut self.shadows, limit);
         match outcome {
             verdict::VerdictOutcome::Admit { delay: 0 } => {}
             verdict::VerdictOutcome::Admit { .. } => by.delayed += 1,
@@ -188,7 +188,7 @@ mod tests {
     fn the_worst_minute_is_the_first_of_the_worst() {
         let mut tally = Tally::default();
         assert_eq!(tally.worst(), None);
-        let refused = Outcome::Refuse {
+        let refused = ReplayOutcome::Refuse {
             wait: None,
             limit: "a".into(),
             window: None,

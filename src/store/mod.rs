@@ -40,7 +40,7 @@ pub use worker_cache::WorkerCache;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::{Operation, Outcome, StoreMetrics};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
 use fallback::Fallback;
 use redis::RedisStore;
 use shared::SharedAnswer;
@@ -282,15 +282,15 @@ fn warn_of_spoilt(checks: &[Check<'_>], half: &Answers) {
     }
 }
 
-fn outcome(answer: &Result<Answers, StoreError>) -> Outcome {
+fn outcome(answer: &Result<Answers, StoreError>) -> CallOutcome {
     let error = match answer {
-        Ok(Answers { gap: None, .. }) => return Outcome::Ok,
+        Ok(Answers { gap: None, .. }) => return CallOutcome::Ok,
         Ok(Answers { gap: Some(gap), .. }) => &gap.why,
         Err(error) => error,
     };
     match error {
-        StoreError::Down => Outcome::Down,
-        StoreError::Timeout { .. } => Outcome::Timeout,
-        _ => Outcome::Error,
+        StoreError::Down => CallOutcome::Down,
+        StoreError::Timeout { .. } => CallOutcome::Timeout,
+        _ => CallOutcome::Error,
     }
 }

@@ -40,7 +40,7 @@ use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::Limit;
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use abandonment::{AbandonedTicketHandler, Abandonments};
 use cluster::{Cluster, Route};
 use node::{Node, NodeCore};
@@ -293,7 +293,7 @@ impl RedisStore {
             Topology::Many(cluster) => {
                 let home = cluster.home(limit, key);
                 if home.is_none() {
-                    let lost = (Operation::Refund, Outcome::Lost);
+                    let lost = (Operation::Refund, CallOutcome::Lost);
                     self.counts().owed(lost.0, lost.1, Duration::ZERO);
                 }
                 home
@@ -394,7 +394,7 @@ impl RedisStore {
 
     /// How much of Redis is asked at present?
     #[must_use]
-    pub fn reached(&self) -> Reach {
+    pub fn reached(&self) -> StoreReach {
         match &self.way {
             Topology::One(node) => node.shared.reach(),
             Topology::Many(cluster) => cluster.reach(),

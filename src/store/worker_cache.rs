@@ -6,7 +6,7 @@ use super::lease::Leases;
 use super::redis::RedisStore;
 use super::refusal_cache::{CachedRefusal, RefusalCache};
 use crate::limit::Limit;
-use crate::telemetry::metrics::{Reach, StoreMetrics};
+use crate::telemetry::metrics::{StoreMetrics, StoreReach};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl WorkerCache {
             if let Some(reach) = reach {
                 metrics.set_reach(reach);
             }
-            if reach != Some(Reach::All) {
+            if reach != Some(StoreReach::All) {
                 news.lost();
             }
         });

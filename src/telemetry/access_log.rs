@@ -3,49 +3,49 @@
 //! A worker formats lines into a buffer of its own and hands it to the one writing thread when it is full or 10 ms
 //! old. The way there is bounded: when whoever reads the log is too slow or gone, lines are dropped and counted, and
 //! requests go on. Each line is one request, except that a client refused more than a hundred times in a second is
-//! summed up (`repeated`, see `flood`).
+//! summed up (`repeated`, see `refusals`).
 
 mod escape;
-mod flood;
 mod json;
-mod pen;
-mod plain;
+mod line_buffer;
 mod record;
-mod stamp;
+mod refusal_summary;
 #[cfg(test)]
 mod tests;
-mod thread;
+mod text;
+mod timestamp;
+mod writer;
 
 pub use record::{AccessRecord, Charge, Reason};
 
 use super::AccessFormat;
 use super::metrics::Metrics;
-use pen::Pen;
+use line_buffer::LineBuffer;
 use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thread::Way;
 use tokio::sync::Notify;
+use writer::WriterHandle;
 
 /// How long a line may stay in its worker for others to join it.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// The access log of this process: its thread, and the way there.
 #[derive(Debug, Clone)]
-pub struct AccessLog(Option<Open>);
+pub struct AccessLog(Option<Output>);
 
 #[derive(Debug, Clone)]
-struct Open {
-    form: Form,
-    way: Arc<Way>,
+struct Output {
+    form: LineFormat,
+    handle: Arc<WriterHandle>,
 }
 
 /// What lines look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LineFormat {
     Json,
     Short { is_coloured: bool },
     Combined,
@@ -59,7 +59,7 @@ impl AccessLog {
     pub fn stdout(format: AccessFormat, metrics: &Arc<Metrics>) -> io::Result<Self> {
         let stdout = io::stdout();
         let is_coloured = stdout.is_terminal() && super::log::may_colour();
-        Self::start(format, is_coloured, thread::unbuffered(&stdout)?, metrics)
+        Self::start(format, is_coloured, writer::unbuffered(&stdout)?, metrics)
     }
 
     /// Opens the log on `sink`, which may block or fail as it likes.
@@ -73,21 +73,21 @@ impl AccessLog {
         metrics: &Arc<Metrics>,
     ) -> io::Result<Self> {
         let form = match format {
-            AccessFormat::Json => Form::Json,
-            AccessFormat::Short => Form::Short { is_coloured },
-            AccessFormat::Combined => Form::Combined,
+            AccessFormat::Json => LineFormat::Json,
+            AccessFormat::Short => LineFormat::Short { is_coloured },
+            AccessFormat::Combined => LineFormat::Combined,
             AccessFormat::Off => return Ok(Self(None)),
         };
-        let way = Way::start(Box::new(sink), Arc::clone(metrics))?;
-        Ok(Self(Some(Open { form, way })))
+        let handle = WriterHandle::start(Box::new(sink), Arc::clone(metrics))?;
+        Ok(Self(Some(Output { form, handle })))
     }
 
     /// One worker's end. To be asked for by each worker, on its own thread, and kept.
     #[must_use]
     pub fn worker(&self) -> AccessWriter {
         AccessWriter(self.0.as_ref().map(|open| {
-            Rc::new(Desk {
-                pen: RefCell::new(Pen::new(open.form, &open.way)),
+            Rc::new(WorkerLog {
+                buffer: RefCell::new(LineBuffer::new(open.form, &open.handle)),
                 begun: Notify::new(),
             })
         }))
@@ -100,17 +100,17 @@ impl AccessLog {
     pub fn shutdown(&self, deadline: Duration) -> u64 {
         self.0
             .as_ref()
-            .map_or(0, |open| open.way.shutdown(deadline))
+            .map_or(0, |open| open.handle.shutdown(deadline))
     }
 }
 
 /// One worker's end of the access log. What it still holds is handed over when the last clone is dropped.
 #[derive(Debug, Clone)]
-pub struct AccessWriter(Option<Rc<Desk>>);
+pub struct AccessWriter(Option<Rc<WorkerLog>>);
 
 #[derive(Debug)]
-struct Desk {
-    pen: RefCell<Pen>,
+struct WorkerLog {
+    buffer: RefCell<LineBuffer>,
     /// Told when there is something to flush and was not before.
     begun: Notify,
 }
@@ -124,39 +124,39 @@ impl AccessWriter {
 
     /// Writes the line of a request that has ended. Never waits.
     pub fn record(&self, record: &AccessRecord<'_>) {
-        let Some(desk) = &self.0 else {
+        let Some(log) = &self.0 else {
             return;
         };
-        let mut pen = desk.pen.borrow_mut();
-        let was_idle = pen.is_idle();
-        pen.record(record, Instant::now);
-        if was_idle && !pen.is_idle() {
-            desk.begun.notify_one();
+        let mut buffer = log.buffer.borrow_mut();
+        let was_idle = buffer.is_idle();
+        buffer.record(record, Instant::now);
+        if was_idle && !buffer.is_idle() {
+            log.begun.notify_one();
         }
     }
 
     /// Hands over what has gathered.
     pub fn flush(&self) {
-        if let Some(desk) = &self.0 {
-            desk.pen.borrow_mut().tick(Instant::now());
+        if let Some(log) = &self.0 {
+            log.buffer.borrow_mut().tick(Instant::now());
         }
     }
 
     /// Keeps lines from gathering for longer than a moment. To be spawned once on the worker's runtime, where it runs
     /// until the runtime ends; without it, lines come out when there are many of them or at the end.
     pub fn flushing(&self) -> impl Future<Output = ()> + 'static {
-        let desk = self.0.clone();
+        let log = self.0.clone();
         async move {
-            let Some(desk) = desk else {
+            let Some(log) = log else {
                 return;
             };
             loop {
-                desk.begun.notified().await;
+                log.begun.notified().await;
                 loop {
                     tokio::time::sleep(GATHER).await;
-                    let mut pen = desk.pen.borrow_mut();
-                    pen.tick(Instant::now());
-                    if pen.is_idle() {
+                    let mut buffer = log.buffer.borrow_mut();
+                    buffer.tick(Instant::now());
+                    if buffer.is_idle() {
                         break;
                     }
                 }

@@ -29,7 +29,7 @@ pub fn start(level: Level) -> Result<(), BadFilter> {
         .with_env_filter(filter.unwrap_or_else(|| ordinary(level)))
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && may_colour())
-        .with_writer(Lines)
+        .with_writer(StderrLines)
         .finish();
     // Fails only where there is one already: in tests, which share a process.
     let _ = tracing::subscriber::set_global_default(subscriber);
@@ -64,9 +64,9 @@ pub(super) fn may_colour() -> bool {
 }
 
 /// Standard error, where an event stays on one line whatever its values hold.
-struct Lines;
+struct StderrLines;
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for StderrLines {
     type Writer = OneLine<io::Stderr>;
 
     fn make_writer(&'a self) -> Self::Writer {

@@ -6,69 +6,69 @@
 //! and source), their times R x 60 x 17, decisions L x R x 15, delays L x 17, upstreams U x (6 + 6 x 17) and one for each of their servers.
 //! What a reload removes keeps its series until the process ends, because a counter never goes back.
 
-mod cell;
+mod connection;
 mod exposition;
 mod family;
-mod house;
+mod instrument;
 mod label;
 mod process;
-mod shard;
 mod store;
 #[cfg(test)]
 mod tests;
-mod text;
+mod text_format;
 mod worker;
+mod worker_cells;
 
-pub use house::{GaveWay, TurnedAway};
+pub use connection::{Eviction, Rejection};
 pub use label::{
-    DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation, Outcome, Permits, Redirect, Source,
-    Told,
+    AnswerSource, CallOutcome, CostReport, DecidedBy, Decision, Failure, Mode, NO_ROUTE, Operation,
+    Permits, Redirect,
 };
-pub use store::{Reach, SharedStore, StoreMetrics};
-pub use text::TextFormat;
+pub use store::{StoreMetrics, StoreReach, StoreStatus};
+pub use text_format::TextFormat;
 pub use worker::{
-    Connected, Held, InFlight, LimitMetrics, RouteMetrics, ServerMetrics, UpstreamMetrics,
+    Connected, HeldRequest, InFlight, LimitMetrics, RouteMetrics, ServerMetrics, UpstreamMetrics,
     WorkerMetrics,
 };
 
-use cell::{Cell, Total};
-use shard::{Shard, lock};
+use instrument::{Counter, SharedCounter};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use store::StoreCells;
+use worker_cells::{WorkerCells, lock};
 
 /// The metrics of this process.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    workers: Mutex<Vec<Arc<Shard>>>,
+    workers: Mutex<Vec<Arc<WorkerCells>>>,
     stores: Mutex<Vec<Arc<StoreCells>>>,
-    memory: Memory,
+    memory: MemoryStoreCells,
     reloads: Reloads,
     access_log: AccessLines,
-    house: house::House,
+    connections: connection::ConnectionCells,
 }
 
 /// The memory store, which all workers share.
 #[derive(Debug, Default)]
-struct Memory {
-    keys: Total,
-    overflows: Total,
+struct MemoryStoreCells {
+    keys: SharedCounter,
+    overflows: SharedCounter,
 }
 
 #[derive(Debug, Default)]
 struct Reloads {
-    succeeded: Total,
-    failed: Total,
-    last_failed: Total,
-    last_success: Total,
-    generation: Total,
+    succeeded: SharedCounter,
+    failed: SharedCounter,
+    last_failed: SharedCounter,
+    last_success: SharedCounter,
+    generation: SharedCounter,
 }
 
 /// What became of lines that were not written one by one.
 #[derive(Debug, Default)]
 struct AccessLines {
-    dropped: Total,
-    summarised: Total,
+    dropped: SharedCounter,
+    summarised: SharedCounter,
 }
 
 impl Metrics {
@@ -81,9 +81,9 @@ impl Metrics {
     /// New cells for one worker. To be called once by each worker, on its own thread, and kept.
     #[must_use]
     pub fn worker(&self) -> WorkerMetrics {
-        let shard = Arc::new(Shard::default());
-        lock(&self.workers).push(Arc::clone(&shard));
-        WorkerMetrics::new(shard)
+        let worker_cells = Arc::new(WorkerCells::default());
+        lock(&self.workers).push(Arc::clone(&worker_cells));
+        WorkerMetrics::new(worker_cells)
     }
 
     /// New cells for one worker's way to a remote store; without any, the store is the memory and always up.
@@ -96,26 +96,26 @@ impl Metrics {
 
     /// How the shared store stands; nothing where there is none.
     #[must_use]
-    pub fn shared_store(&self) -> Option<SharedStore> {
+    pub fn shared_store(&self) -> Option<StoreStatus> {
         let stores = lock(&self.stores);
         let gateways = stores.iter().map(|store| store.gateways()).max()?;
         let many = |reach| stores.iter().filter(|store| store.reach() == reach).count();
-        Some(SharedStore {
+        Some(StoreStatus {
             workers: stores.len(),
-            reaching: many(Reach::All),
-            partly: many(Reach::Part),
+            reaching: many(StoreReach::All),
+            partly: many(StoreReach::Part),
             gateways: gateways.max(1),
         })
     }
 
     /// A connection was closed to make room for a new one.
-    pub fn gave_way(&self, what: GaveWay) {
-        self.house.gave_way(what);
+    pub fn evicted(&self, what: Eviction) {
+        self.connections.evicted(what);
     }
 
     /// A new connection was not taken.
-    pub fn turned_away(&self, why: TurnedAway) {
-        self.house.turned_away(why);
+    pub fn rejected(&self, why: Rejection) {
+        self.connections.rejected(why);
     }
 
     /// How many keys the memory store holds.
@@ -166,7 +166,7 @@ impl Metrics {
     /// Everything as text, in the format asked for. Takes milliseconds when there are thousands of routes.
     #[must_use]
     pub fn render(self: &Arc<Self>, format: TextFormat) -> String {
-        text::render(self, format)
+        text_format::render(self, format)
     }
 }
 

@@ -9,7 +9,7 @@ pub use printable::{printable, printable_in_place, printable_json};
 
 /// How much is said, and in which form. Read once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct LogSettings {
     /// Form of the access log.
     pub access: AccessFormat,
     /// Least severe event of the diagnostic log.

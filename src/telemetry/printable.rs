@@ -43,9 +43,10 @@ fn replaced(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_obeyed(c) {
-            true => escape(c, &mut out),
-            false => out.push(c),
+        if is_obeyed(c) {
+            escape(c, &mut out);
+        } else {
+            out.push(c);
         }
     }
     Cow::Owned(out)

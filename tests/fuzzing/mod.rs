@@ -174,9 +174,9 @@ fn any_bytes_are_a_trace_that_is_answered() {
         .collect();
     seeds.sort();
     for seed in &seeds {
-        assert!(tollgate::replay::fuzzed::trace(seed) > 1);
+        assert!(tollgate::replay::fuzz::trace(seed) > 1);
     }
     drive(&seeds, |bytes| {
-        let _ = tollgate::replay::fuzzed::trace(bytes);
+        let _ = tollgate::replay::fuzz::trace(bytes);
     });
 }

@@ -6,7 +6,7 @@ use crate::snapshot::errors::ErrorBody;
 /// Which keys have changed, and how. A limit that has come or gone says so itself.
 pub(super) fn bodies(old: &Outline, new: &Outline) -> Vec<(String, String)> {
     let (a, b) = (&old.errors, &new.errors);
-    let everywhere = changed(Some(&a.everywhere), Some(&b.everywhere));
+    let everywhere = difference(Some(&a.everywhere), Some(&b.everywhere));
     let mut all: Vec<_> = everywhere
         .map(|what| ("response.body".to_owned(), what))
         .into_iter()
@@ -19,14 +19,14 @@ pub(super) fn bodies(old: &Outline, new: &Outline) -> Vec<(String, String)> {
         if before.replace(name) == Some(name) || !has(old, name) {
             continue;
         }
-        if let Some(what) = changed(a.of_limits.get(name), b.of_limits.get(name)) {
+        if let Some(what) = difference(a.of_limits.get(name), b.of_limits.get(name)) {
             all.push((format!("limits.{name}.body"), what));
         }
     }
     all
 }
 
-fn changed(old: Option<&ErrorBody>, new: Option<&ErrorBody>) -> Option<String> {
+fn difference(old: Option<&ErrorBody>, new: Option<&ErrorBody>) -> Option<String> {
     let (a, b) = (look(old), look(new));
     match a == b {
         _ if old == new => None,

@@ -1,15 +1,15 @@
 //! Who has come to groups and who has left them: how many, never who.
 
-use super::{Change, Outline, PLAINLY, named, to};
+use super::{Change, Outline, PLAINLY, collection, to};
 use crate::key::Group;
 
 pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
-    named(
+    collection(
         "groups",
         (&old.groups, &new.groups),
         |group| &group.name,
         PLAINLY,
-        |was, is| changed(&old.groups[was], &new.groups[is]),
+        |was, is| difference(&old.groups[was], &new.groups[is]),
         changes,
     );
     let order = |outline: &Outline, other: &Outline| -> Vec<String> {
@@ -30,7 +30,7 @@ pub(super) fn groups(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     }
 }
 
-fn changed(old: &Group, new: &Group) -> Option<String> {
+fn difference(old: &Group, new: &Group) -> Option<String> {
     let mut parts = Vec::new();
     if old.by != new.by {
         parts.push(format!("by {}", to(&old.by, &new.by)));
@@ -59,7 +59,7 @@ mod tests {
     use super::super::diff;
     use crate::config::parse;
 
-    fn told(old: &str, new: &str) -> Vec<String> {
+    fn changes_between(old: &str, new: &str) -> Vec<String> {
         let outline = |groups: &str| {
             let text = format!(
                 "{groups}\n[limits.a]\nby = \"ip\"\nrate = \"10/s\"\n[upstreams.u]\nservers = \"a:1\"\n\
@@ -80,7 +80,7 @@ mod tests {
     fn members_are_counted_and_never_named() {
         let gold = |members: &[&str]| group("gold", members);
         let old = gold(&["a", "b"]);
-        assert_eq!(told(&old, &old), [""; 0]);
+        assert_eq!(changes_between(&old, &old), [""; 0]);
         for (members, said) in [
             (
                 &["b", "c", "d", "e"][..],
@@ -89,17 +89,17 @@ mod tests {
             (&["b"], "groups.gold: 1 member fewer"),
             (&["a", "b", "c"], "groups.gold: 1 member more"),
         ] {
-            assert_eq!(told(&old, &gold(members)), [said]);
+            assert_eq!(changes_between(&old, &gold(members)), [said]);
         }
         let by = old.replace("header:x-api-key", "cookie:key");
         assert_eq!(
-            told(&old, &by),
+            changes_between(&old, &by),
             ["groups.gold: by header:x-api-key to cookie:key"]
         );
-        assert_eq!(told(&old, ""), ["groups.gold: removed"]);
+        assert_eq!(changes_between(&old, ""), ["groups.gold: removed"]);
         let (one, two) = (group("one", &["a"]), group("two", &["a"]));
         assert_eq!(
-            told(&format!("{one}{two}"), &format!("{two}{one}")),
+            changes_between(&format!("{one}{two}"), &format!("{two}{one}")),
             ["groups: order one, two to two, one; who is in several has the tier of the first"]
         );
     }

@@ -4,7 +4,7 @@ use super::super::describe::{
     amount, cost, dedupe, exempt, key, missing, on_down, rate, refund, scope, span_as_written,
     tier, unknown,
 };
-use super::{Change, Outline, named};
+use super::{Change, Outline, collection};
 use crate::limit::Preflights;
 use crate::limit::clock_window::Anchor;
 use crate::limit::{Limit, Mode, Rule};
@@ -26,12 +26,12 @@ type Rates<'a> = &'a [Arc<Limit>];
 
 pub(super) fn limits(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
     let (old, new) = (by_name(&old.limits), by_name(&new.limits));
-    named(
+    collection(
         "limits",
         (&old, &new),
         |rates| &rates[0].name,
         (GONE, COME),
-        |was, is| changed(old[was], new[is]),
+        |was, is| difference(old[was], new[is]),
         changes,
     );
 }
@@ -41,7 +41,7 @@ fn by_name(limits: &[Arc<Limit>]) -> Vec<Rates<'_>> {
     limits.chunk_by(|a, b| a.name == b.name).collect()
 }
 
-fn changed(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
+fn difference(old: Rates<'_>, new: Rates<'_>) -> Option<String> {
     let ((old, before), (new, after)) = (without_candidate(old), without_candidate(new));
     let mut parts = Vec::new();
     let mut push = |what: &str, a: String, b: String| {
@@ -285,7 +285,7 @@ mod tests {
     use super::super::diff;
     use crate::config::parse;
 
-    fn told(old: &str, new: &str) -> String {
+    fn changes_between(old: &str, new: &str) -> String {
         let outline = |limit: &str| {
             let text = format!(
                 "[groups.gold]\nby = \"header:x-api-key\"\nmembers = \"g\"\n\
@@ -297,28 +297,28 @@ mod tests {
         };
         let (old, new) = (outline(old), outline(new));
         let changes = diff(&old, &new, &old.boot);
-        let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
-        told.join("\n")
+        let shown: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        shown.join("\n")
     }
 
     #[test]
     fn whose_counters_are_not_kept_is_told() {
         let limit = |more: &str| format!("missing = \"refuse\"\nrate = \"10/s\"\n{more}");
         let (plain, gold) = (limit(""), limit("tiers.gold = { rate = \"20/s\" }"));
-        let said = told(&plain, &gold);
+        let said = changes_between(&plain, &gold);
         assert!(
             said.ends_with(", counters kept but for members of gold, who start on others"),
             "{said}"
         );
-        let said = told(&gold, &limit("tiers.blue = { rate = \"20/s\" }"));
+        let said = changes_between(&gold, &limit("tiers.blue = { rate = \"20/s\" }"));
         assert!(
             said.ends_with(", counters kept but for members of gold and blue, who start on others"),
             "{said}"
         );
-        let said = told(&gold, &limit("tiers.gold = { rate = \"30/s\" }"));
+        let said = changes_between(&gold, &limit("tiers.gold = { rate = \"30/s\" }"));
         assert!(said.ends_with(", counters kept"), "{said}");
         assert_eq!(
-            told(&plain, &limit("unknown = \"ip\"").replace("refuse", "ip")),
+            changes_between(&plain, &limit("unknown = \"ip\"").replace("refuse", "ip")),
             "limits.a: unknown counted like others to ip, missing refuse to ip, counters kept \
              but for keys that no group knows, which count otherwise \
              and requests without the key, which count otherwise"
@@ -331,7 +331,7 @@ mod tests {
             format!("missing = \"skip\"\nalgorithm = \"concurrency\"\nmax = 5\n{more}")
         };
         assert_eq!(
-            told(&limit(""), &limit("slot_ttl = \"1min\"")),
+            changes_between(&limit(""), &limit("slot_ttl = \"1min\"")),
             "limits.a: slot_ttl 30s to 1min, counters kept"
         );
     }

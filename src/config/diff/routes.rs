@@ -1,6 +1,6 @@
 //! What has changed about routes.
 
-use super::{Change, Outline, PLAINLY, list, named, time};
+use super::{Change, Outline, PLAINLY, collection, list, time};
 use crate::key::is_secret;
 use crate::route::{Condition, HostPattern, Rule};
 use crate::snapshot::StaticReply;
@@ -119,7 +119,7 @@ pub(super) fn routes(old: &Outline, new: &Outline, changes: &mut Vec<Change>) {
         (!parts.is_empty()).then(|| parts.join(", "))
     };
     let both = (old.routes.as_slice(), new.routes.as_slice());
-    named(
+    collection(
         "routes",
         both,
         |route| &route.rule.name,

@@ -103,13 +103,13 @@ fn changes_of_fields_are_told_without_values() {
         .outline
     };
     let plain = parse("gateway.toml", OLD).unwrap().outline;
-    let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+    let changes_between = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
     assert_eq!(
-        told(&plain, &with("one")),
+        changes_between(&plain, &with("one")),
         "routes.r: request_headers none to set x-key and remove cookie"
     );
     assert_eq!(
-        told(&with("one"), &with("two")),
+        changes_between(&with("one"), &with("two")),
         "routes.r: request_headers changed"
     );
 }
@@ -125,16 +125,16 @@ fn another_end_is_told() {
     let (lead, _) = with("redirect = { to = \"https://b.test\", status = 307 }");
     let (said, _) = with("respond = { status = 410 }");
     let (more, _) = with("respond = { status = 410, body = \"gone\" }");
-    let told = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
+    let changes_between = |old: &Outline, new: &Outline| diff(old, new, &old.boot)[0].to_string();
     assert_eq!(
-        told(&old, &lead),
+        changes_between(&old, &lead),
         "routes.r: upstream u to none, redirect none to https://b.test (307)"
     );
     assert_eq!(
-        told(&lead, &said),
+        changes_between(&lead, &said),
         "routes.r: redirect https://b.test (307) to none, respond none to 410"
     );
-    assert_eq!(told(&said, &more), "routes.r: respond changed");
+    assert_eq!(changes_between(&said, &more), "routes.r: respond changed");
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub struct TokenOutline {
 }
 
 /// In words, if anything has.
-pub(super) fn changed(old: Option<&TokenOutline>, new: Option<&TokenOutline>) -> Option<String> {
+pub(super) fn difference(old: Option<&TokenOutline>, new: Option<&TokenOutline>) -> Option<String> {
     let (old, new) = match (old, new) {
         (None, None) => return None,
         (None, Some(_)) => return Some("added".to_owned()),
@@ -53,7 +53,7 @@ mod tests {
             }
             load(&file).unwrap().outline
         };
-        let told = |old: &Outline, new: &Outline| -> Vec<String> {
+        let changes_between = |old: &Outline, new: &Outline| -> Vec<String> {
             let changes = diff(old, new, &old.boot);
             changes.iter().map(ToString::to_string).collect()
         };
@@ -65,17 +65,20 @@ mod tests {
             &secret,
         );
         assert_eq!(
-            told(&old, &new),
+            changes_between(&old, &new),
             ["jwt: issuer none to https://i.test, leeway 0s to 30s, require_exp true to false"]
         );
         let moved = outline("[jwt]\nkeys = \"two.secret\"\nhs256\n", &secret);
-        assert_eq!(told(&old, &moved), [""; 0]);
+        assert_eq!(changes_between(&old, &moved), [""; 0]);
         let another = outline("[jwt]\nkeys = \"two.secret\"\nhs256\n", &other);
-        assert_eq!(told(&old, &another), ["jwt: keys one.secret to two.secret"]);
         assert_eq!(
-            told(&moved, &another),
+            changes_between(&old, &another),
+            ["jwt: keys one.secret to two.secret"]
+        );
+        assert_eq!(
+            changes_between(&moved, &another),
             ["jwt: what two.secret holds has changed"]
         );
-        assert_eq!(told(&old, &outline("", "")), ["jwt: removed"]);
+        assert_eq!(changes_between(&old, &outline("", "")), ["jwt: removed"]);
     }
 }

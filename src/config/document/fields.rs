@@ -5,7 +5,7 @@ use super::super::source::{At, Span};
 use super::super::suggest::{all_of, nearest, one_of};
 use super::super::value::{ValueError, address, byte_rate, duration, in_list, quoted, rate};
 use super::super::vocabulary::{Default, IGNORE_WARNINGS, INCLUDE, Shape, TABLES, Table};
-use super::{Given, List};
+use super::{List, Setting};
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -124,9 +124,9 @@ impl<'a> Fields<'a> {
         &mut self,
         key: &'static str,
         read: impl Fn(&str) -> Result<T, ValueError>,
-    ) -> Given<T> {
+    ) -> Setting<T> {
         let Some((value, span)) = self.value(key) else {
-            return Given::No;
+            return Setting::Absent;
         };
         let DeValue::String(text) = value else {
             return self.wrong_type(key, value, &span);
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         read: impl Fn(&str) -> Result<T, ValueError>,
     ) -> List<T> {
         let Some((value, whole)) = self.value(key) else {
-            return Given::No;
+            return Setting::Absent;
         };
         let items: Vec<(&DeValue<'_>, Span)> = match value {
             DeValue::Array(items) => items
@@ -162,15 +162,15 @@ impl<'a> Fields<'a> {
                 other => self.wrong_type(key, other, &span),
             };
             match entry {
-                Given::Yes(entry) => entries.push(entry),
-                Given::No | Given::Partly(_) | Given::Bad => good = false,
+                Setting::Valid(entry) => entries.push(entry),
+                Setting::Absent | Setting::Partial(_) | Setting::Invalid => good = false,
             }
         }
         let entries = At::new(entries, whole);
         if good {
-            Given::Yes(entries)
+            Setting::Valid(entries)
         } else {
-            Given::Partly(entries)
+            Setting::Partial(entries)
         }
     }
 
@@ -180,15 +180,15 @@ impl<'a> Fields<'a> {
         key: &'static str,
         words: &[(&'static str, T)],
         later: &[&str],
-    ) -> Given<T> {
+    ) -> Setting<T> {
         let Some((value, span)) = self.value(key) else {
-            return Given::No;
+            return Setting::Absent;
         };
         let DeValue::String(text) = value else {
             return self.wrong_type(key, value, &span);
         };
         if let Some((_, meaning)) = words.iter().find(|(word, _)| word == text) {
-            return Given::Yes(At::new(*meaning, span));
+            return Setting::Valid(At::new(*meaning, span));
         }
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let diagnostic = if later.contains(&text.as_ref()) {
@@ -208,17 +208,17 @@ impl<'a> Fields<'a> {
             )
         };
         self.found.push(diagnostic);
-        Given::Bad
+        Setting::Invalid
     }
 
     /// A whole number within the range of the vocabulary.
-    pub(super) fn whole(&mut self, key: &'static str) -> Given<u32> {
+    pub(super) fn whole(&mut self, key: &'static str) -> Setting<u32> {
         let Some((value, span)) = self.value(key) else {
-            return Given::No;
+            return Setting::Absent;
         };
         let shape = self.vocabulary.key(key).map(|key| key.shape);
         let Some((least, most)) = shape.and_then(Shape::range) else {
-            return Given::Bad;
+            return Setting::Invalid;
         };
         let DeValue::Integer(number) = value else {
             return self.wrong_type(key, value, &span);
@@ -228,7 +228,7 @@ impl<'a> Fields<'a> {
             .and_then(|number| u64::try_from(number).ok())
             .filter(|number| (least..=most).contains(number));
         match within.and_then(|number| u32::try_from(number).ok()) {
-            Some(number) => Given::Yes(At::new(number, span)),
+            Some(number) => Setting::Valid(At::new(number, span)),
             None => {
                 let diagnostic = Diagnostic::error(
                     Code::BadNumber,
@@ -236,16 +236,16 @@ impl<'a> Fields<'a> {
                 )
                 .at(&span, format!("must be from {least} to {most}"));
                 self.found.push(diagnostic);
-                Given::Bad
+                Setting::Invalid
             }
         }
     }
 
     /// Yes or no.
-    pub(super) fn flag(&mut self, key: &'static str) -> Given<bool> {
+    pub(super) fn flag(&mut self, key: &'static str) -> Setting<bool> {
         match self.value(key) {
-            None => Given::No,
-            Some((DeValue::Boolean(flag), span)) => Given::Yes(At::new(*flag, span)),
+            None => Setting::Absent,
+            Some((DeValue::Boolean(flag), span)) => Setting::Valid(At::new(*flag, span)),
             Some((other, span)) => self.wrong_type(key, other, &span),
         }
     }
@@ -262,7 +262,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A time.
-    pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Given<Duration> {
+    pub(super) fn time(&mut self, key: &'static str, zero: Zero) -> Setting<Duration> {
         let time = self.text(key, duration);
         match time.at() {
             Some(at) if at.value.is_zero() && zero == Zero::Refused => {
@@ -273,14 +273,14 @@ impl<'a> Fields<'a> {
                 .at(&at.span, "must be longer than nothing")
                 .help("leave it out for the default");
                 self.found.push(diagnostic);
-                Given::Bad
+                Setting::Invalid
             }
             _ => time,
         }
     }
 
     /// Bytes in a second, or a bare 0.
-    pub(super) fn byte_rate(&mut self, key: &'static str) -> Given<u64> {
+    pub(super) fn byte_rate(&mut self, key: &'static str) -> Setting<u64> {
         match self.value(key) {
             Some((value @ DeValue::Integer(_), span)) => self.take(byte_rate(&number(value)), span),
             _ => self.text(key, byte_rate),
@@ -288,12 +288,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Keeps a read value, or notes what is wrong with it.
-    pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: Span) -> Given<T> {
+    pub(super) fn take<T>(&mut self, read: Result<T, ValueError>, span: Span) -> Setting<T> {
         match read {
-            Ok(value) => Given::Yes(At::new(value, span)),
+            Ok(value) => Setting::Valid(At::new(value, span)),
             Err(wrong) => {
                 self.found.push(wrong.at(&span));
-                Given::Bad
+                Setting::Invalid
             }
         }
     }
@@ -304,7 +304,7 @@ impl<'a> Fields<'a> {
         key: &'static str,
         value: &DeValue<'_>,
         span: &Span,
-    ) -> Given<T> {
+    ) -> Setting<T> {
         let shape = self
             .vocabulary
             .key(key)
@@ -340,7 +340,7 @@ impl<'a> Fields<'a> {
             _ => self.type_error(key, shape, value, span),
         };
         self.found.push(diagnostic);
-        Given::Bad
+        Setting::Invalid
     }
 
     fn type_error(&self, key: &str, shape: Shape, value: &DeValue<'_>, span: &Span) -> Diagnostic {

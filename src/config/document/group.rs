@@ -5,22 +5,22 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::source::{At, Span};
 use super::super::value::part;
 use super::fields::Fields;
-use super::{Given, List};
-use crate::key::{KeyPart, Mask};
+use super::{List, Setting};
+use crate::key::{Mask, Part};
 
 /// `[groups.NAME]`.
 #[derive(Debug)]
-pub(in crate::config) struct Group {
+pub(in crate::config) struct GroupTable {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
-    pub(in crate::config) by: Given<KeyPart>,
+    pub(in crate::config) by: Setting<Part>,
     pub(in crate::config) members: List<String>,
     pub(in crate::config) file: List<String>,
 }
 
-pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Group {
+pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> GroupTable {
     let by = by(&mut fields);
-    let group = Group {
+    let group = GroupTable {
         place: fields.place(),
         name,
         by,
@@ -41,11 +41,11 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Group {
 }
 
 /// One part of a request, of which there can be members.
-fn by(fields: &mut Fields<'_>) -> Given<KeyPart> {
+fn by(fields: &mut Fields<'_>) -> Setting<Part> {
     let by = match fields.text("by", part) {
-        Given::Yes(by) => by,
-        Given::No => return Given::No,
-        Given::Partly(_) | Given::Bad => return Given::Bad,
+        Setting::Valid(by) => by,
+        Setting::Absent => return Setting::Absent,
+        Setting::Partial(_) | Setting::Invalid => return Setting::Invalid,
     };
     let (label, help) = match by.value {
         Some(KeyPart::Ip(mask)) if mask != Mask::DEFAULT => (
@@ -56,7 +56,7 @@ fn by(fields: &mut Fields<'_>) -> Given<KeyPart> {
             "tells no clients apart",
             "write `by = \"header:x-api-key\"`, `by = \"ip\"`, or another part of a request that says who asks",
         ),
-        Some(part) => return Given::Yes(At::new(part, by.span)),
+        Some(part) => return Setting::Valid(At::new(part, by.span)),
     };
     let message = format!("nobody is a member of `{}` by this", fields.title());
     fields.note(
@@ -64,5 +64,5 @@ fn by(fields: &mut Fields<'_>) -> Given<KeyPart> {
             .at(&by.span, label)
             .help(help),
     );
-    Given::Bad
+    Setting::Invalid
 }

@@ -10,7 +10,7 @@ use super::super::grant::Grant;
 use super::super::source::{At, Source, Span};
 use super::super::vocabulary::{self, IGNORE_WARNINGS, INCLUDE, TABLES};
 use super::super::{MOST_BYTES, suggest};
-use super::{Document, Variables, strange, syntax, variables};
+use super::{Document, Variables, syntax, unknown_table, variables};
 use entry::Listed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const MOST_FILES: usize = 1_000;
 const MOST_TOGETHER: usize = 16 * 1024 * 1024;
 
 /// A key and its value.
-pub(super) type Entry<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
+pub(super) type TopEntry<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
 
 /// Reads the files that `source` includes, and puts their texts behind its own.
 pub(in crate::config) fn gather(
@@ -230,7 +230,7 @@ pub(super) fn merge<'s>(
     root: &mut DeTable<'s>,
     document: &mut Document,
     found: &mut Vec<Diagnostic>,
-) -> Vec<Entry<'s>> {
+) -> Vec<TopEntry<'s>> {
     if source.is_torn() {
         let named = TABLES.iter().filter(|table| table.named);
         document.lost.extend(named.map(|table| (table.name, None)));
@@ -262,7 +262,7 @@ pub(super) fn merge<'s>(
 fn join<'s>(
     vocabulary: &'static vocabulary::Table,
     root: &mut DeTable<'s>,
-    (key, value): Entry<'s>,
+    (key, value): TopEntry<'s>,
     document: &mut Document,
     found: &mut Vec<Diagnostic>,
 ) {
@@ -275,7 +275,7 @@ fn join<'s>(
         (Some(_), value) if !matches!(value, DeValue::Table(_)) => {
             let name = vocabulary.name;
             document.lost.insert((name, None));
-            found.push(strange::not_a_table(vocabulary, name, &value, &span));
+            found.push(unknown_table::not_a_table(vocabulary, name, &value, &span));
             return;
         }
         (Some(there), DeValue::Table(entries)) => match there.get_mut() {

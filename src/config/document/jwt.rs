@@ -4,7 +4,7 @@ use super::super::source::{At, Span};
 use super::super::value::{ValueError, field};
 use super::super::vocabulary::JWT_KEY;
 use super::fields::{Fields, Zero};
-use super::{Given, List};
+use super::{List, Setting};
 use http::HeaderName;
 use jsonwebtoken::Algorithm;
 use std::time::Duration;
@@ -33,9 +33,9 @@ pub(in crate::config) struct Jwt {
     pub(in crate::config) algorithms: List<Algorithm>,
     pub(in crate::config) issuer: List<String>,
     pub(in crate::config) audience: List<String>,
-    pub(in crate::config) leeway: Given<Duration>,
-    pub(in crate::config) require_exp: Given<bool>,
-    pub(in crate::config) header: Given<HeaderName>,
+    pub(in crate::config) leeway: Setting<Duration>,
+    pub(in crate::config) require_exp: Setting<bool>,
+    pub(in crate::config) header: Setting<HeaderName>,
 }
 
 pub(super) fn read(mut fields: Fields<'_>) -> Jwt {
@@ -56,7 +56,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Jwt {
 /// A file, a table of a file and the id of its keys, or a list of such.
 fn key_files(fields: &mut Fields<'_>) -> List<KeyFile> {
     let Some((value, whole)) = fields.value("keys") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let items: Vec<(&DeValue<'_>, Span)> = match value {
         DeValue::Array(items) => items
@@ -69,8 +69,8 @@ fn key_files(fields: &mut Fields<'_>) -> List<KeyFile> {
     for (item, span) in items {
         let (file, kid) = match item {
             DeValue::String(text) => (
-                Given::Yes(At::new(text.clone().into_owned(), span.clone())),
-                Given::No,
+                Setting::Valid(At::new(text.clone().into_owned(), span.clone())),
+                Setting::Absent,
             ),
             DeValue::Table(table) => {
                 fields.inner(&JWT_KEY, "jwt.keys", (table, span.clone()), |mut inner| {
@@ -78,9 +78,9 @@ fn key_files(fields: &mut Fields<'_>) -> List<KeyFile> {
                     (inner.text("file", text), inner.text("kid", text))
                 })
             }
-            other => (fields.wrong_type("keys", other, &span), Given::No),
+            other => (fields.wrong_type("keys", other, &span), Setting::Absent),
         };
-        if let (Given::Yes(file), false) = (file, kid.is_bad()) {
+        if let (Setting::Valid(file), false) = (file, kid.is_bad()) {
             let kid = kid.get().cloned();
             files.push(At::new(KeyFile { file, kid }, span));
         }
@@ -88,8 +88,8 @@ fn key_files(fields: &mut Fields<'_>) -> List<KeyFile> {
     let files_read = files.len() == many;
     let files = At::new(files, whole);
     match files_read {
-        true => Given::Yes(files),
-        false => Given::Partly(files),
+        true => Setting::Valid(files),
+        false => Setting::Partial(files),
     }
 }
 

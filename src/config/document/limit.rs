@@ -3,7 +3,7 @@
 mod cost;
 mod lease;
 
-pub(in crate::config) use cost::Cost;
+pub(in crate::config) use cost::CostSource;
 pub(in crate::config) use cost::read as read_cost;
 
 use super::super::diagnostic::{Code, Diagnostic};
@@ -14,9 +14,9 @@ use super::fields::{Fields, Zero};
 use super::store::on_down;
 use super::tier::{Tier, tiers};
 use super::told::{self, Told};
-use super::{Given, List};
-use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
-use crate::limit::{LeaseSetting, Mode, OnDown, Scope};
+use super::{List, Setting};
+use crate::key::{Missing, Part, Sameness, Unknown};
+use crate::limit::{Leasing, Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
@@ -29,45 +29,45 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
     /// Nothing stands for `everyone`.
-    pub(in crate::config) by: List<Option<KeyPart>>,
-    pub(in crate::config) missing: Given<MissingKey>,
-    pub(in crate::config) rates: List<Entry>,
-    pub(in crate::config) burst: Given<u32>,
-    pub(in crate::config) algorithm: Given<Algorithm>,
-    pub(in crate::config) anchor: Given<Anchor>,
-    pub(in crate::config) offset: Given<Duration>,
-    pub(in crate::config) timezone: Given<TimeZone>,
-    pub(in crate::config) buckets: Given<u32>,
-    pub(in crate::config) strict: Given<bool>,
-    pub(in crate::config) max: Given<u32>,
-    pub(in crate::config) slot_ttl: Given<Duration>,
-    pub(in crate::config) queue: Given<u32>,
-    pub(in crate::config) max_wait: Given<Duration>,
-    pub(in crate::config) over: Given<Over>,
-    pub(in crate::config) cost: Given<Cost>,
+    pub(in crate::config) by: List<Option<Part>>,
+    pub(in crate::config) missing: Setting<Missing>,
+    pub(in crate::config) rates: List<RateEntry>,
+    pub(in crate::config) burst: Setting<u32>,
+    pub(in crate::config) algorithm: Setting<Algorithm>,
+    pub(in crate::config) anchor: Setting<Anchor>,
+    pub(in crate::config) offset: Setting<Duration>,
+    pub(in crate::config) timezone: Setting<TimeZone>,
+    pub(in crate::config) buckets: Setting<u32>,
+    pub(in crate::config) strict: Setting<bool>,
+    pub(in crate::config) max: Setting<u32>,
+    pub(in crate::config) slot_ttl: Setting<Duration>,
+    pub(in crate::config) queue: Setting<u32>,
+    pub(in crate::config) max_wait: Setting<Duration>,
+    pub(in crate::config) over: Setting<Over>,
+    pub(in crate::config) cost: Setting<CostSource>,
     pub(in crate::config) refund: List<Refund>,
-    pub(in crate::config) partial: Given<bool>,
-    pub(in crate::config) dedupe: Given<Dedupe>,
-    pub(in crate::config) exempt: Given<Exempt>,
-    pub(in crate::config) scope: Given<Scope>,
-    pub(in crate::config) on_down: Given<OnDown>,
-    pub(in crate::config) lease: Given<LeaseSetting>,
-    pub(in crate::config) with: Given<String>,
+    pub(in crate::config) partial: Setting<bool>,
+    pub(in crate::config) dedupe: Setting<Dedupe>,
+    pub(in crate::config) exempt: Setting<Exempt>,
+    pub(in crate::config) scope: Setting<Scope>,
+    pub(in crate::config) on_down: Setting<OnDown>,
+    pub(in crate::config) lease: Setting<Leasing>,
+    pub(in crate::config) with: Setting<String>,
     pub(in crate::config) told: Told,
-    pub(in crate::config) mode: Given<Mode>,
-    pub(in crate::config) candidate: Given<Candidate>,
-    pub(in crate::config) unknown: Given<UnknownKey>,
+    pub(in crate::config) mode: Setting<Mode>,
+    pub(in crate::config) candidate: Setting<Candidate>,
+    pub(in crate::config) unknown: Setting<Unknown>,
     pub(in crate::config) tiers: List<Tier>,
 }
 
 /// Numbers that are counted beside a limit's own; those that it does not say are the limit's.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Candidate {
-    pub(in crate::config) rates: List<Entry>,
-    pub(in crate::config) burst: Given<u32>,
-    pub(in crate::config) max: Given<u32>,
-    pub(in crate::config) queue: Given<u32>,
-    pub(in crate::config) max_wait: Given<Duration>,
+    pub(in crate::config) rates: List<RateEntry>,
+    pub(in crate::config) burst: Setting<u32>,
+    pub(in crate::config) max: Setting<u32>,
+    pub(in crate::config) queue: Setting<u32>,
+    pub(in crate::config) max_wait: Setting<Duration>,
 }
 
 impl Limit {
@@ -78,11 +78,11 @@ impl Limit {
         if !candidate.rates.is_absent() {
             if candidate.rates.entries().len() > 1 {
                 // Each of them has its own.
-                limit.burst = Given::No;
+                limit.burst = Setting::Absent;
             }
             limit.rates = candidate.rates;
         }
-        let number = |given: Given<u32>, own: &mut Given<u32>| {
+        let number = |given: Setting<u32>, own: &mut Setting<u32>| {
             if !given.is_absent() {
                 *own = given;
             }
@@ -110,9 +110,9 @@ pub(in crate::config) struct Exempt {
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Dedupe {
     pub(in crate::config) header: At<HeaderName>,
-    pub(in crate::config) ttl: Given<Duration>,
-    pub(in crate::config) repeats: Given<u32>,
-    pub(in crate::config) of: Given<Sameness>,
+    pub(in crate::config) ttl: Setting<Duration>,
+    pub(in crate::config) repeats: Setting<u32>,
+    pub(in crate::config) of: Setting<Sameness>,
 }
 
 /// After what a charge goes back.
@@ -124,10 +124,10 @@ pub(in crate::config) enum Refund {
 
 /// One of a limit's rates.
 #[derive(Debug, Clone)]
-pub(in crate::config) struct Entry {
+pub(in crate::config) struct RateEntry {
     pub(in crate::config) quota: At<Quota>,
     /// Of this rate alone, in a list.
-    pub(in crate::config) burst: Given<u32>,
+    pub(in crate::config) burst: Setting<u32>,
 }
 
 /// Where a fixed window starts.
@@ -181,7 +181,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
                 .at(&at.span, "at least one part")
                 .help("write `by = \"everyone\"` for one counter that all requests share"),
             );
-            Given::Bad
+            Setting::Invalid
         }
         _ => by,
     };
@@ -269,9 +269,9 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> Limit {
 }
 
 /// One rate, or a list of rates of which each may have a burst of its own.
-pub(super) fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
+pub(super) fn rates(name: &str, fields: &mut Fields<'_>) -> List<RateEntry> {
     let Some((value, whole)) = fields.value("rate") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let items: Vec<(&DeValue<'_>, Span)> = match value {
         DeValue::Array(items) => items
@@ -294,31 +294,31 @@ pub(super) fn rates(name: &str, fields: &mut Fields<'_>) -> List<Entry> {
     let (mut entries, many) = (Vec::new(), items.len());
     for (item, span) in items {
         let (quota, burst) = match item {
-            DeValue::String(text) => (fields.take(rate(text), span.clone()), Given::No),
+            DeValue::String(text) => (fields.take(rate(text), span.clone()), Setting::Absent),
             DeValue::Table(table) if listed => {
                 let (name, place) = (format!("{name}.rate"), span.clone());
                 fields.inner(&LIMIT_RATE, &name, (table, place), |mut inner| {
                     (inner.text("rate", rate), inner.whole("burst"))
                 })
             }
-            other => (fields.wrong_type("rate", other, &span), Given::No),
+            other => (fields.wrong_type("rate", other, &span), Setting::Absent),
         };
-        if let Given::Yes(quota) = quota
+        if let Setting::Valid(quota) = quota
             && !burst.is_bad()
         {
-            entries.push(At::new(Entry { quota, burst }, span));
+            entries.push(At::new(RateEntry { quota, burst }, span));
         }
     }
     match entries.len() == many && many > 0 {
-        true => Given::Yes(At::new(entries, whole)),
-        false => Given::Bad,
+        true => Setting::Valid(At::new(entries, whole)),
+        false => Setting::Invalid,
     }
 }
 
 /// The field with the id, and how long it is remembered.
-fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
+fn dedupe(name: &str, fields: &mut Fields<'_>) -> Setting<Dedupe> {
     let Some((value, whole)) = fields.value("dedupe") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type("dedupe", value, &whole);
@@ -332,7 +332,7 @@ fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
         let repeats = inner.whole("repeats");
         let words = [("request", Sameness::Request), ("path", Sameness::Path)];
         let of = inner.choice("of", &words, &[]);
-        let Given::Yes(header) = header else {
+        let Setting::Valid(header) = header else {
             return None;
         };
         (!ttl.is_bad() && !repeats.is_bad() && !of.is_bad()).then_some(Dedupe {
@@ -343,15 +343,15 @@ fn dedupe(name: &str, fields: &mut Fields<'_>) -> Given<Dedupe> {
         })
     };
     match fields.inner(&LIMIT_DEDUPE, &name, (table, whole.clone()), read) {
-        Some(dedupe) => Given::Yes(At::new(dedupe, whole)),
-        None => Given::Bad,
+        Some(dedupe) => Setting::Valid(At::new(dedupe, whole)),
+        None => Setting::Invalid,
     }
 }
 
 /// Numbers to be counted beside the limit's own.
-fn candidate(name: &str, fields: &mut Fields<'_>) -> Given<Candidate> {
+fn candidate(name: &str, fields: &mut Fields<'_>) -> Setting<Candidate> {
     let Some((value, whole)) = fields.value("candidate") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type("candidate", value, &whole);
@@ -365,7 +365,7 @@ fn candidate(name: &str, fields: &mut Fields<'_>) -> Given<Candidate> {
             .at(&whole, "at least one number")
             .help("leave it out, or write `candidate = { rate = \"8/s\" }`"),
         );
-        return Given::Bad;
+        return Setting::Invalid;
     }
     let name = format!("{name}.candidate");
     let read = |mut inner: Fields<'_>| {
@@ -383,15 +383,15 @@ fn candidate(name: &str, fields: &mut Fields<'_>) -> Given<Candidate> {
         (!bad).then_some(candidate)
     };
     match fields.inner(&LIMIT_CANDIDATE, &name, (table, whole.clone()), read) {
-        Some(candidate) => Given::Yes(At::new(candidate, whole)),
-        None => Given::Bad,
+        Some(candidate) => Setting::Valid(At::new(candidate, whole)),
+        None => Setting::Invalid,
     }
 }
 
 /// Whom it does not hold for.
-fn exempt(name: &str, fields: &mut Fields<'_>) -> Given<Exempt> {
+fn exempt(name: &str, fields: &mut Fields<'_>) -> Setting<Exempt> {
     let Some((value, whole)) = fields.value("exempt") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type("exempt", value, &whole);
@@ -408,7 +408,7 @@ fn exempt(name: &str, fields: &mut Fields<'_>) -> Given<Exempt> {
             )
             .help("leave it out, or write `exempt = { ip = [\"10.0.0.0/8\"] }`"),
         );
-        return Given::Bad;
+        return Setting::Invalid;
     }
     let name = format!("{name}.exempt");
     let read = |mut inner: Fields<'_>| {
@@ -429,8 +429,8 @@ fn exempt(name: &str, fields: &mut Fields<'_>) -> Given<Exempt> {
         })
     };
     match fields.inner(&LIMIT_EXEMPT, &name, (table, whole.clone()), read) {
-        Some(exempt) => Given::Yes(At::new(exempt, whole)),
-        None => Given::Bad,
+        Some(exempt) => Setting::Valid(At::new(exempt, whole)),
+        None => Setting::Invalid,
     }
 }
 

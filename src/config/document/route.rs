@@ -6,11 +6,11 @@ use super::super::value::{
     Direction, ValueError, condition_field, condition_parameter, condition_value, host, method,
     new_path, path, prefix,
 };
-use super::answers::{Redirect, Respond, redirect, respond};
-use super::changes::changes;
 use super::fields::{Fields, Zero};
-use super::target::not_empty;
-use super::{Given, List};
+use super::header_changes::changes;
+use super::static_reply::{Redirect, Respond, redirect, respond};
+use super::upstream::not_empty;
+use super::{List, Setting};
 use crate::route::{Condition, HostPattern, PathPattern};
 use crate::snapshot::changes::Changes;
 use http::Method;
@@ -30,21 +30,21 @@ pub(in crate::config) struct Route {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
     pub(in crate::config) host: List<HostPattern>,
-    pub(in crate::config) path: Given<PathPattern>,
-    pub(in crate::config) path_case: Given<PathCase>,
+    pub(in crate::config) path: Setting<PathPattern>,
+    pub(in crate::config) path_case: Setting<PathCase>,
     pub(in crate::config) methods: List<Method>,
     /// In fields, in the query, and the scheme: each with its place.
     pub(in crate::config) conditions: [List<Condition>; 3],
-    pub(in crate::config) strip_prefix: Given<PathPattern>,
+    pub(in crate::config) strip_prefix: Setting<PathPattern>,
     /// Written as a path is.
-    pub(in crate::config) rewrite: Given<String>,
-    pub(in crate::config) request_headers: Given<Changes>,
-    pub(in crate::config) response_headers: Given<Changes>,
-    pub(in crate::config) upstream: Given<String>,
-    pub(in crate::config) redirect: Given<Redirect>,
-    pub(in crate::config) respond: Given<Respond>,
+    pub(in crate::config) rewrite: Setting<String>,
+    pub(in crate::config) request_headers: Setting<Changes>,
+    pub(in crate::config) response_headers: Setting<Changes>,
+    pub(in crate::config) upstream: Setting<String>,
+    pub(in crate::config) redirect: Setting<Redirect>,
+    pub(in crate::config) respond: Setting<Respond>,
     pub(in crate::config) limits: List<String>,
-    pub(in crate::config) timeout: Given<Duration>,
+    pub(in crate::config) timeout: Setting<Duration>,
 }
 
 pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
@@ -73,12 +73,12 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
     );
     let scheme = fields.choice("scheme", &[("http", false), ("https", true)], &[]);
     let scheme = match scheme {
-        Given::Yes(At { value, span }) => {
+        Setting::Valid(At { value, span }) => {
             let condition = At::new(Condition::Https(value), span.clone());
-            Given::Yes(At::new(vec![condition], span))
+            Setting::Valid(At::new(vec![condition], span))
         }
-        Given::No => Given::No,
-        Given::Bad | Given::Partly(_) => Given::Bad,
+        Setting::Absent => Setting::Absent,
+        Setting::Invalid | Setting::Partial(_) => Setting::Invalid,
     };
     let [request_headers, response_headers] = [
         ("request_headers", Direction::Request),
@@ -95,8 +95,8 @@ pub(super) fn route(name: At<String>, mut fields: Fields<'_>) -> Route {
     ];
     let path_case = fields.choice("path_case", &cases, &[]);
     let path = match fields.text("path", path) {
-        Given::Yes(at) if path_case.get() == Some(&PathCase::Insensitive) => {
-            Given::Yes(at.map(PathPattern::in_any_case))
+        Setting::Valid(at) if path_case.get() == Some(&PathCase::Insensitive) => {
+            Setting::Valid(at.map(PathPattern::in_any_case))
         }
         path => path,
     };
@@ -129,15 +129,15 @@ fn conditions<N: PartialEq, V>(
     make: impl Fn(N, Option<V>) -> Condition,
 ) -> List<Condition> {
     let Some((value, whole)) = fields.value(key) else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type(key, value, &whole);
     };
-    let mut read: Vec<(N, Given<Option<V>>, Span)> = Vec::new();
+    let mut read: Vec<(N, Setting<Option<V>>, Span)> = Vec::new();
     let mut good = true;
     for (name, value) in table {
-        let Given::Yes(At { value: name, span }) =
+        let Setting::Valid(At { value: name, span }) =
             fields.take(read_name(name.get_ref()), name.span())
         else {
             good = false;
@@ -155,15 +155,15 @@ fn conditions<N: PartialEq, V>(
             continue;
         }
         let wanted = match value.get_ref() {
-            DeValue::Boolean(true) => Given::Yes(At::new(None, value.span())),
+            DeValue::Boolean(true) => Setting::Valid(At::new(None, value.span())),
             DeValue::String(text) => match fields.take(read_value(text), value.span()) {
-                Given::Yes(at) => Given::Yes(at.map(Some)),
-                _ => Given::Bad,
+                Setting::Valid(at) => Setting::Valid(at.map(Some)),
+                _ => Setting::Invalid,
             },
             other => {
                 let is_false = matches!(other, DeValue::Boolean(false));
                 fields.note(neither(fields.title(), key, is_false, &value.span()));
-                Given::Bad
+                Setting::Invalid
             }
         };
         good &= !wanted.is_bad();
@@ -177,18 +177,18 @@ fn conditions<N: PartialEq, V>(
         .at(&whole, "at least one name")
         .help("leave it out where nothing is asked");
         fields.note(nothing);
-        return Given::Bad;
+        return Setting::Invalid;
     }
     let made = read
         .into_iter()
         .filter_map(|(name, wanted, span)| match wanted {
-            Given::Yes(wanted) => Some(At::new(make(name, wanted.value), span)),
+            Setting::Valid(wanted) => Some(At::new(make(name, wanted.value), span)),
             _ => None,
         });
     let made = At::new(made.collect(), whole);
     match good {
-        true => Given::Yes(made),
-        false => Given::Partly(made),
+        true => Setting::Valid(made),
+        false => Setting::Partial(made),
     }
 }
 

@@ -90,7 +90,7 @@ fn line(
             let refused = place.refused(source, &span);
             refused.unwrap_or_else(unreadable)
         }),
-        Err(slip) => Err(told(slip, name, &span)),
+        Err(slip) => Err(mistake(slip, name, &span)),
     };
     // What stands for a value that could not be fetched is as good as any: the file is not taken.
     let fetched = fetched.map_err(|wrong| found.push(wrong)).ok();
@@ -100,7 +100,7 @@ fn line(
 }
 
 /// A table that names no place for the secret called `name`.
-pub(super) fn told(slip: SecretTableError, name: &str, whole: &Span) -> Diagnostic {
+pub(super) fn mistake(slip: SecretTableError, name: &str, whole: &Span) -> Diagnostic {
     const WRITE: &str = "write `{ file = \"...\" }` or `{ env = \"...\" }`";
     match slip {
         SecretTableError::NotOne => {

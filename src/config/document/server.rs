@@ -2,7 +2,7 @@
 
 use super::super::value::{address, error_text, network, percent};
 use super::fields::{Fields, Zero};
-use super::{Given, List};
+use super::{List, Setting};
 use crate::key::client_ip::Field;
 use crate::snapshot::FieldStyle;
 use crate::telemetry::{AccessFormat, Level};
@@ -12,33 +12,33 @@ use std::time::Duration;
 
 /// `[server]`.
 #[derive(Debug, Default)]
-pub(in crate::config) struct Server {
+pub(in crate::config) struct ServerTable {
     pub(in crate::config) listen: List<SocketAddr>,
     pub(in crate::config) trust: List<IpNet>,
-    pub(in crate::config) trust_field: Given<Field>,
-    pub(in crate::config) workers: Given<u32>,
-    pub(in crate::config) drain: Given<Duration>,
-    pub(in crate::config) first_byte: Given<Duration>,
-    pub(in crate::config) head: Given<Duration>,
-    pub(in crate::config) idle: Given<Duration>,
-    pub(in crate::config) min_rate: Given<u64>,
-    pub(in crate::config) max_connections: Given<u32>,
-    pub(in crate::config) max_connections_per_client: Given<u32>,
-    pub(in crate::config) max_held: Given<u32>,
-    pub(in crate::config) max_held_per_client: Given<u32>,
+    pub(in crate::config) trust_field: Setting<Field>,
+    pub(in crate::config) workers: Setting<u32>,
+    pub(in crate::config) drain: Setting<Duration>,
+    pub(in crate::config) first_byte: Setting<Duration>,
+    pub(in crate::config) head: Setting<Duration>,
+    pub(in crate::config) idle: Setting<Duration>,
+    pub(in crate::config) min_rate: Setting<u64>,
+    pub(in crate::config) max_connections: Setting<u32>,
+    pub(in crate::config) max_connections_per_client: Setting<u32>,
+    pub(in crate::config) max_held: Setting<u32>,
+    pub(in crate::config) max_held_per_client: Setting<u32>,
 }
 
 /// `[log]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Log {
-    pub(in crate::config) access: Given<AccessFormat>,
-    pub(in crate::config) level: Given<Level>,
+    pub(in crate::config) access: Setting<AccessFormat>,
+    pub(in crate::config) level: Setting<Level>,
 }
 
 /// `[admin]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Admin {
-    pub(in crate::config) listen: Given<SocketAddr>,
+    pub(in crate::config) listen: Setting<SocketAddr>,
 }
 
 /// `[defaults]`.
@@ -50,10 +50,10 @@ pub(in crate::config) struct Defaults {
 /// `[response]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Response {
-    pub(in crate::config) headers: Given<FieldStyle>,
-    pub(in crate::config) body: Given<ErrorText>,
+    pub(in crate::config) headers: Setting<FieldStyle>,
+    pub(in crate::config) body: Setting<ErrorText>,
     /// In percent.
-    pub(in crate::config) jitter: Given<u8>,
+    pub(in crate::config) jitter: Setting<u8>,
 }
 
 /// What answers of the gateway's own look like.
@@ -66,8 +66,8 @@ pub(in crate::config) enum ErrorText {
     File(String),
 }
 
-pub(super) fn server(mut fields: Fields<'_>) -> Server {
-    Server {
+pub(super) fn server(mut fields: Fields<'_>) -> ServerTable {
+    ServerTable {
         listen: fields.texts("listen", address),
         trust: fields.texts("trust", network),
         trust_field: fields.choice(

@@ -5,7 +5,7 @@ use super::super::secret::SecretLocation;
 use super::super::source::At;
 use super::super::value::{server_name, store};
 use super::super::vocabulary::{STORE_SENTINEL, STORE_TLS, Table};
-use super::Given;
+use super::Setting;
 use super::fields::{Fields, Zero};
 use super::secrets;
 use crate::store::{Backend, OnDown, Secret};
@@ -15,38 +15,38 @@ use toml::de::DeValue;
 /// `[store]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Store {
-    pub(in crate::config) url: Given<Backend>,
-    pub(in crate::config) username: Given<Kept>,
-    pub(in crate::config) password: Given<Kept>,
-    pub(in crate::config) tls: Given<StoreTls>,
-    pub(in crate::config) sentinel: Given<Sentinel>,
-    pub(in crate::config) functions: Given<bool>,
-    pub(in crate::config) timeout: Given<Duration>,
-    pub(in crate::config) on_down: Given<OnDown>,
-    pub(in crate::config) prefix: Given<String>,
-    pub(in crate::config) max_keys: Given<u32>,
-    pub(in crate::config) together: Given<bool>,
+    pub(in crate::config) url: Setting<Backend>,
+    pub(in crate::config) username: Setting<SecretSource>,
+    pub(in crate::config) password: Setting<SecretSource>,
+    pub(in crate::config) tls: Setting<StoreTls>,
+    pub(in crate::config) sentinel: Setting<Sentinel>,
+    pub(in crate::config) functions: Setting<bool>,
+    pub(in crate::config) timeout: Setting<Duration>,
+    pub(in crate::config) on_down: Setting<OnDown>,
+    pub(in crate::config) prefix: Setting<String>,
+    pub(in crate::config) max_keys: Setting<u32>,
+    pub(in crate::config) together: Setting<bool>,
 }
 
 /// `tls` of `[store]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct StoreTls {
-    pub(in crate::config) ca: Given<String>,
-    pub(in crate::config) cert: Given<String>,
-    pub(in crate::config) key: Given<String>,
-    pub(in crate::config) server_name: Given<String>,
+    pub(in crate::config) ca: Setting<String>,
+    pub(in crate::config) cert: Setting<String>,
+    pub(in crate::config) key: Setting<String>,
+    pub(in crate::config) server_name: Setting<String>,
 }
 
 /// `sentinel` of `[store]`.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Sentinel {
-    pub(in crate::config) username: Given<Kept>,
-    pub(in crate::config) password: Given<Kept>,
+    pub(in crate::config) username: Setting<SecretSource>,
+    pub(in crate::config) password: Setting<SecretSource>,
 }
 
 /// What need not stand in the file, or where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::config) enum Kept {
+pub(in crate::config) enum SecretSource {
     /// In the file itself.
     Literal(Secret),
     /// Somewhere else.
@@ -70,7 +70,7 @@ pub(super) fn read(mut fields: Fields<'_>) -> Store {
 }
 
 /// What limits do while the store is away: all of them, or one.
-pub(super) fn on_down(fields: &mut Fields<'_>) -> Given<OnDown> {
+pub(super) fn on_down(fields: &mut Fields<'_>) -> Setting<OnDown> {
     let all = [OnDown::Local, OnDown::Open, OnDown::Closed];
     let choices = all.map(|on_down| (on_down.as_str(), on_down));
     fields.choice("on_down", &choices, &[])
@@ -82,15 +82,15 @@ fn inner<T>(
     vocabulary: &'static Table,
     fields: &mut Fields<'_>,
     read: impl FnOnce(Fields<'_>) -> T,
-) -> Given<T> {
+) -> Setting<T> {
     let Some((value, whole)) = fields.value(key) else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type(key, value, &whole);
     };
     let inner = fields.inner(vocabulary, vocabulary.name, (table, whole.clone()), read);
-    Given::Yes(At::new(inner, whole))
+    Setting::Valid(At::new(inner, whole))
 }
 
 fn tls(mut fields: Fields<'_>) -> StoreTls {
@@ -110,28 +110,28 @@ fn sentinel(mut fields: Fields<'_>) -> Sentinel {
     }
 }
 
-fn kept(key: &'static str, fields: &mut Fields<'_>) -> Given<Kept> {
+fn kept(key: &'static str, fields: &mut Fields<'_>) -> Setting<SecretSource> {
     let Some((value, span)) = fields.value(key) else {
-        return Given::No;
+        return Setting::Absent;
     };
     let table = match value {
         DeValue::String(text) => {
-            return Given::Yes(At::new(Kept::Literal(Secret::new(text)), span));
+            return Setting::Valid(At::new(SecretSource::Literal(Secret::new(text)), span));
         }
         DeValue::Table(table) => table,
         other => return fields.wrong_type(key, other, &span),
     };
     match SecretLocation::of(table) {
-        Ok(place) => Given::Yes(At::new(Kept::Elsewhere(place), span)),
+        Ok(place) => Setting::Valid(At::new(SecretSource::Elsewhere(place), span)),
         Err(slip) => {
-            fields.note(secrets::told(slip, key, &span));
-            Given::Bad
+            fields.note(secrets::mistake(slip, key, &span));
+            Setting::Invalid
         }
     }
 }
 
 /// The prefix stands in front of a `:` in every key.
-fn prefix(fields: &mut Fields<'_>) -> Given<String> {
+fn prefix(fields: &mut Fields<'_>) -> Setting<String> {
     let prefix = fields.text("prefix", |text| Ok(text.to_owned()));
     let good = |text: &str| {
         (1..=64).contains(&text.len())
@@ -151,7 +151,7 @@ fn prefix(fields: &mut Fields<'_>) -> Given<String> {
                     "letters, digits, `_`, `-` and `.`, at most 64 of them",
                 ),
             );
-            Given::Bad
+            Setting::Invalid
         }
         _ => prefix,
     }

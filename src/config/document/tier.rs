@@ -5,8 +5,8 @@ use super::super::source::At;
 use super::super::value::quoted;
 use super::super::vocabulary::LIMIT_TIER;
 use super::fields::{Fields, Zero, describe};
-use super::limit::{Cost, Entry, rates, read_cost};
-use super::{Given, List};
+use super::limit::{CostSource, RateEntry, rates, read_cost};
+use super::{List, Setting};
 use std::time::Duration;
 use toml::de::DeValue;
 
@@ -14,18 +14,18 @@ use toml::de::DeValue;
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Tier {
     pub(in crate::config) group: At<String>,
-    pub(in crate::config) rates: List<Entry>,
-    pub(in crate::config) burst: Given<u32>,
-    pub(in crate::config) max: Given<u32>,
-    pub(in crate::config) queue: Given<u32>,
-    pub(in crate::config) max_wait: Given<Duration>,
-    pub(in crate::config) cost: Given<Cost>,
+    pub(in crate::config) rates: List<RateEntry>,
+    pub(in crate::config) burst: Setting<u32>,
+    pub(in crate::config) max: Setting<u32>,
+    pub(in crate::config) queue: Setting<u32>,
+    pub(in crate::config) max_wait: Setting<Duration>,
+    pub(in crate::config) cost: Setting<CostSource>,
 }
 
 /// Tables by the names of groups.
 pub(super) fn tiers(limit: &str, fields: &mut Fields<'_>) -> List<Tier> {
     let Some((value, whole)) = fields.value("tiers") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return fields.wrong_type("tiers", value, &whole);
@@ -73,8 +73,8 @@ pub(super) fn tiers(limit: &str, fields: &mut Fields<'_>) -> List<Tier> {
         }
     }
     match good {
-        true => Given::Yes(At::new(tiers, whole)),
-        false => Given::Partly(At::new(tiers, whole)),
+        true => Setting::Valid(At::new(tiers, whole)),
+        false => Setting::Partial(At::new(tiers, whole)),
     }
 }
 

@@ -2,17 +2,17 @@
 
 use super::super::value::{error_text, public_name};
 use super::fields::Fields;
-use super::{ErrorText, Given};
+use super::{ErrorText, Setting};
 use crate::limit::Preflights;
 
 /// What a limit tells clients.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Told {
-    pub(in crate::config) public_name: Given<String>,
-    pub(in crate::config) status: Given<u32>,
-    pub(in crate::config) missing_status: Given<u32>,
-    pub(in crate::config) body: Given<ErrorText>,
-    pub(in crate::config) preflights: Given<Preflights>,
+    pub(in crate::config) public_name: Setting<String>,
+    pub(in crate::config) status: Setting<u32>,
+    pub(in crate::config) missing_status: Setting<u32>,
+    pub(in crate::config) body: Setting<ErrorText>,
+    pub(in crate::config) preflights: Setting<Preflights>,
 }
 
 pub(super) fn read(fields: &mut Fields<'_>) -> Told {

@@ -1,8 +1,8 @@
 //! `${VAR}` in the texts of the file: filled in from the environment once the file has been parsed, never in keys, and
 //! what came of it is told beside every mistake in the result.
 
+mod masking;
 mod secret;
-mod starred;
 
 use super::super::diagnostic::{Code, Diagnostic};
 use super::super::grant::unasked;
@@ -124,7 +124,11 @@ impl Variables {
                     }
                     Err(slips) => {
                         let whole = text.as_ref();
-                        found.extend(slips.into_iter().map(|slip| slip.told(source, whole, span)));
+                        found.extend(
+                            slips
+                                .into_iter()
+                                .map(|slip| slip.diagnostic(source, whole, span)),
+                        );
                         self.failed.push(span.clone());
                     }
                 };
@@ -275,7 +279,7 @@ impl Used {
 
 impl Slip {
     /// With its place: the variable itself where the text is written as it reads, else the whole text.
-    fn told(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
+    fn diagnostic(self, source: &Source, text: &str, span: &Span) -> Diagnostic {
         let written = source.text().get(span.clone()).unwrap_or_default();
         let place = match written.find(text) {
             Some(at) => {

@@ -4,7 +4,7 @@ mod needless;
 
 use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, Cost, Limit, Over, Refund};
+use crate::config::document::{Algorithm, Anchor, CostSource, Limit, Over, Refund};
 use crate::config::source::{At, Span};
 use crate::config::suggest::all_of;
 use crate::config::value::{show_rate, show_span};
@@ -322,7 +322,7 @@ fn needless_refund(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagno
 
 /// A request without the field would take more than any with it.
 fn dear_default(written: &Limit, found: &mut Vec<Diagnostic>) {
-    let Some(Cost::Field { default, max, .. }) = written.cost.get() else {
+    let Some(CostSource::Field { default, max, .. }) = written.cost.get() else {
         return;
     };
     let Some(default) = default.at().filter(|at| at.value > max.value) else {
@@ -345,7 +345,7 @@ fn unsettled(written: &Limit, algorithm: Algorithm, found: &mut Vec<Diagnostic>)
     let (Some(cost), name) = (written.cost.at(), &written.name.value) else {
         return;
     };
-    let Cost::Later { estimate, max, .. } = &cost.value else {
+    let CostSource::Later { estimate, max, .. } = &cost.value else {
         return;
     };
     if let (Some(estimate), Some(max)) = (estimate.at(), max.at())

@@ -2,7 +2,7 @@
 
 use super::MAX_WAIT;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Algorithm, Anchor, Entry, Limit, Over};
+use crate::config::document::{Algorithm, Anchor, Limit, Over, RateEntry};
 use crate::config::source::{At, Span};
 use crate::config::value::{MICROS, quoted, show_rate, show_span};
 use crate::limit::calendar::Calendar;
@@ -28,7 +28,7 @@ const SLOT_TTL: u64 = 30 * MICROS;
 pub(super) fn compile(
     written: &Limit,
     algorithm: Algorithm,
-    entry: &At<Entry>,
+    entry: &At<RateEntry>,
     found: &mut Vec<Diagnostic>,
 ) -> Option<Rule> {
     let quota = &entry.value.quota;
@@ -68,7 +68,7 @@ pub(super) fn concurrency(written: &Limit) -> Option<(Rate, Rule)> {
 fn months_elsewhere(
     written: &Limit,
     algorithm: Algorithm,
-    entry: &At<Entry>,
+    entry: &At<RateEntry>,
     found: &mut Vec<Diagnostic>,
 ) {
     let quota = &entry.value.quota;
@@ -202,7 +202,11 @@ fn fits(
 }
 
 /// A window that starts where the clock or the calendar says.
-fn clock_window(written: &Limit, entry: &At<Entry>, found: &mut Vec<Diagnostic>) -> Option<Rule> {
+fn clock_window(
+    written: &Limit,
+    entry: &At<RateEntry>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Rule> {
     let quota = entry.value.quota.value;
     let calendar = match (quota.calendar, written.timezone.at()) {
         (Some((Unit::Day, _)), None) | (None, _) => None,

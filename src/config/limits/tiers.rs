@@ -3,7 +3,7 @@
 use super::{Groups, KnownValues, alone};
 use crate::config::Severity;
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::document::{Given, Limit, Tier as Written};
+use crate::config::document::{Limit, Setting, Tier as Written};
 use crate::config::source::At;
 use crate::key::{Group, KeyPart, UnknownKey};
 use crate::limit;
@@ -30,7 +30,7 @@ pub(super) fn add(
     let mut tiers: Vec<Vec<Tier>> = limits.iter().map(|_| Vec::new()).collect();
     // What each of them is made from, without all the others.
     let base = Limit {
-        tiers: Given::No,
+        tiers: Setting::Absent,
         ..written.clone()
     };
     for ((_, group), tier) in of_groups {

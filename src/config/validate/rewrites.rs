@@ -1,7 +1,7 @@
 //! What becomes of a route's requests: that there is one thing, and that it can be made of what the path has.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Document, Given, Route};
+use super::super::document::{Document, Route, Setting};
 use super::super::source::{At, Span};
 use super::super::value::{literal_path, quoted};
 use super::names::has_instead;
@@ -11,7 +11,8 @@ use crate::route::{PathPattern, Segment, Template};
 /// Notes what cannot be made.
 pub(super) fn check(document: &Document, found: &mut Vec<Diagnostic>) {
     for route in &document.routes {
-        if let (Given::Yes(one), Given::Yes(other)) = (&route.strip_prefix, &route.rewrite) {
+        if let (Setting::Valid(one), Setting::Valid(other)) = (&route.strip_prefix, &route.rewrite)
+        {
             found.push(
                 Diagnostic::error(
                     Code::Conflict,

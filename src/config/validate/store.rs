@@ -1,7 +1,7 @@
 //! `[store]` held against itself: what contradicts the address, and secrets in the file.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Document, Kept, StoreTls};
+use super::super::document::{Document, SecretSource, StoreTls};
 use super::super::source::{At, Span};
 use crate::store::{Backend, RedisEndpoint, RedisTarget};
 use std::time::Duration;
@@ -102,8 +102,8 @@ fn timeout(at: &At<Duration>, found: &mut Vec<Diagnostic>) {
 }
 
 /// A password that stands in the file itself.
-fn literal(password: Option<&At<Kept>>) -> Option<&Span> {
-    let in_file = password.filter(|at| matches!(at.value, Kept::Literal(_)));
+fn literal(password: Option<&At<SecretSource>>) -> Option<&Span> {
+    let in_file = password.filter(|at| matches!(at.value, SecretSource::Literal(_)));
     in_file.map(|at| &at.span)
 }
 

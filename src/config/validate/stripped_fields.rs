@@ -2,7 +2,7 @@
 //! that nobody is in, routes that nothing reaches.
 
 use super::super::diagnostic::{Code, Diagnostic};
-use super::super::document::{Cost, Document, Group, Limit};
+use super::super::document::{CostSource, Document, GroupTable, Limit};
 use super::super::source::{At, Span};
 use super::super::value::quoted;
 use crate::key::KeyPart;
@@ -96,7 +96,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
         let tiers = limit.tiers.entries().iter();
         let costs = tiers.filter_map(|tier| tier.value.cost.get());
         for cost in limit.cost.get().into_iter().chain(costs) {
-            let Cost::Field { header, .. } = cost else {
+            let CostSource::Field { header, .. } = cost else {
                 continue;
             };
             let message = || {
@@ -111,8 +111,8 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
     }
 
     /// A group that nobody is in, and who has to do with it.
-    fn of_group(&self, document: &Document, group: &Group, found: &mut Vec<Diagnostic>) {
-        let Some(KeyPart::Header { name, .. }) = group.by.get() else {
+    fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
+        let Some(Part::Header { name, .. }) = group.by.get() else {
             return;
         };
         let Some(at) = group.by.at() else { return };

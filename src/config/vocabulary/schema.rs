@@ -262,16 +262,16 @@ fn choice(words: &[&str]) -> Value {
 
 /// A value of the file in JSON, or else as the file writes it.
 fn json_of(toml: &str) -> Value {
-    turned(toml).unwrap_or_else(|| toml.into())
+    json_value(toml).unwrap_or_else(|| toml.into())
 }
 
 /// The two agree on texts, numbers and lists; inline tables of one key are turned.
-fn turned(toml: &str) -> Option<Value> {
+fn json_value(toml: &str) -> Option<Value> {
     let inside = toml
         .strip_prefix("{ ")
         .and_then(|rest| rest.strip_suffix(" }"));
     match inside.and_then(|pair| pair.split_once(" = ")) {
-        Some((key, value)) => Some(json!({ key: turned(value)? })),
+        Some((key, value)) => Some(json!({ key: json_value(value)? })),
         None => serde_json::from_str(toml).ok(),
     }
 }

@@ -12,7 +12,7 @@ use crate::proxy::reply::Violations;
 use crate::proxy::response_cost::ResponseCost;
 use crate::snapshot::Service;
 use crate::telemetry::access_log::{Charge, Reason};
-use crate::telemetry::metrics::{self, DecidedBy, Decision, Failure, Source};
+use crate::telemetry::metrics::{self, AnswerSource, DecidedBy, Decision, Failure};
 use http::Version;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -43,7 +43,7 @@ impl Exchange {
 
     /// Does an answer of the gateway's own end the connection, as far as is known with its head? HTTP/2 has streams for it.
     pub(super) fn closes(&self) -> bool {
-        if self.source != Source::Gateway || self.version != Version::HTTP_11 {
+        if self.source != AnswerSource::Gateway || self.version != Version::HTTP_11 {
             return false;
         }
         match &self.upload {
@@ -73,7 +73,7 @@ impl Exchange {
         if let Some(returns) = &self.returns {
             returns.over(false);
         }
-        if self.source == Source::Gateway {
+        if self.source == AnswerSource::Gateway {
             // Why the gateway answered says more than that the client did not stay to read it.
             self.ending = ExchangeEnd::Complete;
         }
@@ -174,7 +174,7 @@ impl Exchange {
     }
 
     /// Counts it as held since then, by the limit that delays it, until dropped.
-    pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::Held> {
+    pub(in crate::proxy) fn counted_as_held(&self, since: Instant) -> Option<metrics::HeldRequest> {
         let (position, _) = self.delaying()?;
         let route = self.local.route(self.route?, &self.worker.metrics);
         Some(route.limits[position].hold(since.into_std()))
@@ -354,7 +354,7 @@ impl Exchange {
             if let Some(cost) = told.find(|cost| limit.is(&cost.limit))
                 && limit.mode != Mode::Candidate
             {
-                handle.told(cost.told);
+                handle.cost_reported(cost.told);
             }
         }
         told

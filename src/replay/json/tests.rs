@@ -96,9 +96,10 @@ proptest! {
     #[test]
     fn it_reads_what_serde_json_writes(value in anything(), pretty: bool) {
         let value = json!({ "inside": value });
-        let text = match pretty {
-            true => serde_json::to_string_pretty(&value).unwrap(),
-            false => value.to_string(),
+        let text = if pretty {
+            serde_json::to_string_pretty(&value).unwrap()
+        } else {
+            value.to_string()
         };
         let again = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read(Value::Object(text.as_bytes())), Ok(again));
@@ -195,7 +196,7 @@ fn what_is_not_json_is_not_read() {
 fn escapes_are_read() {
     let text = |raw: &'static str| {
         let raw = raw.as_bytes();
-        Text {
+        JsonText {
             raw,
             escaped: true,
             wide: true,

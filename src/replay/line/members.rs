@@ -1,16 +1,16 @@
 //! The members of a line of JSON: which of them a request is made of, and how each is read.
 
-use super::super::habits::Habits;
-use super::super::json::{self, Text, Value};
-use super::super::{address, instant, others};
-use super::{Fault, Request};
+use super::super::json::{self, JsonText, Value};
+use super::super::line_layout::LineLayout;
+use super::super::{address, instant, proxy_formats};
+use super::{Fault, LoggedRequest};
 
 /// More requests than one line can stand for.
 const MOST_REPEATED: u64 = 1_000_000_000;
 
 /// A member by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::replay) enum Member {
+pub(in crate::replay) enum MemberName {
     /// `ts`.
     Ts,
     /// `client`.
@@ -51,8 +51,8 @@ pub(in crate::replay) enum Member {
     Other,
 }
 
-impl Member {
-    fn named(name: Text<'_>) -> Result<Self, Fault> {
+impl MemberName {
+    fn named(name: JsonText<'_>) -> Result<Self, Fault> {
         let spelled;
         let name = match name.plain() {
             Some(name) => name,
@@ -87,13 +87,13 @@ impl Member {
 
 /// Reads a line that begins as an object does.
 pub(super) fn read<'a>(
-    request: &mut Request<'a>,
+    request: &mut LoggedRequest<'a>,
     line: &'a [u8],
-    habits: &mut Habits,
+    line_layout: &mut LineLayout,
 ) -> Result<(), Fault> {
     let (mut at, mut timed) = (0, false);
     for index in 0.. {
-        let known = habits.next(index, &line[at..]);
+        let known = line_layout.next(index, &line[at..]);
         let (value, end, member) = match known {
             Some((member, start)) => {
                 let (value, end) = json::value_at(line, at + start)?;
@@ -104,15 +104,15 @@ pub(super) fn read<'a>(
                     break;
                 };
                 let (value, end) = json::value_at(line, start)?;
-                let member = Member::named(name)?;
-                habits.learn(index, &line[at..start], member);
+                let member = MemberName::named(name)?;
+                line_layout.learn(index, &line[at..start], member);
                 (value, end, member)
             }
         };
         at = end;
         match member {
-            Member::Other => {}
-            Member::Ts => {
+            MemberName::Other => {}
+            MemberName::Ts => {
                 let ts = match value {
                     Value::Number(digits) => instant::read(digits),
                     Value::Text(text) => instant::read(text.read()?.as_bytes()),
@@ -126,9 +126,10 @@ pub(super) fn read<'a>(
         }
     }
     let is_named = request.client.is_some() || request.names_path;
-    match timed && is_named {
-        true => Ok(()),
-        false => others::read_object(request, line, timed),
+    if timed && is_named {
+        Ok(())
+    } else {
+        proxy_formats::read_object(request, line, timed)
     }
 }
 
@@ -141,7 +142,11 @@ fn word(value: Value<'_>) -> &[u8] {
 }
 
 /// Takes from `value` what `member` says of a request.
-fn take<'a>(request: &mut Request<'a>, member: Member, value: Value<'a>) -> Result<(), Fault> {
+fn take<'a>(
+    request: &mut LoggedRequest<'a>,
+    member: MemberName,
+    value: Value<'a>,
+) -> Result<(), Fault> {
     let text = |name: &'static str| match value {
         Value::Text(text) => text.read(),
         _ => Err(Fault::BadMember(name)),
@@ -151,7 +156,7 @@ fn take<'a>(request: &mut Request<'a>, member: Member, value: Value<'a>) -> Resu
         _ => Err(Fault::BadMember(name)),
     };
     match member {
-        Member::Client => match value {
+        MemberName::Client => match value {
             Value::Text(text) => {
                 let plain = text.plain().and_then(address::v4);
                 request.client = Some(match plain {
@@ -161,18 +166,18 @@ fn take<'a>(request: &mut Request<'a>, member: Member, value: Value<'a>) -> Resu
             }
             _ => return Err(Fault::BadClient),
         },
-        Member::Method => request.method = bytes("method")?,
-        Member::Host => request.host = bytes("host")?,
-        Member::Path => {
+        MemberName::Method => request.method = bytes("method")?,
+        MemberName::Host => request.host = bytes("host")?,
+        MemberName::Path => {
             request.target = bytes("path")?;
             request.names_path = true;
         }
-        Member::UserAgent => request.user_agent = Some(text("user_agent")?),
-        Member::Headers => match value {
+        MemberName::UserAgent => request.user_agent = Some(text("user_agent")?),
+        MemberName::Headers => match value {
             Value::Object(raw) => request.headers = raw,
             _ => return Err(Fault::BadMember("headers")),
         },
-        Member::Keys => match value {
+        MemberName::Keys => match value {
             // Every limit looks for its own: they are read once for all of them.
             Value::Object(raw) => {
                 request.keys.clear();
@@ -183,31 +188,33 @@ fn take<'a>(request: &mut Request<'a>, member: Member, value: Value<'a>) -> Resu
             }
             _ => return Err(Fault::BadMember("keys")),
         },
-        Member::Costs => match value {
+        MemberName::Costs => match value {
             Value::Object(raw) => request.costs = raw,
             _ => return Err(Fault::BadMember("costs")),
         },
-        Member::Groups => {
+        MemberName::Groups => {
             if let Value::Object(raw) = value {
                 request.groups = raw;
             }
         }
         // Other tools' logs may say these in words of their own.
-        Member::Status => request.status = number(value, 0, "status").unwrap_or(0),
-        Member::Reason => request.reason = word(value),
-        Member::Limit => request.limit = word(value),
-        Member::Upstream => request.reached = true,
-        Member::DelayMs => request.was_held = number::<u64>(value, 3, "delay_ms").unwrap_or(0) > 0,
-        Member::Cost => request.cost = Some(number(value, 0, "cost")?),
-        Member::DurationMs => request.duration = number(value, 3, "duration_ms")?,
-        Member::Repeated => {
+        MemberName::Status => request.status = number(value, 0, "status").unwrap_or(0),
+        MemberName::Reason => request.reason = word(value),
+        MemberName::Limit => request.limit = word(value),
+        MemberName::Upstream => request.reached = true,
+        MemberName::DelayMs => {
+            request.was_held = number::<u64>(value, 3, "delay_ms").unwrap_or(0) > 0
+        }
+        MemberName::Cost => request.cost = Some(number(value, 0, "cost")?),
+        MemberName::DurationMs => request.duration = number(value, 3, "duration_ms")?,
+        MemberName::Repeated => {
             let more: u64 = number(value, 0, "repeated")?;
             if more >= MOST_REPEATED {
                 return Err(Fault::BadMember("repeated"));
             }
             request.times = 1 + more;
         }
-        Member::Ts | Member::Other => {}
+        MemberName::Ts | MemberName::Other => {}
     }
     Ok(())
 }

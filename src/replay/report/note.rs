@@ -8,13 +8,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// Every client is in a network that the file trusts.
-    TrustedAlone,
+    TrustedClientsOnly,
     /// Every client is this one, whose address is a private one.
-    OneAlone(IpAddr),
+    SinglePrivateClient(IpAddr),
     /// This peer has a private address, and a list of addresses that `trust` does not let it tell.
-    Unbelieved(IpAddr),
+    UntrustedPeer(IpAddr),
     /// No line says what this limit counts by.
-    Unsaid {
+    MissingPart {
         /// Its name.
         limit: Arc<str>,
         /// As the file writes it.
@@ -40,8 +40,10 @@ impl Note {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::TrustedAlone | Self::OneAlone(_) | Self::Unbelieved(_) => "proxy-log",
-            Self::Unsaid { .. } => "not-replayable",
+            Self::TrustedClientsOnly | Self::SinglePrivateClient(_) | Self::UntrustedPeer(_) => {
+                "proxy-log"
+            }
+            Self::MissingPart { .. } => "not-replayable",
             Self::NoHost => "no-host",
             Self::NoZone => "no-zone",
             Self::NamelessFields => "nameless-fields",
@@ -57,22 +59,22 @@ const INSTEAD: &str = "log who spoke to it, too: the list that it gets in X-Forw
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TrustedAlone => write!(
+            Self::TrustedClientsOnly => write!(
                 f,
                 "every client is in a network of `trust`: this is a log of what a proxy passed on, and limits by ip counted \
                  the proxy; {INSTEAD}"
             ),
-            Self::OneAlone(address) => write!(
+            Self::SinglePrivateClient(address) => write!(
                 f,
                 "every client is {address}: this is a log of what a proxy passed on, and limits by ip counted the proxy; \
                  {INSTEAD}, and name the proxy's network in `[server]` `trust`"
             ),
-            Self::Unbelieved(address) => write!(
+            Self::UntrustedPeer(address) => write!(
                 f,
                 "lines of {address} say in X-Forwarded-For who spoke through it, and are not believed: limits by ip counted \
                  the proxy; name its network in `[server]` `trust`, for example with --set server.trust={address}"
             ),
-            Self::Unsaid { limit, part } => write!(
+            Self::MissingPart { limit, part } => write!(
                 f,
                 "limit `{limit}` counts by {part}, which no line says: what it would have done cannot be replayed from this \
                  log"

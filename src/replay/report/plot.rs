@@ -2,7 +2,7 @@
 //! other, each to a scale of its own: a refused one among a hundred is what somebody looks for.
 
 use super::{grouped, stamp, time};
-use crate::replay::course::{Course, Stretch};
+use crate::replay::timeline::{Interval, Timeline};
 use std::fmt::Write as _;
 
 const COLUMNS: usize = 64;
@@ -33,52 +33,55 @@ impl Marks {
 }
 
 /// One part of all requests.
-struct Part {
+struct PlotRow {
     name: &'static str,
     rows: u64,
-    of: fn(&Stretch) -> u64,
+    of: fn(&Interval) -> u64,
 }
 
-const PARTS: [Part; 3] = [
-    Part {
+const ROWS: [PlotRow; 3] = [
+    PlotRow {
         name: "admitted",
         rows: 5,
-        of: |stretch| stretch.admitted,
+        of: |interval| interval.admitted,
     },
-    Part {
+    PlotRow {
         name: "delayed",
         rows: 3,
-        of: |stretch| stretch.delayed,
+        of: |interval| interval.delayed,
     },
-    Part {
+    PlotRow {
         name: "refused",
         rows: 4,
-        of: |stretch| stretch.refused,
+        of: |interval| interval.refused,
     },
 ];
 
 /// Draws the course of one file, to the scales of all `sides`: two plots can be held beside each other.
 pub(super) fn plot(
     out: &mut String,
-    course: &Course,
-    (side, sides): (usize, usize),
+    timeline: &Timeline,
+    side: usize,
+    sides: usize,
     title: &str,
     marks: Marks,
 ) {
-    let (stretches, length) = course.of(side, COLUMNS);
-    let all: Vec<_> = (0..sides).map(|side| course.of(side, COLUMNS).0).collect();
+    let (intervals, length) = timeline.of(side, COLUMNS);
+    let all: Vec<_> = (0..sides)
+        .map(|side| timeline.of(side, COLUMNS).0)
+        .collect();
     // Writing into a string cannot fail.
     let _ = writeln!(out, "{title}; a column is {}", time(length));
-    for part in PARTS {
+    for part in ROWS {
         let most = all.iter().flatten().map(part.of).max().unwrap_or(0);
         if most == 0 {
             let _ = writeln!(out, "  {}: none", part.name);
             continue;
         }
         let _ = writeln!(out, "  {}, {} at full height", part.name, grouped(most));
-        let heights: Vec<u64> = stretches
+        let heights: Vec<u64> = intervals
             .iter()
-            .map(|stretch| steps((part.of)(stretch), most, part.rows))
+            .map(|interval| steps((part.of)(interval), most, part.rows))
             .collect();
         for row in (0..part.rows).rev() {
             let cells = heights.iter();
@@ -87,13 +90,13 @@ pub(super) fn plot(
             let _ = writeln!(out, "  |{}", line.trim_end());
         }
     }
-    let _ = writeln!(out, "  +{}", "-".repeat(stretches.len()));
+    let _ = writeln!(out, "  +{}", "-".repeat(intervals.len()));
     let (start, end) = (
-        course.start(),
-        course.start() + length * stretches.len() as u64,
+        timeline.start(),
+        timeline.start() + length * intervals.len() as u64,
     );
     let (start, end) = (stamp(start), stamp(end));
-    let gap = stretches
+    let gap = intervals
         .len()
         .saturating_sub(start.len() + end.len())
         .max(2);
@@ -112,17 +115,17 @@ mod tests {
     use super::*;
 
     fn drawn(parts: &[(u64, u64, u64)], marks: Marks) -> Vec<String> {
-        let mut course = Course::default();
+        let mut timeline = Timeline::default();
         for (at, (admitted, delayed, refused)) in (0..).zip(parts) {
-            let stretch = Stretch {
+            let interval = Interval {
                 admitted: *admitted,
                 delayed: *delayed,
                 refused: *refused,
             };
-            course.add(at * 1_000, [stretch, Stretch::default()]);
+            timeline.add(at * 1_000, [interval, Interval::default()]);
         }
         let mut out = String::new();
-        plot(&mut out, &course, (0, 1), "t", marks);
+        plot(&mut out, &timeline, 0, 1, "t", marks);
         out.lines().map(str::to_owned).collect()
     }
 

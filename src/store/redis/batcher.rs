@@ -21,7 +21,7 @@ use super::question::{self, Question};
 use super::reply::{self, ReplyError, ScriptReply};
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{Operation, Outcome};
+use crate::telemetry::metrics::{CallOutcome, Operation};
 use bb8_redis::redis::cmd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -347,8 +347,8 @@ impl NodeCore {
         for (asked, told) in batch.into_iter().zip(told) {
             if asked.kept.is_some() {
                 let outcome = match &told {
-                    Ok(_) => Outcome::Ok,
-                    Err(_) => Outcome::Lost,
+                    Ok(_) => CallOutcome::Ok,
+                    Err(_) => CallOutcome::Lost,
                 };
                 let took = asked.arrived.elapsed();
                 self.stats.owed(Operation::Settle, outcome, took);

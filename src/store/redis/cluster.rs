@@ -25,7 +25,7 @@ use crate::store::check::{Check, Refund, apart};
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use crate::store::settings::{RedisTarget, StoreSettings};
-use crate::telemetry::metrics::{Operation, Outcome, Reach};
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
 use multi_slot::AbandonedMultiSlot;
 use slot::Slot;
 use slot_map::SlotMap;
@@ -246,7 +246,7 @@ impl Cluster {
     }
 
     /// How much of it is asked?
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> StoreReach {
         self.nodes.reach()
     }
 
@@ -330,15 +330,15 @@ impl ClusterState {
         self.knowledge.get() == MapKnowledge::Known && self.map.borrow().masters().all(is_up)
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> StoreReach {
         let map = self.map.borrow();
         if self.is_up() && map.unserved() == 0 {
-            return Reach::All;
+            return StoreReach::All;
         }
         if map.masters().any(|node| node.shared.health.is_up()) {
-            Reach::Part
+            StoreReach::Part
         } else {
-            Reach::None
+            StoreReach::None
         }
     }
 
@@ -427,7 +427,7 @@ impl ClusterState {
             // Of a cluster of which nothing was ever known.
             None => self
                 .stats
-                .owed(Operation::Refund, Outcome::Lost, Duration::ZERO),
+                .owed(Operation::Refund, CallOutcome::Lost, Duration::ZERO),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::limit::{Rule, wire};
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use crate::telemetry::log::Throttle;
-use crate::telemetry::metrics::Reach;
+use crate::telemetry::metrics::StoreReach;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -242,11 +242,11 @@ impl NodeCore {
     }
 
     /// All of it, or nothing.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> StoreReach {
         if self.health.is_up() {
-            Reach::All
+            StoreReach::All
         } else {
-            Reach::None
+            StoreReach::None
         }
     }
 

@@ -18,7 +18,7 @@ use super::node::NodeCore;
 use super::question::Question;
 use crate::clock::Timestamp;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{Operation, Outcome};
+use crate::telemetry::metrics::{CallOutcome, Operation};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -206,7 +206,7 @@ impl NodeCore {
             return self.lose(one, &StoreError::Down);
         }
         if is_down {
-            self.count(one.duty, Outcome::Down, Duration::ZERO);
+            self.count(one.duty, CallOutcome::Down, Duration::ZERO);
             one.tell(&StoreError::Down);
         }
         self.owed.waiting.borrow_mut().push_back(one);
@@ -295,9 +295,9 @@ impl NodeCore {
         (answer, took): (Result<Vec<u8>, StoreError>, Duration),
     ) -> Result<(), StoreError> {
         let outcome = match &answer {
-            Ok(_) => Outcome::Ok,
-            Err(StoreError::Timeout { .. }) => Outcome::Timeout,
-            Err(_) => Outcome::Error,
+            Ok(_) => CallOutcome::Ok,
+            Err(StoreError::Timeout { .. }) => CallOutcome::Timeout,
+            Err(_) => CallOutcome::Error,
         };
         for one in &batch {
             self.count(one.duty, outcome, took);
@@ -383,11 +383,11 @@ impl NodeCore {
             matches!(one.duty, UpdateKind::Release { .. }) && one.until <= Instant::now();
         // A slot that has lapsed is free.
         if !has_lapsed {
-            self.count(one.duty, Outcome::Lost, Duration::ZERO);
+            self.count(one.duty, CallOutcome::Lost, Duration::ZERO);
         }
     }
 
-    fn count(&self, duty: UpdateKind, outcome: Outcome, time: Duration) {
+    fn count(&self, duty: UpdateKind, outcome: CallOutcome, time: Duration) {
         if let Some(operation) = duty.operation() {
             self.stats.owed(operation, outcome, time);
         }

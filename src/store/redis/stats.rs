@@ -1,6 +1,6 @@
 //! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
 
-use crate::telemetry::metrics::{Operation, Outcome, Reach, Redirect, StoreMetrics};
+use crate::telemetry::metrics::{CallOutcome, Operation, Redirect, StoreMetrics, StoreReach};
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,13 +55,13 @@ impl Stats {
     pub(super) fn sent(&self, decisions: usize) {
         self.calls.add(1);
         if let Some(metrics) = self.metrics.get() {
-            metrics.gathered(decisions);
+            metrics.call_sizes(decisions);
         }
     }
 
     /// What has become, after `time`, of something that nobody waited for.
-    pub(super) fn owed(&self, operation: Operation, outcome: Outcome, time: Duration) {
-        if outcome == Outcome::Lost {
+    pub(super) fn owed(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
+        if outcome == CallOutcome::Lost {
             self.refunds_lost.add(1);
         }
         if let Some(metrics) = self.metrics.get() {
@@ -80,7 +80,7 @@ impl Stats {
         let _ = self.metrics.set(metrics.clone());
     }
 
-    pub(super) fn set_reach(&self, reach: Reach) {
+    pub(super) fn set_reach(&self, reach: StoreReach) {
         if let Some(tell) = self.tell.get() {
             (tell.0)(Some(reach));
         }
@@ -97,14 +97,14 @@ impl Stats {
     /// others.
     pub(in crate::store) fn when_changed(
         &self,
-        tell: impl Fn(Option<Reach>) + Send + Sync + 'static,
+        tell: impl Fn(Option<StoreReach>) + Send + Sync + 'static,
     ) {
         let _ = self.tell.set(ReachListener(Box::new(tell)));
     }
 }
 
 /// Who is told of a change.
-struct ReachListener(Box<dyn Fn(Option<Reach>) + Send + Sync>);
+struct ReachListener(Box<dyn Fn(Option<StoreReach>) + Send + Sync>);
 
 impl fmt::Debug for ReachListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,13 +2,13 @@
 
 use super::escape::{self, json, millis, number, protocol};
 use super::record::AccessRecord;
-use super::stamp::Stamp;
+use super::timestamp::TimestampText;
 use std::net::IpAddr;
 
 /// Writes everything but the closing brace. Each name comes with its punctuation, to be copied in one piece.
-pub(super) fn write(out: &mut Vec<u8>, stamp: &mut Stamp, record: &AccessRecord<'_>) {
+pub(super) fn write(out: &mut Vec<u8>, timestamp: &mut TimestampText, record: &AccessRecord<'_>) {
     out.extend(br#"{"ts":""#);
-    stamp.rfc3339(out, record.ts);
+    timestamp.rfc3339(out, record.ts);
     out.extend(br#"","client":"#);
     address(out, record.client);
     out.extend(br#","method":"#);
@@ -142,7 +142,7 @@ mod tests {
 
     fn parsed(record: &AccessRecord<'_>) -> Value {
         let mut out = Vec::new();
-        write(&mut out, &mut Stamp::default(), record);
+        write(&mut out, &mut TimestampText::default(), record);
         out.push(b'}');
         assert!(!out.contains(&b'\n'));
         serde_json::from_slice(&out).unwrap()

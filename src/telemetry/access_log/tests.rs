@@ -238,8 +238,8 @@ fn what_the_flood_rule_holds_back_is_written_at_the_end() {
         let writer = log.worker();
         let now = Instant::now();
         for _ in 0..200 {
-            let desk = writer.0.as_ref().unwrap();
-            desk.pen.borrow_mut().record(&refused(1), || now);
+            let log = writer.0.as_ref().unwrap();
+            log.buffer.borrow_mut().record(&refused(1), || now);
         }
         drop(writer);
         assert_eq!(log.shutdown(MOMENT), 0);

@@ -1,14 +1,16 @@
 //! Every metric by name, with its help: the cells of all workers summed and handed to the encoder.
 
-use super::cell::{Cell, Overhead, Reading, RoundTrip, Waiting};
 use super::family::{Encoder, counter, counters, gauge, gauges, histogram, histograms, sizes};
-use super::label::{
-    CLASSES, Combination, DecidedBy, Decision, Failure, Label, Mode, Operation, Outcome, Permits,
-    Redirect, Told, pairs,
+use super::instrument::{
+    Counter, HistogramReading, OverheadBuckets, RoundTripBuckets, WaitBuckets,
 };
-use super::shard::{Shard, copy};
-use super::store::Gathered;
-use super::{Metrics, Reach, process};
+use super::label::{
+    CLASSES, CallOutcome, Combination, CostReport, DecidedBy, Decision, Failure, Label, Mode,
+    Operation, Permits, Redirect, pairs,
+};
+use super::store::CallSizeReading;
+use super::worker_cells::{WorkerCells, copy};
+use super::{Metrics, StoreReach, process};
 use prometheus_client::collector::Collector;
 use prometheus_client::registry::Unit;
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ impl Collector for Metrics {
         let workers = copy(&self.workers);
         requests(e, &workers)?;
         totals(e, &workers)?;
-        self.house.encode(e)?;
+        self.connections.encode(e)?;
         decisions(e, &workers)?;
         waits(e, &workers)?;
         costs(e, &workers)?;
@@ -32,9 +34,9 @@ impl Collector for Metrics {
     }
 }
 
-fn requests(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+fn requests(e: &mut Encoder<'_>, workers: &[Arc<WorkerCells>]) -> Result {
     let mut counts: BTreeMap<(Box<str>, Combination), u64> = BTreeMap::new();
-    let mut times: BTreeMap<_, Reading> = BTreeMap::new();
+    let mut times: BTreeMap<_, HistogramReading> = BTreeMap::new();
     for cells in workers.iter().flat_map(|worker| copy(&worker.routes)) {
         for (seen, histogram) in cells.seen() {
             let reading = histogram.read();
@@ -63,12 +65,14 @@ fn requests(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
         (labels, *reading)
     });
     let help = "Time from a request's head to the end of its answer, held time included.";
-    histograms::<Waiting, _>(e, "tollgate_http_request_duration", help, times)
+    histograms::<WaitBuckets, _>(e, "tollgate_http_request_duration", help, times)
 }
 
-fn totals(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
-    let count = |pick: fn(&Shard) -> u64| workers.iter().map(|worker| pick(worker)).sum::<u64>();
-    let level = |pick: fn(&Shard) -> i64| workers.iter().map(|worker| pick(worker)).sum::<i64>();
+fn totals(e: &mut Encoder<'_>, workers: &[Arc<WorkerCells>]) -> Result {
+    let count =
+        |pick: fn(&WorkerCells) -> u64| workers.iter().map(|worker| pick(worker)).sum::<u64>();
+    let level =
+        |pick: fn(&WorkerCells) -> i64| workers.iter().map(|worker| pick(worker)).sum::<i64>();
     let help = "Requests being served.";
     gauge(
         e,
@@ -119,16 +123,16 @@ fn totals(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
         bytes,
         count(|w| w.totals.sent.get()),
     )?;
-    let mut overhead = Reading::default();
+    let mut overhead = HistogramReading::default();
     for worker in workers {
         overhead.merge(&worker.overhead.read());
     }
     let help =
         "What the gateway adds to a forwarded request, without the upstream's time and the held.";
-    histogram::<Overhead>(e, "tollgate_overhead", help, &overhead)
+    histogram::<OverheadBuckets>(e, "tollgate_overhead", help, &overhead)
 }
 
-fn decisions(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+fn decisions(e: &mut Encoder<'_>, workers: &[Arc<WorkerCells>]) -> Result {
     let mut rows: BTreeMap<_, u64> = BTreeMap::new();
     for cells in workers.iter().flat_map(|worker| copy(&worker.decisions)) {
         for (decision, by) in pairs(Decision::ALL, DecidedBy::ALL) {
@@ -165,8 +169,8 @@ fn decisions(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
     counters(e, "tollgate_limit_decisions", help, rows)
 }
 
-fn waits(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
-    let mut delays: BTreeMap<Box<str>, Reading> = BTreeMap::new();
+fn waits(e: &mut Encoder<'_>, workers: &[Arc<WorkerCells>]) -> Result {
+    let mut delays: BTreeMap<Box<str>, HistogramReading> = BTreeMap::new();
     let mut held: BTreeMap<Box<str>, i64> = BTreeMap::new();
     for cells in workers.iter().flat_map(|worker| copy(&worker.limits)) {
         let reading = cells.delays.read();
@@ -179,7 +183,7 @@ fn waits(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
     let delays = delays.iter().filter(|(_, reading)| reading.count() > 0);
     let delays = delays.map(|(limit, reading)| ([("limit", &**limit)], *reading));
     let help = "How long a limit held requests back.";
-    histograms::<Waiting, _>(e, "tollgate_limit_delay", help, delays)?;
+    histograms::<WaitBuckets, _>(e, "tollgate_limit_delay", help, delays)?;
     let held = held
         .iter()
         .map(|(limit, held)| ([("limit", &**limit)], *held));
@@ -187,10 +191,10 @@ fn waits(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
     gauges(e, "tollgate_limit_held_requests", help, held)
 }
 
-fn costs(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+fn costs(e: &mut Encoder<'_>, workers: &[Arc<WorkerCells>]) -> Result {
     let mut rows: BTreeMap<(Box<str>, &str), u64> = BTreeMap::new();
     for cells in workers.iter().flat_map(|worker| copy(&worker.limits)) {
-        for told in Told::ALL {
+        for told in CostReport::ALL {
             let count = cells.costs[told.position()].get();
             if count > 0 {
                 *rows.entry((cells.limit.clone(), told.word())).or_default() += count;
@@ -209,7 +213,7 @@ impl Metrics {
     fn store_metrics(&self, e: &mut Encoder<'_>) -> Result {
         let stores = copy(&self.stores);
         let calls = |operation, outcome| {
-            let mut sum = Reading::default();
+            let mut sum = HistogramReading::default();
             for store in &stores {
                 sum.merge(&store.calls(operation, outcome));
             }
@@ -220,8 +224,8 @@ impl Metrics {
             (labels, sum)
         };
         // Nobody waits longer for a decision than it takes.
-        let calls: Vec<_> = pairs(Operation::ALL, Outcome::ALL)
-            .filter(|pair| *pair != (Operation::Decide, Outcome::Lost))
+        let calls: Vec<_> = pairs(Operation::ALL, CallOutcome::ALL)
+            .filter(|pair| *pair != (Operation::Decide, CallOutcome::Lost))
             .map(|(operation, outcome)| calls(operation, outcome))
             .collect();
         let rows = calls
@@ -230,25 +234,25 @@ impl Metrics {
         let help = "What the store was asked and told, what waited (down) while it was known to be away, and what was given up (lost).";
         counters(e, "tollgate_store_operations", help, rows)?;
         let rows = calls.into_iter().filter(|(labels, reading)| {
-            let unasked = [Outcome::Down, Outcome::Lost].map(Outcome::as_str);
+            let unasked = [CallOutcome::Down, CallOutcome::Lost].map(CallOutcome::as_str);
             !unasked.contains(&labels[1].1) && reading.count() > 0
         });
         let help = "Time of a call to the store, which may carry several decisions.";
-        histograms::<RoundTrip, _>(e, "tollgate_store_operation", help, rows)?;
-        let mut gathered = Gathered::new();
+        histograms::<RoundTripBuckets, _>(e, "tollgate_store_operation", help, rows)?;
+        let mut call_sizes = CallSizeReading::new();
         for store in &stores {
-            gathered.merge(store);
+            call_sizes.merge(store);
         }
         let help =
             "Decisions that went in one call to the store, of a cluster in one call to a slot.";
-        sizes(e, "tollgate_store_decisions_per_call", help, &gathered)?;
+        sizes(e, "tollgate_store_decisions_per_call", help, &call_sizes)?;
         let rows = Redirect::ALL.iter().map(|to| {
             let count = stores.iter().map(|store| store.redirects(*to)).sum();
             ([("kind", to.as_str())], count)
         });
         let help = "Calls that a node of a cluster did not run, since another serves the slot.";
         counters(e, "tollgate_store_redirects", help, rows)?;
-        let up = stores.iter().all(|store| store.reach() == Reach::All);
+        let up = stores.iter().all(|store| store.reach() == StoreReach::All);
         let help = "1 when every worker reaches the store, of a cluster every slot; the memory store is always reached.";
         gauge(e, "tollgate_store_up", help, None, i64::from(up))?;
         let gateways = self.shared_store().map(|store| store.gateways);
@@ -343,10 +347,10 @@ impl Metrics {
     }
 }
 
-fn upstreams(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
+fn upstreams(e: &mut Encoder<'_>, workers: &[Arc<WorkerCells>]) -> Result {
     let mut opened: BTreeMap<Box<str>, u64> = BTreeMap::new();
     let mut failed: BTreeMap<_, u64> = BTreeMap::new();
-    let mut answers: BTreeMap<_, Reading> = BTreeMap::new();
+    let mut answers: BTreeMap<_, HistogramReading> = BTreeMap::new();
     for cells in workers.iter().flat_map(|worker| copy(&worker.upstreams)) {
         let name = &cells.upstream;
         *opened.entry(name.clone()).or_default() += cells.opened.get();
@@ -384,7 +388,7 @@ fn upstreams(e: &mut Encoder<'_>, workers: &[Arc<Shard>]) -> Result {
     let rows = seen
         .map(|((name, class), reading)| ([("upstream", &**name), ("code_class", class)], *reading));
     let help = "Time from forwarding a request to the head of the upstream's answer.";
-    histograms::<Waiting, _>(e, "tollgate_upstream_request_duration", help, rows)
+    histograms::<WaitBuckets, _>(e, "tollgate_upstream_request_duration", help, rows)
 }
 
 fn process_metrics(e: &mut Encoder<'_>) -> Result {

@@ -1,7 +1,7 @@
 //! A family of samples at a time, in the encoder's terms.
 
-use super::cell::{Bounds, Reading};
-use super::store::Gathered;
+use super::instrument::{BucketBounds, HistogramReading};
+use super::store::CallSizeReading;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder,
     NoLabelSet,
@@ -70,11 +70,11 @@ pub(super) fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
 }
 
 /// Times without labels. The encoder adds `_seconds` to the name.
-pub(super) fn histogram<B: Bounds>(
+pub(super) fn histogram<B: BucketBounds>(
     encoder: &mut Encoder<'_>,
     name: &str,
     help: &str,
-    times: &Reading,
+    times: &HistogramReading,
 ) -> Result {
     let kind = MetricType::Histogram;
     let family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
@@ -86,7 +86,12 @@ pub(super) fn histogram<B: Bounds>(
     clippy::cast_precision_loss,
     reason = "far fewer than 2^53 are ever decided"
 )]
-pub(super) fn sizes(encoder: &mut Encoder<'_>, name: &str, help: &str, all: &Gathered) -> Result {
+pub(super) fn sizes(
+    encoder: &mut Encoder<'_>,
+    name: &str,
+    help: &str,
+    all: &CallSizeReading,
+) -> Result {
     let kind = MetricType::Histogram;
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
     let calls = all.calls.iter().map(|(_, calls)| calls).sum();
@@ -94,11 +99,11 @@ pub(super) fn sizes(encoder: &mut Encoder<'_>, name: &str, help: &str, all: &Gat
 }
 
 /// Times for each set of labels. The encoder adds `_seconds` to the name.
-pub(super) fn histograms<B: Bounds, L: EncodeLabelSet>(
+pub(super) fn histograms<B: BucketBounds, L: EncodeLabelSet>(
     encoder: &mut Encoder<'_>,
     name: &str,
     help: &str,
-    rows: impl IntoIterator<Item = (L, Reading)>,
+    rows: impl IntoIterator<Item = (L, HistogramReading)>,
 ) -> Result {
     let kind = MetricType::Histogram;
     let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
@@ -108,7 +113,7 @@ pub(super) fn histograms<B: Bounds, L: EncodeLabelSet>(
     Ok(())
 }
 
-fn write<B: Bounds>(mut row: MetricEncoder<'_>, times: &Reading) -> Result {
+fn write<B: BucketBounds>(mut row: MetricEncoder<'_>, times: &HistogramReading) -> Result {
     let buckets = times.buckets::<B>();
     row.encode_histogram::<NoLabelSet>(times.seconds(), times.count(), &buckets, None)
 }

@@ -1,6 +1,6 @@
 //! The words that metrics use as label values: few, fixed, and never a client's.
 
-use super::house::{GaveWay, TurnedAway};
+use super::connection::{Eviction, Rejection};
 
 /// Label of what matched no route.
 pub const NO_ROUTE: &str = "none";
@@ -15,7 +15,7 @@ const METHODS: [&str; 9] = [
 
 /// Who wrote the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum AnswerSource {
     /// The gateway: a refusal, an error, no route.
     Gateway,
     /// The upstream.
@@ -53,7 +53,7 @@ impl Decision {
 
 /// What a response said of its request's cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum CostReport {
     /// A number: the charge was settled.
     Number,
     /// Nothing: the charge stays as it was estimated.
@@ -125,7 +125,7 @@ pub enum Operation {
 
 /// How the store answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// As it should.
     Ok,
     /// Not in time; what was asked may have happened.
@@ -197,7 +197,7 @@ macro_rules! label {
     };
 }
 
-label!(Source { Gateway = "gateway", Upstream = "upstream" });
+label!(AnswerSource { Gateway = "gateway", Upstream = "upstream" });
 label!(Decision {
     Allow = "allow",
     Delay = "delay",
@@ -208,7 +208,7 @@ label!(Decision {
     WouldRefuse = "would_refuse",
     Uncounted = "uncounted",
 });
-label!(Told {
+label!(CostReport {
     Number = "settled",
     Nothing = "silent",
     Unreadable = "unreadable",
@@ -235,20 +235,20 @@ label!(Operation {
     Refund = "refund",
     Settle = "settle",
 });
-label!(Outcome {
+label!(CallOutcome {
     Ok = "ok",
     Timeout = "timeout",
     Error = "error",
     Down = "down",
     Lost = "lost",
 });
-label!(GaveWay {
+label!(Eviction {
     Idle = "idle",
     Silent = "silent",
     HalfHead = "half_head",
     Own = "own",
 });
-label!(TurnedAway {
+label!(Rejection {
     Full = "full",
     PerClient = "per_client",
     Descriptors = "descriptors",
@@ -266,7 +266,7 @@ label!(Failure {
 pub(super) struct Combination(u32);
 
 impl Combination {
-    pub(super) fn new(method: &http::Method, status: u16, source: Source) -> Self {
+    pub(super) fn new(method: &http::Method, status: u16, source: AnswerSource) -> Self {
         Self(method_code(method) << 24 | u32::from(status) << 8 | source as u32)
     }
 
@@ -296,10 +296,10 @@ impl Combination {
     }
 
     pub(super) const fn source(self) -> &'static str {
-        if self.0 & 0xff == Source::Upstream as u32 {
-            Source::Upstream.as_str()
+        if self.0 & 0xff == AnswerSource::Upstream as u32 {
+            AnswerSource::Upstream.as_str()
         } else {
-            Source::Gateway.as_str()
+            AnswerSource::Gateway.as_str()
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
         for (code, word) in METHODS.iter().enumerate() {
             let method = http::Method::from_bytes(word.as_bytes()).unwrap();
             assert_eq!(method_code(&method) as usize, code);
-            let packed = Combination::new(&method, 429, Source::Gateway);
+            let packed = Combination::new(&method, 429, AnswerSource::Gateway);
             assert_eq!(packed.method(), *word);
             assert_eq!(packed.code(), "429");
             assert_eq!(packed.class(), "4xx");
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn a_strange_method_and_a_strange_status_have_a_common_name() {
         let method = http::Method::from_bytes(b"BREW").unwrap();
-        let packed = Combination::new(&method, 999, Source::Upstream);
+        let packed = Combination::new(&method, 999, AnswerSource::Upstream);
         assert_eq!(packed.method(), "_OTHER");
         assert_eq!(packed.class(), "_OTHER");
         assert_eq!(packed.code(), "999");

@@ -1,7 +1,7 @@
 //! What is counted about the store: round trips, whether it is there, and who answered when it was not.
 
-use super::cell::{Cell, Histogram, Reading, RoundTrip, Total};
-use super::label::{DecidedBy, Label, Operation, Outcome, Permits, Redirect};
+use super::instrument::{Counter, Histogram, HistogramReading, RoundTripBuckets, SharedCounter};
+use super::label::{CallOutcome, DecidedBy, Label, Operation, Permits, Redirect};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct StoreMetrics(Arc<StoreCells>);
 
 /// How much of a store a worker reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reach {
+pub enum StoreReach {
     /// Nothing of it.
     #[default]
     None,
@@ -23,7 +23,7 @@ pub enum Reach {
 
 /// How the store that all gateways share stands, as this process sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SharedStore {
+pub struct StoreStatus {
     /// Workers, each with a way of its own to it.
     pub workers: usize,
     /// How many of them reach all of it.
@@ -34,7 +34,7 @@ pub struct SharedStore {
     pub gateways: u64,
 }
 
-impl SharedStore {
+impl StoreStatus {
     /// Do all workers reach all of it?
     #[must_use]
     pub fn is_up(self) -> bool {
@@ -51,13 +51,14 @@ impl SharedStore {
 /// Any thread may write here: a call to the store costs far more than an atomic addition.
 #[derive(Debug, Default)]
 pub(super) struct StoreCells {
-    calls: [[Histogram<RoundTrip, Total>; Outcome::ALL.len()]; Operation::ALL.len()],
-    fallbacks: [Total; DecidedBy::ALL.len()],
-    permits: [Total; Permits::ALL.len()],
-    redirects: [Total; Redirect::ALL.len()],
-    gathered: Sizes,
-    reach: Total,
-    gateways: Total,
+    calls: [[Histogram<RoundTripBuckets, SharedCounter>; CallOutcome::ALL.len()];
+        Operation::ALL.len()],
+    fallbacks: [SharedCounter; DecidedBy::ALL.len()],
+    permits: [SharedCounter; Permits::ALL.len()],
+    redirects: [SharedCounter; Redirect::ALL.len()],
+    call_sizes: CallSizes,
+    reach: SharedCounter,
+    gateways: SharedCounter,
 }
 
 /// Up to how many decisions in a call are counted together.
@@ -65,20 +66,20 @@ const ENDS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Calls by how many decisions they carried.
 #[derive(Debug, Default)]
-struct Sizes {
-    calls: [Total; ENDS.len() + 1],
-    decisions: Total,
+struct CallSizes {
+    calls: [SharedCounter; ENDS.len() + 1],
+    decisions: SharedCounter,
 }
 
 /// The calls of several workers by how many decisions they carried.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct CallSizeReading {
     /// Under the most that each carried.
     pub(super) calls: [(f64, u64); ENDS.len() + 1],
     pub(super) decisions: u64,
 }
 
-impl Gathered {
+impl CallSizeReading {
     /// Of no worker yet.
     pub(super) fn new() -> Self {
         let end = |at| ENDS.get(at).map_or(f64::INFINITY, |end| f64::from(*end));
@@ -90,10 +91,10 @@ impl Gathered {
 
     /// Takes one worker's in.
     pub(super) fn merge(&mut self, cells: &StoreCells) {
-        for ((_, mine), theirs) in self.calls.iter_mut().zip(&cells.gathered.calls) {
+        for ((_, mine), theirs) in self.calls.iter_mut().zip(&cells.call_sizes.calls) {
             *mine += theirs.get();
         }
-        self.decisions += cells.gathered.decisions.get();
+        self.decisions += cells.call_sizes.decisions.get();
     }
 }
 
@@ -102,7 +103,7 @@ impl StoreCells {
         self.redirects[kind.position()].get()
     }
 
-    pub(super) fn calls(&self, operation: Operation, outcome: Outcome) -> Reading {
+    pub(super) fn calls(&self, operation: Operation, outcome: CallOutcome) -> HistogramReading {
         self.calls[operation.position()][outcome.position()].read()
     }
 
@@ -114,11 +115,11 @@ impl StoreCells {
         self.permits[of.position()].get()
     }
 
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> StoreReach {
         match self.reach.get() {
-            0 => Reach::None,
-            1 => Reach::Part,
-            _ => Reach::All,
+            0 => StoreReach::None,
+            1 => StoreReach::Part,
+            _ => StoreReach::All,
         }
     }
 
@@ -133,12 +134,12 @@ impl StoreMetrics {
     }
 
     /// A call ended, or was spared because the store is known to be away.
-    pub fn called(&self, operation: Operation, outcome: Outcome, time: Duration) {
+    pub fn called(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
         self.0.calls[operation.position()][outcome.position()].observe(time);
     }
 
     /// How much of the store this worker reaches. Nothing until it says so.
-    pub fn set_reach(&self, reach: Reach) {
+    pub fn set_reach(&self, reach: StoreReach) {
         self.0.reach.set(reach as u64);
     }
 
@@ -148,11 +149,11 @@ impl StoreMetrics {
     }
 
     /// A call with so many decisions was sent.
-    pub fn gathered(&self, decisions: usize) {
+    pub fn call_sizes(&self, decisions: usize) {
         let many = u64::try_from(decisions).unwrap_or(u64::MAX);
         let end = ENDS.iter().filter(|end| many > u64::from(**end)).count();
-        self.0.gathered.calls[end].add(1);
-        self.0.gathered.decisions.add(many);
+        self.0.call_sizes.calls[end].add(1);
+        self.0.call_sizes.decisions.add(many);
     }
 
     /// A node of a cluster did not run a call, and said who would.

@@ -54,18 +54,18 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         orders.request(
             &Method::GET,
             200,
-            Source::Upstream,
+            AnswerSource::Upstream,
             Duration::from_millis(3),
         );
         orders.request(
             &Method::GET,
             429,
-            Source::Gateway,
+            AnswerSource::Gateway,
             Duration::from_micros(80),
         );
         worker
             .route(NO_ROUTE)
-            .request(&Method::PUT, 404, Source::Gateway, Duration::ZERO);
+            .request(&Method::PUT, 404, AnswerSource::Gateway, Duration::ZERO);
         let limit = worker.limit("per-key", "orders");
         limit.decided(Decision::Allow, DecidedBy::Store);
         limit.decided(Decision::Refuse, DecidedBy::Remembered);
@@ -78,9 +78,13 @@ fn busy() -> (Arc<Metrics>, Vec<WorkerMetrics>) {
         worker.overhead(Duration::from_micros(60));
         drop(worker.connected());
         let store = metrics.store();
-        store.set_reach(Reach::All);
-        store.called(Operation::Decide, Outcome::Ok, Duration::from_micros(150));
-        store.called(Operation::Decide, Outcome::Down, Duration::ZERO);
+        store.set_reach(StoreReach::All);
+        store.called(
+            Operation::Decide,
+            CallOutcome::Ok,
+            Duration::from_micros(150),
+        );
+        store.called(Operation::Decide, CallOutcome::Down, Duration::ZERO);
         store.fallback(DecidedBy::Local);
     }
     metrics.started(1);
@@ -175,10 +179,10 @@ fn the_store_is_up_when_every_worker_says_so() {
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 1.0);
     let (one, two) = (metrics.store(), metrics.store());
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 0.0);
-    one.set_reach(Reach::All);
-    two.set_reach(Reach::All);
+    one.set_reach(StoreReach::All);
+    two.set_reach(StoreReach::All);
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 1.0);
-    two.set_reach(Reach::Part);
+    two.set_reach(StoreReach::Part);
     assert_eq!(scrape(&metrics)["tollgate_store_up"], 0.0);
 }
 
@@ -188,7 +192,7 @@ fn a_name_that_returns_continues_its_count() {
     let worker = metrics.worker();
     for _ in 0..3 {
         let route = worker.route("orders");
-        route.request(&Method::GET, 200, Source::Upstream, Duration::ZERO);
+        route.request(&Method::GET, 200, AnswerSource::Upstream, Duration::ZERO);
     }
     let series =
         r#"tollgate_http_requests_total{route="orders",method="GET",code="200",source="upstream"}"#;
@@ -202,13 +206,18 @@ fn ten_thousand_different_requests_add_no_series() {
     route.request(
         &Method::from_bytes(b"A").unwrap(),
         200,
-        Source::Upstream,
+        AnswerSource::Upstream,
         Duration::ZERO,
     );
     let before = scrape(&metrics).len();
     for i in 0..10_000 {
         let method = Method::from_bytes(format!("METHOD{i}").as_bytes()).unwrap();
-        route.request(&method, 200, Source::Upstream, Duration::from_millis(i));
+        route.request(
+            &method,
+            200,
+            AnswerSource::Upstream,
+            Duration::from_millis(i),
+        );
     }
     assert_eq!(scrape(&metrics).len(), before);
 }
@@ -217,7 +226,7 @@ fn ten_thousand_different_requests_add_no_series() {
 fn a_hostile_name_is_escaped() {
     let metrics = Metrics::new();
     let route = metrics.worker().route("a\"b\\c\nd");
-    route.request(&Method::GET, 200, Source::Upstream, Duration::ZERO);
+    route.request(&Method::GET, 200, AnswerSource::Upstream, Duration::ZERO);
     let text = metrics.render(TextFormat::Prometheus);
     assert!(text.contains(r#"{route="a\"b\\c\nd",method="GET""#));
 }

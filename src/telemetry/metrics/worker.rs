@@ -1,11 +1,13 @@
 //! The handles that a worker counts with: resolved once for each name, then a few stores for each event.
 
-use super::cell::Cell;
+use super::instrument::Counter;
 use super::label::{
-    Combination, DecidedBy, Decision, Failure, Label, Mode, Source, Told, class_position,
+    AnswerSource, Combination, CostReport, DecidedBy, Decision, Failure, Label, Mode,
+    class_position,
 };
-use super::shard::{
-    DecisionCells, LimitCells, RouteCells, Seen, ServerCells, Shard, UpstreamCells, lock,
+use super::worker_cells::{
+    CombinationTimes, DecisionCells, LimitCells, RouteCells, ServerCells, UpstreamCells,
+    WorkerCells, lock,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,11 +20,11 @@ use std::time::{Duration, Instant};
 /// Handles for routes, limits and upstreams are asked for when a snapshot arrives. The same name gives the same
 /// cells, so a reload continues the counts; a name that is gone keeps its series, as a counter never goes back.
 #[derive(Debug, Clone)]
-pub struct WorkerMetrics(Rc<Worker>);
+pub struct WorkerMetrics(Rc<WorkerHandles>);
 
 #[derive(Debug)]
-struct Worker {
-    shard: Arc<Shard>,
+struct WorkerHandles {
+    worker_cells: Arc<WorkerCells>,
     routes: RefCell<HashMap<Box<str>, RouteMetrics>>,
     limits: RefCell<HashMap<Box<str>, Arc<LimitCells>>>,
     decisions: RefCell<HashMap<LimitOnRoute, LimitMetrics>>,
@@ -34,9 +36,9 @@ type LimitOnRoute = (Box<str>, Box<str>, Mode);
 type ServerOfUpstream = (Box<str>, Box<str>);
 
 impl WorkerMetrics {
-    pub(super) fn new(shard: Arc<Shard>) -> Self {
-        Self(Rc::new(Worker {
-            shard,
+    pub(super) fn new(worker_cells: Arc<WorkerCells>) -> Self {
+        Self(Rc::new(WorkerHandles {
+            worker_cells,
             routes: RefCell::default(),
             limits: RefCell::default(),
             decisions: RefCell::default(),
@@ -48,10 +50,10 @@ impl WorkerMetrics {
     /// The handle of a route; [`NO_ROUTE`](super::NO_ROUTE) is the name of what matched none.
     #[must_use]
     pub fn route(&self, name: &str) -> RouteMetrics {
-        let shard = &self.0.shard;
+        let worker_cells = &self.0.worker_cells;
         resolve(&mut self.0.routes.borrow_mut(), name, || {
-            let cells = register(&shard.routes, RouteCells::new(name));
-            RouteMetrics(Rc::new(Route {
+            let cells = register(&worker_cells.routes, RouteCells::new(name));
+            RouteMetrics(Rc::new(RouteHandle {
                 cells,
                 seen: RefCell::default(),
             }))
@@ -67,16 +69,19 @@ impl WorkerMetrics {
     /// The handle of a limit in some mode on a route.
     #[must_use]
     pub fn limit_in(&self, mode: Mode, limit: &str, route: &str) -> LimitMetrics {
-        let shard = &self.0.shard;
+        let worker_cells = &self.0.worker_cells;
         let cells = resolve(&mut self.0.limits.borrow_mut(), limit, || {
-            register(&shard.limits, LimitCells::new(limit))
+            register(&worker_cells.limits, LimitCells::new(limit))
         });
         let mut known = self.0.decisions.borrow_mut();
         let handle = known
             .entry((limit.into(), route.into(), mode))
             .or_insert_with(|| {
-                let decisions = register(&shard.decisions, DecisionCells::new(limit, route, mode));
-                LimitMetrics(Rc::new(OnRoute { cells, decisions }))
+                let decisions = register(
+                    &worker_cells.decisions,
+                    DecisionCells::new(limit, route, mode),
+                );
+                LimitMetrics(Rc::new(LimitHandle { cells, decisions }))
             });
         handle.clone()
     }
@@ -84,22 +89,22 @@ impl WorkerMetrics {
     /// The handle of an upstream.
     #[must_use]
     pub fn upstream(&self, name: &str) -> UpstreamMetrics {
-        let shard = &self.0.shard;
+        let worker_cells = &self.0.worker_cells;
         resolve(&mut self.0.upstreams.borrow_mut(), name, || {
-            let cells = register(&shard.upstreams, UpstreamCells::new(name));
-            UpstreamMetrics(Rc::new(OneUpstream { cells }))
+            let cells = register(&worker_cells.upstreams, UpstreamCells::new(name));
+            UpstreamMetrics(Rc::new(UpstreamHandle { cells }))
         })
     }
 
     /// The handle of one of an upstream's servers.
     #[must_use]
     pub fn server(&self, upstream: &str, server: &str) -> ServerMetrics {
-        let shard = &self.0.shard;
+        let worker_cells = &self.0.worker_cells;
         let mut known = self.0.servers.borrow_mut();
         let handle = known
             .entry((upstream.into(), server.into()))
             .or_insert_with(|| {
-                let cells = register(&shard.servers, ServerCells::new(upstream, server));
+                let cells = register(&worker_cells.servers, ServerCells::new(upstream, server));
                 ServerMetrics(cells)
             });
         handle.clone()
@@ -108,69 +113,75 @@ impl WorkerMetrics {
     /// A client's connection was accepted; it counts as open until the guard is dropped.
     #[must_use]
     pub fn connected(&self) -> Connected {
-        self.0.shard.totals.accepted.add(1);
-        self.0.shard.totals.connections.add(1);
+        self.0.worker_cells.totals.accepted.add(1);
+        self.0.worker_cells.totals.connections.add(1);
         Connected(Rc::clone(&self.0))
     }
 
     /// A request is in flight until the guard is dropped.
     #[must_use]
     pub fn in_flight(&self) -> InFlight {
-        self.0.shard.totals.in_flight.add(1);
+        self.0.worker_cells.totals.in_flight.add(1);
         InFlight(Rc::clone(&self.0))
     }
 
     /// Bytes of request bodies that came in, and of response bodies that went out.
     pub fn bodies(&self, received: u64, sent: u64) {
-        self.0.shard.totals.received.add(received);
-        self.0.shard.totals.sent.add(sent);
+        self.0.worker_cells.totals.received.add(received);
+        self.0.worker_cells.totals.sent.add(sent);
     }
 
     /// A request found no descriptor left for a connection to its upstream.
     pub fn busy(&self) {
-        self.0.shard.totals.busy.add(1);
+        self.0.worker_cells.totals.busy.add(1);
     }
 
     /// What the gateway itself added to a forwarded request: its whole time without the upstream's and the held.
     pub fn overhead(&self, time: Duration) {
-        self.0.shard.overhead.observe(time);
+        self.0.worker_cells.overhead.observe(time);
     }
 }
 
 /// An open connection of a client; dropping it is its end.
 #[derive(Debug)]
-pub struct Connected(Rc<Worker>);
+pub struct Connected(Rc<WorkerHandles>);
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.shard.totals.connections.add(-1);
+        self.0.worker_cells.totals.connections.add(-1);
     }
 }
 
 /// A request in flight; dropping it is its end.
 #[derive(Debug)]
-pub struct InFlight(Rc<Worker>);
+pub struct InFlight(Rc<WorkerHandles>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.shard.totals.in_flight.add(-1);
+        self.0.worker_cells.totals.in_flight.add(-1);
     }
 }
 
 /// Counts the requests of one route.
 #[derive(Debug, Clone)]
-pub struct RouteMetrics(Rc<Route>);
+pub struct RouteMetrics(Rc<RouteHandle>);
 
 #[derive(Debug)]
-struct Route {
+struct RouteHandle {
     cells: Arc<RouteCells>,
     /// What this worker has met, in the order of meeting: a handful, so it is searched from the front.
-    seen: RefCell<Vec<Seen>>,
+    seen: RefCell<Vec<CombinationTimes>>,
 }
 
 impl RouteMetrics {
     /// A request was answered. Takes a lock only for a combination of method, status and source that is new here.
-    pub fn request(&self, method: &http::Method, status: u16, source: Source, time: Duration) {
+    pub fn request(
+        &self,
+        method: &http::Method,
+        status: u16,
+        source: AnswerSource,
+        time: Duration,
+    ) {
         let wanted = Combination::new(method, status, source);
         let mut seen = self.0.seen.borrow_mut();
         if let Some((_, times)) = seen.iter().find(|(known, _)| *known == wanted) {
@@ -186,10 +197,10 @@ impl RouteMetrics {
 
 /// Counts the decisions of one limit on one route.
 #[derive(Debug, Clone)]
-pub struct LimitMetrics(Rc<OnRoute>);
+pub struct LimitMetrics(Rc<LimitHandle>);
 
 #[derive(Debug)]
-struct OnRoute {
+struct LimitHandle {
     cells: Arc<LimitCells>,
     decisions: Arc<DecisionCells>,
 }
@@ -201,23 +212,23 @@ impl LimitMetrics {
     }
 
     /// A response told the limit what its request has cost, or did not.
-    pub fn told(&self, told: Told) {
-        self.0.cells.costs[told.position()].add(1);
+    pub fn cost_reported(&self, cost_reported: CostReport) {
+        self.0.cells.costs[cost_reported.position()].add(1);
     }
 
     /// A request waits for this limit since then, until the guard is dropped; so long it was delayed.
     #[must_use]
-    pub fn hold(&self, since: Instant) -> Held {
+    pub fn hold(&self, since: Instant) -> HeldRequest {
         self.0.cells.held.0.add(1);
-        Held(Rc::clone(&self.0), since)
+        HeldRequest(Rc::clone(&self.0), since)
     }
 }
 
 /// A request that is held, since then; dropping it ends the wait, however it ends.
 #[derive(Debug)]
-pub struct Held(Rc<OnRoute>, Instant);
+pub struct HeldRequest(Rc<LimitHandle>, Instant);
 
-impl Drop for Held {
+impl Drop for HeldRequest {
     fn drop(&mut self) {
         self.0.cells.held.0.add(-1);
         self.0.cells.delays.observe(self.1.elapsed());
@@ -226,10 +237,10 @@ impl Drop for Held {
 
 /// Counts what one upstream does.
 #[derive(Debug, Clone)]
-pub struct UpstreamMetrics(Rc<OneUpstream>);
+pub struct UpstreamMetrics(Rc<UpstreamHandle>);
 
 #[derive(Debug)]
-struct OneUpstream {
+struct UpstreamHandle {
     cells: Arc<UpstreamCells>,
 }
 

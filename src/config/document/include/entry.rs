@@ -7,7 +7,7 @@ use super::super::super::source::{At, Source, Span};
 use super::super::super::value::{host, path};
 use super::super::super::vocabulary::{INCLUDE, INCLUDE_ENTRY};
 use super::super::fields::{self, Fields};
-use super::super::target::not_empty;
+use super::super::upstream::not_empty;
 use super::super::{List, Variables};
 use std::sync::Arc;
 use toml::Spanned;

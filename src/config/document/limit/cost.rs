@@ -4,7 +4,7 @@ use super::super::super::diagnostic::{Code, Diagnostic};
 use super::super::super::source::{At, Span};
 use super::super::super::value::{field, members};
 use super::super::super::vocabulary::{LIMIT_COST, LIMIT_COST_LATER};
-use super::super::Given;
+use super::super::Setting;
 use super::super::fields::Fields;
 use crate::key::{MeterPlace, OnLeave};
 use http::HeaderName;
@@ -12,33 +12,35 @@ use toml::de::{DeTable, DeValue};
 
 /// What a request takes.
 #[derive(Debug, Clone)]
-pub(in crate::config) enum Cost {
+pub(in crate::config) enum CostSource {
     Fixed(u32),
     /// What a field says.
     Field {
         header: At<HeaderName>,
-        default: Given<u32>,
+        default: Setting<u32>,
         max: At<u32>,
-        min: Given<u32>,
+        min: Setting<u32>,
     },
     /// What the response says.
     Later {
-        place: At<MeterPlace>,
-        estimate: Given<u32>,
-        max: Given<u32>,
-        on_leave: Given<OnLeave>,
+        place: At<Place>,
+        estimate: Setting<u32>,
+        max: Setting<u32>,
+        on_leave: Setting<OnLeave>,
     },
 }
 
 /// A number, or where it is said.
-pub(in crate::config) fn read(name: &str, fields: &mut Fields<'_>) -> Given<Cost> {
+pub(in crate::config) fn read(name: &str, fields: &mut Fields<'_>) -> Setting<CostSource> {
     let Some((value, whole)) = fields.value("cost") else {
-        return Given::No;
+        return Setting::Absent;
     };
     let DeValue::Table(table) = value else {
         return match fields.whole("cost") {
-            Given::Yes(units) => Given::Yes(At::new(Cost::Fixed(units.value), units.span)),
-            _ => Given::Bad,
+            Setting::Valid(units) => {
+                Setting::Valid(At::new(CostSource::Fixed(units.value), units.span))
+            }
+            _ => Setting::Invalid,
         };
     };
     let name = format!("{name}.cost");
@@ -48,18 +50,18 @@ pub(in crate::config) fn read(name: &str, fields: &mut Fields<'_>) -> Given<Cost
         false => fields.inner(&LIMIT_COST, &name, (table, whole.clone()), of_request),
     };
     match read {
-        Some(cost) => Given::Yes(At::new(cost, whole)),
-        None => Given::Bad,
+        Some(cost) => Setting::Valid(At::new(cost, whole)),
+        None => Setting::Invalid,
     }
 }
 
-fn of_request(mut inner: Fields<'_>) -> Option<Cost> {
+fn of_request(mut inner: Fields<'_>) -> Option<CostSource> {
     let (header, max) = (inner.text("header", field), inner.whole("max"));
     let (default, min) = (inner.whole("default"), inner.whole("min"));
-    let (Given::Yes(header), Given::Yes(max)) = (header, max) else {
+    let (Setting::Valid(header), Setting::Valid(max)) = (header, max) else {
         return None;
     };
-    (!default.is_bad() && !min.is_bad()).then_some(Cost::Field {
+    (!default.is_bad() && !min.is_bad()).then_some(CostSource::Field {
         header,
         default,
         max,
@@ -67,7 +69,7 @@ fn of_request(mut inner: Fields<'_>) -> Option<Cost> {
     })
 }
 
-fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Option<Cost> {
+fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Option<CostSource> {
     fields.inner(&LIMIT_COST_LATER, name, place, |mut inner| {
         let header = inner.text("response_header", |text| {
             field(text).map(MeterPlace::Header)
@@ -80,7 +82,7 @@ fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Op
             &[],
         );
         let place = match (header, json) {
-            (Given::Yes(header), Given::Yes(json)) => {
+            (Setting::Valid(header), Setting::Valid(json)) => {
                 inner.note(
                     Diagnostic::error(
                         Code::Conflict,
@@ -92,11 +94,13 @@ fn later(name: &str, place: (&DeTable<'_>, Span), fields: &mut Fields<'_>) -> Op
                 );
                 return None;
             }
-            (Given::Yes(place), Given::No) | (Given::No, Given::Yes(place)) => place,
+            (Setting::Valid(place), Setting::Absent) | (Setting::Absent, Setting::Valid(place)) => {
+                place
+            }
             _ => return None,
         };
         let is_bad = estimate.is_bad() || max.is_bad() || on_leave.is_bad();
-        (!is_bad).then_some(Cost::Later {
+        (!is_bad).then_some(CostSource::Later {
             place,
             estimate,
             max,

@@ -1,6 +1,6 @@
 //! `lease` of a limit: a word, or how many permits.
 
-use super::super::Given;
+use super::super::Setting;
 use super::super::fields::Fields;
 use crate::config::source::At;
 use crate::limit::LeaseSetting;
@@ -8,14 +8,14 @@ use std::num::NonZeroU32;
 use toml::de::DeValue;
 
 /// Reads `lease`.
-pub(super) fn read(fields: &mut Fields<'_>) -> Given<LeaseSetting> {
+pub(super) fn read(fields: &mut Fields<'_>) -> Setting<Leasing> {
     if let Some((DeValue::Integer(_), _)) = fields.value("lease") {
         return match fields.whole("lease") {
-            Given::Yes(at) => match NonZeroU32::new(at.value) {
-                Some(most) => Given::Yes(At::new(LeaseSetting::Most(most), at.span)),
-                None => Given::Bad,
+            Setting::Valid(at) => match NonZeroU32::new(at.value) {
+                Some(most) => Setting::Valid(At::new(Leasing::Most(most), at.span)),
+                None => Setting::Invalid,
             },
-            _ => Given::Bad,
+            _ => Setting::Invalid,
         };
     }
     fields.choice(

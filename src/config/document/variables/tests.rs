@@ -79,7 +79,7 @@ fn what_cannot_be_filled_in_is_shown_at_its_place() {
 }
 
 /// The report of a file whose one mistake is `wrong`.
-fn told(text: &str, code: Code, at: &str) -> String {
+fn report_of(text: &str, code: Code, at: &str) -> String {
     let source = Source::new("gateway.toml", text);
     let (mut root, _) = DeTable::parse_recoverable(source.file());
     let mut found = Vec::new();
@@ -98,7 +98,7 @@ fn told(text: &str, code: Code, at: &str) -> String {
 #[test]
 fn mistakes_say_what_the_variables_gave() {
     let text = "[limits.a]\nrate = [\"1/s\", \"${RATE}/${NOT:-x}\"]\n";
-    let report = told(text, Code::BadRate, "\"${RATE}/${NOT:-x}\"");
+    let report = report_of(text, Code::BadRate, "\"${RATE}/${NOT:-x}\"");
     assert!(report.contains("--> gateway.toml:2:16"), "{report}");
     assert!(report.contains("note: `${RATE}` is `10`\n"), "{report}");
     assert!(report.contains("`${NOT}` is `x`, its default"), "{report}");
@@ -113,7 +113,7 @@ fn secrets_are_not_told() {
             "\"${RATE}\"",
         ),
     ] {
-        let report = told(text, Code::BadRate, at);
+        let report = report_of(text, Code::BadRate, at);
         assert!(!report.contains("abcdefgh"), "{report}");
         assert!(report.contains("is `***`"), "{report}");
         assert!(report.contains("this is wrong with `${"), "{report}");
@@ -124,7 +124,7 @@ fn secrets_are_not_told() {
 #[test]
 fn a_secret_from_outside_is_not_in_the_file() {
     let dropped = |line: &str, at: &str| {
-        !told(&format!("[store]\n{line}\n"), Code::SecretInFile, at).contains("secret-in-file")
+        !report_of(&format!("[store]\n{line}\n"), Code::SecretInFile, at).contains("secret-in-file")
     };
     assert!(dropped("password = \"${API_TOKEN}\"", "\"${API_TOKEN}\""));
     assert!(!dropped(

@@ -8,7 +8,7 @@ use crate::store::redis::cluster::Route;
 use crate::store::redis::node::NodeCore;
 use crate::store::redis::question::Question;
 use crate::store::redis::reply::ReplyError;
-use crate::telemetry::metrics::Outcome;
+use crate::telemetry::metrics::CallOutcome;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -63,10 +63,10 @@ impl NodeCore {
         };
         let must_go = is_down && clock.is_some();
         if must_go || debt.is_over() || queued >= MOST_WAITING / 2 {
-            return self.count(UpdateKind::Settlement, Outcome::Lost, Duration::ZERO);
+            return self.count(UpdateKind::Settlement, CallOutcome::Lost, Duration::ZERO);
         }
         if is_down {
-            self.count(UpdateKind::Settlement, Outcome::Down, Duration::ZERO);
+            self.count(UpdateKind::Settlement, CallOutcome::Down, Duration::ZERO);
             let mut debts = self.owed.debts.borrow_mut();
             debts.push_back((question, route, debt));
         } else {
@@ -105,7 +105,7 @@ impl NodeCore {
         let debt = if sent { debt.sent() } else { debt };
         let is_full = self.owed.debts.borrow().len() >= MOST_WAITING / 2;
         if is_full || debt.is_over() || asked.clock.is_some() {
-            return self.count(UpdateKind::Settlement, Outcome::Lost, Duration::ZERO);
+            return self.count(UpdateKind::Settlement, CallOutcome::Lost, Duration::ZERO);
         }
         let mut debts = self.owed.debts.borrow_mut();
         debts.push_back((asked.question, asked.route.afresh(), debt));

@@ -1,0 +1,388 @@
+//! The file as it is understood: includes merged, variables filled in, defaults written out, secrets as stars. What comes
+//! out is itself a file.
+
+mod toml;
+
+use super::diagnostic::{Label, Report};
+use super::files::Files;
+use super::masking::Numbering;
+use super::secret::SecretLocation;
+use super::source::Source;
+use super::vocabulary::{Default, IGNORE_WARNINGS, Shape, TABLES, Table};
+use super::{Compiled, document, read, redaction};
+use crate::limit::{Limit, Mode, Rule};
+use crate::store;
+use ::toml::de::{DeTable, DeValue};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// One line of the result.
+struct PrintedLine {
+    text: String,
+    /// A default that nobody wrote.
+    added: bool,
+}
+
+/// The file at `path`, resolved, with what a check says of it.
+///
+/// # Errors
+/// All that is wrong with it.
+pub fn print(path: &Path) -> Result<(String, Compiled), Report> {
+    let compiled = super::load(path)?;
+    let mut files = Files::default();
+    let (name, text) = read(path, &mut files)?;
+    let mut source = Source::new(name, text);
+    document::gather(&mut source, &mut files, &mut Vec::new());
+    let mut series = Numbering::default();
+    let (root, whole) = document::tree(&source, &mut series);
+    let mut limits: HashMap<&str, Vec<&Limit>> = HashMap::new();
+    for limit in &compiled.outline.limits {
+        limits.entry(&limit.name).or_default().push(limit);
+    }
+    let mut writer = Printer {
+        limits,
+        source: &source,
+        lines: Vec::new(),
+        whole,
+        files,
+        series,
+    };
+    let included = source.included().count();
+    writer.line(format!(
+        "# {} as it is understood{}; what nobody wrote is marked as default",
+        source.name(),
+        match included {
+            0 => String::new(),
+            1 => ", 1 included file merged".to_owned(),
+            many => format!(", {many} included files merged"),
+        }
+    ));
+    if let Some(value) = root.get(IGNORE_WARNINGS.name) {
+        let value = toml::value(value.get_ref());
+        writer.line(format!("{} = {value}", IGNORE_WARNINGS.name));
+    }
+    for table in TABLES {
+        writer.table(table, &root);
+    }
+    let lines = without_conflicts(std::mem::take(&mut writer.lines));
+    Ok((text_of(&lines), compiled))
+}
+
+fn text_of(lines: &[PrintedLine]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&line.text);
+        text.push_str(if line.added { " # default\n" } else { "\n" });
+    }
+    text
+}
+
+/// Some defaults hold only beside other values: what the check would object to is taken out again.
+fn without_conflicts(mut lines: Vec<PrintedLine>) -> Vec<PrintedLine> {
+    loop {
+        let text = text_of(&lines);
+        let report = match super::parse("resolved", &text) {
+            Ok(compiled) => compiled.report(),
+            Err(report) => report,
+        };
+        let added = |label: &Label| {
+            let line = report.source.position(label.span.start).line - 1;
+            lines.get(line).filter(|line| line.added).map(|_| line)
+        };
+        let wrong: BTreeSet<usize> = report
+            .diagnostics
+            .iter()
+            .flat_map(|one| match one.primary.as_ref().and_then(added) {
+                Some(line) => vec![line],
+                None => one.others.iter().filter_map(added).collect(),
+            })
+            .collect();
+        if wrong.is_empty() {
+            return lines;
+        }
+        let mut number = 0;
+        lines.retain(|_| {
+            number += 1;
+            !wrong.contains(&(number - 1))
+        });
+    }
+}
+
+struct Printer<'w> {
+    /// All of each name.
+    limits: HashMap<&'w str, Vec<&'w Limit>>,
+    source: &'w Source,
+    lines: Vec<PrintedLine>,
+    /// Texts that have stars, without them.
+    whole: HashMap<usize, String>,
+    /// What secrets are read from.
+    files: Files,
+    /// Secrets seen so far: two that differ stay different.
+    series: Numbering,
+}
+
+impl Printer<'_> {
+    fn line(&mut self, text: String) {
+        self.lines.push(PrintedLine { text, added: false });
+    }
+
+    fn table(&mut self, vocabulary: &'static Table, root: &DeTable<'_>) {
+        let written = match root.get(vocabulary.name).map(|value| value.get_ref()) {
+            Some(DeValue::Table(table)) => Some(table),
+            _ => None,
+        };
+        if vocabulary.named {
+            for (name, entry) in written.into_iter().flatten() {
+                if let DeValue::Table(fields) = entry.get_ref() {
+                    let title = format!("[{}.{}]", vocabulary.name, toml::key(name.get_ref()));
+                    self.section(vocabulary, &title, name.get_ref(), Some(fields));
+                }
+            }
+            return;
+        }
+        // Without its table there is no admin listener, and no token is believed.
+        if written.is_some() || !["admin", "jwt"].contains(&vocabulary.name) {
+            let title = format!("[{}]", vocabulary.name);
+            self.section(vocabulary, &title, vocabulary.name, written);
+        }
+    }
+
+    fn section(
+        &mut self,
+        vocabulary: &'static Table,
+        title: &str,
+        name: &str,
+        fields: Option<&DeTable<'_>>,
+    ) {
+        let before = self.lines.len();
+        self.line(String::new());
+        self.line(title.to_owned());
+        for (key, value) in fields.into_iter().flatten() {
+            let (key, span) = (key.get_ref().as_ref(), value.span());
+            let value = match (vocabulary.name, key) {
+                ("groups", "members") if fields.is_some_and(are_keys) => digests(value.get_ref()),
+                ("groups", "file") | ("jwt", "keys" | "jwks") => {
+                    self.paths(value.get_ref(), span.start)
+                }
+                _ => self.shown(vocabulary, key, value.get_ref(), span.start),
+            };
+            self.line(format!("{} = {value}", toml::key(key)));
+        }
+        let absent = |key: &str| fields.is_none_or(|fields| !fields.contains_key(key));
+        for key in vocabulary.keys.iter().filter(|key| absent(key.name)) {
+            let value = match key.default {
+                Default::Value(value) => Some(value.to_owned()),
+                _ => self.computed(vocabulary, name, key.name),
+            };
+            if let Some(value) = value {
+                let text = format!("{} = {value}", key.name);
+                self.lines.push(PrintedLine { text, added: true });
+            }
+        }
+        if self.lines.len() == before + 2 && fields.is_none() {
+            self.lines.truncate(before);
+        }
+    }
+
+    /// Defaults that follow from other values.
+    fn computed(&self, vocabulary: &Table, name: &str, key: &str) -> Option<String> {
+        if vocabulary.name != "limits" {
+            return None;
+        }
+        let (limit, same) = self.limits.get(name)?.split_first()?;
+        // What is written holds for tiers and candidates too, whose own numbers it does not follow from.
+        let mut same = same.iter();
+        if !limit.tiers.is_empty() || same.any(|other| other.mode == Mode::Candidate) {
+            return None;
+        }
+        let number = match (key, &limit.rule) {
+            ("burst", Rule::TokenBucket(rule)) => u64::from(rule.burst.get()),
+            ("burst", Rule::LeakyBucket(rule)) => u64::from(rule.burst.get()),
+            ("queue", Rule::LeakyBucket(rule)) if rule.queue > 0 => u64::from(rule.queue),
+            ("over", Rule::LeakyBucket(rule)) if rule.queue > 0 => return Some("\"delay\"".into()),
+            ("over", _) => return Some("\"refuse\"".into()),
+            _ => return None,
+        };
+        Some(number.to_string())
+    }
+
+    /// A value as it may be shown.
+    fn shown(
+        &mut self,
+        vocabulary: &Table,
+        key: &str,
+        value: &DeValue<'_>,
+        offset: usize,
+    ) -> String {
+        let shape = vocabulary.key(key).map(|key| key.shape);
+        match (shape, value) {
+            (Some(Shape::Secret), value) if key == "username" => self.user(value, offset),
+            (Some(Shape::Secret), value) => self.starred(value, offset),
+            (Some(Shape::Changes), DeValue::Table(table)) => self.lines_of(table, (2, true)),
+            (Some(Shape::Conditions), DeValue::Table(table)) => self.lines_of(table, (2, false)),
+            (Some(Shape::Inner(inner)), DeValue::Table(table)) => self.inside(inner, table),
+            (_, value) if vocabulary.name == "store.tls" && key != "server_name" => {
+                self.paths(value, offset)
+            }
+            (_, DeValue::String(text)) if key == "file" => {
+                let path = self.source.beside(offset, text);
+                let path = std::path::absolute(&path).unwrap_or(path);
+                toml::text(&path.display().to_string())
+            }
+            (_, DeValue::String(text))
+                if matches!((vocabulary.name, key), ("response" | "limits", "body")) =>
+            {
+                match text.strip_prefix("file:") {
+                    Some(path) => {
+                        let path = self.source.beside(offset, path);
+                        let path = std::path::absolute(&path).unwrap_or(path);
+                        toml::text(&format!("file:{}", path.display()))
+                    }
+                    None => toml::text(text),
+                }
+            }
+            (_, DeValue::String(text)) if key == "url" => toml::text(&self.without_password(text)),
+            (_, value) => toml::value(value),
+        }
+    }
+
+    /// A table inside another, on one line.
+    fn inside(&mut self, vocabulary: &Table, table: &DeTable<'_>) -> String {
+        let entries: Vec<String> = table
+            .iter()
+            .map(|(key, value)| {
+                let key = key.get_ref().as_ref();
+                let shown = self.shown(vocabulary, key, value.get_ref(), value.span().start);
+                format!("{} = {shown}", toml::key(key))
+            })
+            .collect();
+        format!("{{ {} }}", entries.join(", "))
+    }
+
+    /// A name is no secret, wherever it stands.
+    fn user(&self, value: &DeValue<'_>, offset: usize) -> String {
+        let file = match value {
+            DeValue::Table(table) => table.get("file"),
+            _ => None,
+        };
+        match file {
+            Some(path) => format!("{{ file = {} }}", self.paths(path.get_ref(), offset)),
+            None => toml::value(value),
+        }
+    }
+
+    /// One path or several, from the root on.
+    fn paths(&self, value: &DeValue<'_>, offset: usize) -> String {
+        each(value, &|text| {
+            let path = self.source.beside(offset, text);
+            let path = std::path::absolute(&path).unwrap_or(path);
+            path.display().to_string()
+        })
+    }
+
+    /// Names with values, some of which are secrets; where values are sent and the environment gave them, nobody knows
+    /// that they are none.
+    fn lines_of(&mut self, table: &DeTable<'_>, (depth, are_sent): (usize, bool)) -> String {
+        let mut out = String::from("{");
+        for (index, (name, value)) in table.iter().enumerate() {
+            let name = name.get_ref().as_ref();
+            let written = self.source.text().get(value.span());
+            let is_given = are_sent && written.is_some_and(|text| text.contains("${"));
+            let at = value.span().start;
+            let value = match value.get_ref() {
+                value @ DeValue::String(_) if is_given => self.starred(value, at),
+                value @ DeValue::Table(table) if is_place(table) => self.starred(value, at),
+                DeValue::Table(inner) if depth > 0 => self.lines_of(inner, (depth - 1, are_sent)),
+                value @ DeValue::String(_) if redaction::is_secret(name) => self.starred(value, at),
+                value => toml::value(value),
+            };
+            let comma = if index > 0 { "," } else { "" };
+            // Writing into a string cannot fail.
+            let _ = write!(out, "{comma} {} = {value}", toml::key(name));
+        }
+        out.push_str(" }");
+        out
+    }
+
+    /// The address of a store with stars for its password.
+    fn without_password(&mut self, url: &str) -> String {
+        let secret = match super::value::store(url) {
+            Ok(store::Backend::Redis(target)) => target.password,
+            _ => None,
+        };
+        match (secret, url.split_once("://"), url.rfind('@')) {
+            (Some(secret), Some((scheme, rest)), Some(at)) => {
+                let user = &rest[..at - scheme.len() - "://".len()];
+                let name = user.split_once(':').map_or("", |(name, _)| name);
+                let stars = self.series.stars(secret.expose());
+                format!("{scheme}://{name}:{stars}{}", &url[at..])
+            }
+            _ => url.to_owned(),
+        }
+    }
+
+    /// The stars for a value at this byte: the same for the same secret, wherever it stands or comes from.
+    fn starred(&mut self, value: &DeValue<'_>, offset: usize) -> String {
+        let fetched = match value {
+            DeValue::Table(table) => SecretLocation::of(table).ok(),
+            _ => None,
+        };
+        let fetched = fetched.and_then(|place| {
+            let read = place.read(self.source, offset, &mut self.files);
+            read.ok()
+        });
+        let secret = match value {
+            DeValue::String(text) => {
+                let whole = self.whole.get(&offset);
+                whole.map_or_else(|| text.to_string(), String::clone)
+            }
+            other => fetched.unwrap_or_else(|| toml::value(other)),
+        };
+        toml::text(&self.series.stars(&secret))
+    }
+}
+
+/// Are the members of this group what only they should know?
+fn are_keys(group: &DeTable<'_>) -> bool {
+    let by = group.get("by").map(|by| by.get_ref());
+    let kinds = ["header:", "cookie:", "query:"];
+    matches!(by, Some(DeValue::String(by)) if kinds.iter().any(|kind| by.starts_with(kind)))
+}
+
+/// Members as they may be shown: by their digests, which are the same members.
+fn digests(members: &DeValue<'_>) -> String {
+    const MARK: &str = "sha256:";
+    each(members, &|text| match text.get(..MARK.len()) {
+        Some(mark) if mark.eq_ignore_ascii_case(MARK) => text.to_owned(),
+        _ => {
+            let mut out = MARK.to_owned();
+            for byte in Sha256::digest(text.trim()) {
+                // Writing into a string cannot fail.
+                let _ = write!(out, "{byte:02x}");
+            }
+            out
+        }
+    })
+}
+
+/// A text, or a list of them, each changed.
+fn each(value: &DeValue<'_>, change: &dyn Fn(&str) -> String) -> String {
+    match value {
+        DeValue::String(text) => toml::text(&change(text)),
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| each(item.get_ref(), change));
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
+        }
+        other => toml::value(other),
+    }
+}
+
+/// `{ file = "..." }` or `{ env = "..." }`.
+fn is_place(table: &DeTable<'_>) -> bool {
+    table.len() == 1 && (table.contains_key("file") || table.contains_key("env"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! How lines are written, and what only other servers' lines say.
+
+use super::super::json::Value;
+use std::borrow::Cow;
+
+/// What lines of other servers say in ways of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::replay) struct ProxyFields<'a> {
+    /// The list of addresses that reached that server.
+    pub(in crate::replay) forwarded_for: Option<Cow<'a, str>>,
+    /// Fields that are written one by one.
+    pub(in crate::replay) fields: Vec<(Cow<'a, str>, Value<'a>)>,
+    /// It came by TLS.
+    pub(in crate::replay) is_https: bool,
+    /// It has fields whose names are not in the line.
+    pub(in crate::replay) has_nameless_fields: bool,
+}
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// JSON with the members of our access log, or some of them.
+    #[default]
+    Own,
+    /// JSON whose members `--fields` names.
+    Fields,
+    /// The common log of Apache and nginx.
+    Common,
+    /// The combined log of Apache and nginx.
+    Combined,
+    /// nginx's `main`: the combined log and the addresses a request came through.
+    Main,
+    /// Caddy's JSON.
+    Caddy,
+    /// Traefik's JSON.
+    Traefik,
+    /// Traefik's common log.
+    TraefikText,
+    /// Envoy's default text, or Istio's.
+    Envoy,
+    /// HAProxy's `option httplog`.
+    Haproxy,
+    /// A load balancer's of AWS.
+    Alb,
+}
+
+impl LogFormat {
+    /// Every form there is, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::Own,
+        Self::Fields,
+        Self::Common,
+        Self::Combined,
+        Self::Main,
+        Self::Caddy,
+        Self::Traefik,
+        Self::TraefikText,
+        Self::Envoy,
+        Self::Haproxy,
+        Self::Alb,
+    ];
+
+    /// Its name in a report for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "json",
+            Self::Fields => "fields",
+            Self::Common => "common",
+            Self::Combined => "combined",
+            Self::Main => "nginx-main",
+            Self::Caddy => "caddy",
+            Self::Traefik => "traefik",
+            Self::TraefikText => "traefik-common",
+            Self::Envoy => "envoy",
+            Self::Haproxy => "haproxy",
+            Self::Alb => "alb",
+        }
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Own => "our JSON",
+            Self::Fields => "JSON by --fields",
+            Self::Common => "common log",
+            Self::Combined => "combined log",
+            Self::Main => "nginx's main log",
+            Self::Caddy => "Caddy's JSON",
+            Self::Traefik => "Traefik's JSON",
+            Self::TraefikText => "Traefik's common log",
+            Self::Envoy => "Envoy's log",
+            Self::Haproxy => "HAProxy's httplog",
+            Self::Alb => "ALB log",
+        }
+    }
+}

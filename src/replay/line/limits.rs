@@ -1,0 +1,60 @@
+//! What the access log's line says of the limits that the request was asked.
+
+use super::super::json::{self, Value};
+use super::LoggedRequest;
+use super::members::number;
+use std::borrow::Cow;
+
+impl<'a> LoggedRequest<'a> {
+    /// The key that the access log says `limit` counted it under.
+    pub(in crate::replay) fn logged_key(&self, limit: &str) -> Option<Cow<'a, str>> {
+        // The last of one name holds.
+        let mut keys = self.keys.iter().rev();
+        match keys.find(|(name, _)| name.is(limit))? {
+            (_, Value::Text(key)) => key.read().ok(),
+            _ => None,
+        }
+    }
+
+    /// Does the access log say that `limit` refused it since no group knew its key?
+    pub(in crate::replay) fn was_unknown_to(&self, limit: &str) -> bool {
+        self.reason == b"unknown_key" && self.limit == limit.as_bytes()
+    }
+
+    /// Does the access log say that its token was not believed?
+    pub(in crate::replay) fn was_doubted(&self) -> bool {
+        self.reason == b"bad_token"
+    }
+
+    /// Does the access log say that this group changed one of its limits?
+    pub(in crate::replay) fn is_logged_in(&self, group: &str) -> bool {
+        let mut found = false;
+        if !self.groups.is_empty() {
+            let _ = json::members(self.groups, |_, value| {
+                found |= matches!(value, Value::Text(text) if text.read().is_ok_and(|text| text == group));
+                Ok(())
+            });
+        }
+        found
+    }
+
+    /// The cost that the access log says `limit` took for it.
+    pub(in crate::replay) fn logged_cost(&self, limit: &str) -> Option<u32> {
+        let cost = logged(self.costs, limit)?;
+        number(cost, 0, "costs").ok()
+    }
+}
+
+fn logged<'a>(object: &'a [u8], limit: &str) -> Option<Value<'a>> {
+    if object.is_empty() {
+        return None;
+    }
+    let mut found = None;
+    let _ = json::members(object, |name, value| {
+        if name.is(limit) {
+            found = Some(value);
+        }
+        Ok(())
+    });
+    found
+}

@@ -1,0 +1,116 @@
+//! What the lines of a trace have in common: most name the same members in the same order, spelled alike. What stands
+//! between two values is then known at a glance, and not read byte by byte.
+
+use super::line::MemberName;
+
+/// So many members of a line are remembered; an access log has half of them.
+const MOST: usize = 64;
+
+/// Longer beginnings are read each time.
+const LONGEST: usize = 32;
+
+/// How the members of the last lines began.
+#[derive(Debug, Default)]
+pub(super) struct LineLayout {
+    /// Nothing where a beginning was too long.
+    prefixes: Vec<Option<MemberPrefix>>,
+}
+
+/// What stands before a value: the end of the one before, a name, a colon, blanks.
+#[derive(Debug, Clone, Copy)]
+struct MemberPrefix {
+    /// Zero from `length` on.
+    text: [u8; LONGEST],
+    /// All ones where there is text.
+    mask: [u8; LONGEST],
+    length: usize,
+    member: MemberName,
+}
+
+impl LineLayout {
+    /// Which member `rest`, the line from the end of its `index`-th value on, begins with, and how far its value is, if
+    /// that is so as it was before. Between the same two values the same bytes are always the same member.
+    #[inline]
+    pub(super) fn next(&self, index: usize, rest: &[u8]) -> Option<(MemberName, usize)> {
+        let start = self.prefixes.get(index)?.as_ref()?;
+        start.begins(rest).then_some((start.member, start.length))
+    }
+
+    /// `start`, which was read and is right, stands before the `index`-th value, and means `member`.
+    pub(super) fn learn(&mut self, index: usize, start: &[u8], member: MemberName) {
+        if index >= MOST || start.len() > LONGEST {
+            return;
+        }
+        if self.prefixes.len() <= index {
+            self.prefixes.resize(index + 1, None);
+        }
+        let length = start.len();
+        let mut learnt = MemberPrefix {
+            text: [0; LONGEST],
+            mask: [0; LONGEST],
+            length,
+            member,
+        };
+        learnt.text[..length].copy_from_slice(start);
+        learnt.mask[..length].fill(0xff);
+        self.prefixes[index] = Some(learnt);
+    }
+}
+
+impl MemberPrefix {
+    #[inline]
+    fn begins(&self, rest: &[u8]) -> bool {
+        let Some(chunk) = rest.first_chunk::<LONGEST>() else {
+            return rest.starts_with(&self.text[..self.length]);
+        };
+        // All at once: a comparison by length is a call and a loop.
+        let word = |bytes: &[u8; LONGEST], at: usize| {
+            let word = bytes[at..].first_chunk().copied();
+            u64::from_le_bytes(word.unwrap_or_default())
+        };
+        let differs = |at| (word(chunk, at) ^ word(&self.text, at)) & word(&self.mask, at);
+        differs(0) | differs(8) | differs(16) | differs(24) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learnt_is_known_again_and_nothing_else() {
+        let mut line_layout = LineLayout::default();
+        let long = b", \"a member with a name of thirty two or more\": ";
+        assert_eq!(line_layout.next(0, b"{\"ts\":1}"), None);
+        line_layout.learn(1, b",\"client\":", MemberName::Client);
+        line_layout.learn(3, long, MemberName::Other);
+        line_layout.learn(MOST, b",\"path\":", MemberName::Path);
+        for behind in ["", "\"1.2.3.4\"}", &"x".repeat(40)] {
+            let line = format!(",\"client\":{behind}");
+            assert_eq!(
+                line_layout.next(1, line.as_bytes()),
+                Some((MemberName::Client, 10)),
+                "{line}"
+            );
+            for other in [0, 2, 3, 4, MOST] {
+                assert_eq!(
+                    line_layout.next(other, line.as_bytes()),
+                    None,
+                    "{line} {other}"
+                );
+            }
+            for at in 0..10 {
+                let mut odd = line.clone().into_bytes();
+                odd[at] ^= 1;
+                assert_eq!(line_layout.next(1, &odd), None, "{line} {at}");
+                assert_eq!(line_layout.next(1, &line.as_bytes()[..at]), None);
+            }
+        }
+        line_layout.learn(1, b",\"path\": ", MemberName::Path);
+        assert_eq!(line_layout.next(1, b",\"client\":1"), None);
+        assert_eq!(
+            line_layout.next(1, b",\"path\": 1"),
+            Some((MemberName::Path, 9))
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! What the log knows of a request that its line does not show: keys as they were counted, and groups.
+
+use super::super::line::LoggedRequest;
+use crate::key::token::NoToken;
+use crate::key::{Identity, Unknown};
+use crate::limit::Limit;
+
+/// The digest of a value that no group knows: nobody has found what would have it.
+const NOBODYS: &[u8] = b"%sha=00000000000000000000000000000000";
+
+/// Writes the key that the log says `limit` counted `request` under; false where it says none.
+#[inline]
+pub(super) fn write_logged(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
+    let may_say = !request.keys.is_empty() || limit.by.unknown.is_some();
+    may_say && write_said(request, limit, out)
+}
+
+fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> bool {
+    if !request.keys.is_empty()
+        && let Some(key) = request.logged_key(&limit.name)
+    {
+        out.extend_from_slice(key.as_bytes());
+        return true;
+    }
+    let Some(known) = &limit.by.unknown else {
+        return false;
+    };
+    // What was refused since nobody knew it is in no log. Of several parts it does not say which, nor what the others
+    // were: where they would be counted it is a request without a key.
+    let parts = limit.by.parts.len();
+    let is_enough = parts == 1 || known.otherwise == UnknownKey::Refuse;
+    if !is_enough || !request.was_unknown_to(&limit.name) {
+        return false;
+    }
+    for at in 0..parts {
+        if at > 0 {
+            out.push(b'|');
+        }
+        out.extend_from_slice(NOBODYS);
+    }
+    true
+}
+
+/// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these. A token that was
+/// not believed is not verified again.
+impl Identity for LoggedRequest<'_> {
+    fn doubt(&self) -> Option<NoToken> {
+        self.was_doubted().then_some(NoToken::Unbelieved)
+    }
+
+    fn is_told(&self, group: &str) -> bool {
+        self.is_logged_in(group)
+    }
+}

@@ -1,0 +1,52 @@
+//! What a line names: its client, its host, its fields.
+
+use super::super::line::LoggedRequest;
+use super::{LoggedHead, PolicySide, host};
+use crate::key::client_ip::Trust;
+use http::HeaderName;
+use std::net::IpAddr;
+
+impl LoggedHead {
+    /// Does the line say this field?
+    pub(in crate::replay) fn has(&self, name: &HeaderName) -> bool {
+        self.fields.contains_key(name)
+    }
+
+    /// Does the line say a host, in one of its ways?
+    pub(in crate::replay) fn names_host(&self, request: &LoggedRequest<'_>) -> bool {
+        let (_, named) = request.path();
+        !host(request, self, named).is_empty()
+    }
+}
+
+impl PolicySide {
+    /// Who is taken for the client: whom the line names, or, where that is the peer of another server, who spoke through
+    /// it as this file's `trust` has it.
+    #[inline]
+    pub(in crate::replay) fn address(
+        &self,
+        request: &LoggedRequest<'_>,
+        head: &LoggedHead,
+    ) -> Option<IpAddr> {
+        match &request.proxy_fields {
+            None => request.client,
+            Some(_) => self.spoke_through(request, head),
+        }
+    }
+
+    #[cold]
+    fn spoke_through(&self, request: &LoggedRequest<'_>, head: &LoggedHead) -> Option<IpAddr> {
+        let client = request.client?;
+        Some(self.snapshot.trust.client(client, &head.fields))
+    }
+
+    /// Whose word on a client's address is believed.
+    pub(in crate::replay) fn trust(&self) -> &Trust {
+        &self.snapshot.trust
+    }
+
+    /// Does any route ask for a host?
+    pub(in crate::replay) fn asks_for_hosts(&self) -> bool {
+        self.snapshot.table.asks_for_hosts()
+    }
+}

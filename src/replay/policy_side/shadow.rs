@@ -1,0 +1,53 @@
+//! What limits said that do not decide.
+
+use super::PolicySide;
+use crate::limit::Limit;
+use crate::limit::verdict::{self, Wait};
+use std::sync::Arc;
+
+/// What a limit said that does not decide.
+#[derive(Debug)]
+pub(in crate::replay) struct ShadowAnswer<'a> {
+    pub(in crate::replay) limit: &'a Arc<Limit>,
+    /// Nothing where the request has none, and would be refused for that.
+    pub(in crate::replay) key: Option<&'a str>,
+    pub(in crate::replay) outcome: verdict::VerdictOutcome,
+    /// What is left, where a counter was asked.
+    pub(in crate::replay) verdict: Option<verdict::Verdict>,
+}
+
+impl PolicySide {
+    /// What the limits said that do not decide, each with the key that it counted; nothing said is a key that is absent.
+    /// Where nobody is told, nothing may stand for all of them that said nothing worth telling.
+    pub(in crate::replay) fn shadows(&self) -> impl Iterator<Item = ShadowAnswer<'_>> {
+        let service = self.service();
+        let limit = move |at: usize| service.and_then(|service| service.limits.get(at));
+        let decided = self.decided.iter().filter(|_| self.asked);
+        let counted = decided
+            .flat_map(|decided| &decided.aside)
+            .filter_map(move |aside| {
+                let (limit, key) = self.keys().nth(aside.index)?;
+                Some(ShadowAnswer {
+                    limit,
+                    key: Some(key),
+                    outcome: aside.verdict?.outcome,
+                    verdict: aside.verdict,
+                })
+            });
+        let keyless = self.plan.keyless().iter().filter_map(move |at| {
+            Some(ShadowAnswer {
+                limit: limit(*at)?,
+                key: None,
+                outcome: verdict::VerdictOutcome::Refuse(Wait::Never),
+                verdict: None,
+            })
+        });
+        counted.chain(keyless)
+    }
+
+    /// The limits of all routes, some of them several times.
+    pub(in crate::replay) fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
+        let services = self.snapshot.services.iter();
+        services.flat_map(|service| &service.limits)
+    }
+}

@@ -1,0 +1,108 @@
+//! The report for a program: one JSON object, whole numbers, times in microseconds.
+
+use super::{LineSample, Report, share};
+use crate::replay::tally::Tally;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The whole report. `changed` is what changed the file, as given; empty without a second file.
+#[must_use]
+pub fn json(report: &Report, sets: &[String], took: Duration) -> Value {
+    let side = |index: usize, tally: &Tally| {
+        let client_totals = &report.client_totals;
+        json!({
+            "refused": tally.refused,
+            "refused_share": fraction(tally.refused, report.requests),
+            "delayed": tally.delayed,
+            "delayed_share": fraction(tally.delayed, report.requests),
+            "no_route": tally.no_route,
+            "too_many_held": tally.too_many_held,
+            "clients_refused": client_totals.refused[index],
+            "clients_refused_for_the_first_time": (index > 0).then_some(client_totals.first_time),
+            "worst_minute": tally.worst().map(|minute| json!({
+                "start_us": minute.start,
+                "refused": minute.refused,
+            })),
+            "waits_us": tally.wait_quantiles().map(|held| json!({
+                "p50": held.p50,
+                "p99": held.p99,
+                "max": held.max,
+            })),
+            "limits": tally.limits.iter().map(|by| (by.limit.to_string(), json!({
+                "refused": by.refused,
+                "delayed": by.delayed,
+            }))).collect::<serde_json::Map<_, _>>(),
+            "shadow": tally.shadows.iter().map(|by| (by.limit.to_string(), json!({
+                "would_refuse": by.refused,
+                "would_refuse_share": fraction(by.refused, report.requests),
+                "would_delay": by.delayed,
+            }))).collect::<serde_json::Map<_, _>>(),
+            "course": timeline(report, index),
+        })
+    };
+    let hardest = report.hardest.iter().map(|client| {
+        json!({
+            "client": client.client,
+            "requests": client.requests,
+            "refused": client.refused[0],
+            "refused_changed": (report.tallies.len() > 1).then(|| client.refused[1]),
+        })
+    });
+    let odd = |lines: Vec<Value>, count: u64| json!({ "count": count, "first": lines });
+    let unreadable = report.unreadable.first.iter();
+    let unreadable =
+        unreadable.map(|(line, why)| json!({ "line": line, "reason": why.to_string() }));
+    let late = report
+        .late
+        .first
+        .iter()
+        .map(|(line, ())| json!({ "line": line }));
+    let without = |lacking: &LineSample<()>| {
+        let first = lacking.first.iter();
+        let first = first.map(|(line, ())| json!({ "line": line }));
+        odd(first.collect(), lacking.count)
+    };
+    let formats = report.formats.iter();
+    let formats = formats.map(|(format, lines)| (format.name().to_owned(), json!(lines)));
+    let notes = report.notes.iter();
+    let notes = notes.map(|note| json!({ "code": note.code(), "text": note.to_string() }));
+    json!({
+        "lines": report.lines,
+        "requests": report.requests,
+        "read_as": formats.collect::<serde_json::Map<_, _>>(),
+        "without_client_and_path": without(&report.nameless),
+        "without_client": without(&report.clientless),
+        "without_path": without(&report.pathless),
+        "notes": notes.collect::<Vec<_>>(),
+        "unreadable": odd(unreadable.collect(), report.unreadable.count),
+        "late": odd(late.collect(), report.late.count),
+        "first_us": report.span.map(|(first, _)| first.micros()),
+        "last_us": report.span.map(|(_, last)| last.micros()),
+        "took_us": u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        "clients": report.client_totals.all,
+        "clients_about": report.client_totals.about,
+        "file": report.tallies.first().map(|tally| side(0, tally)),
+        "set": sets,
+        "changed": report.tallies.get(1).map(|tally| side(1, tally)),
+        "hardest_hit": hardest.collect::<Vec<_>>(),
+    })
+}
+
+/// A share between 0 and 1 with four decimals.
+#[allow(clippy::cast_precision_loss, reason = "at most ten thousand")]
+fn fraction(part: u64, whole: u64) -> f64 {
+    share(part, whole) as f64 / 10_000.0
+}
+
+fn timeline(report: &Report, side: usize) -> Value {
+    let (intervals, length) = report.timeline.of(side, usize::MAX);
+    let of =
+        |part: fn(&super::super::Interval) -> u64| intervals.iter().map(part).collect::<Vec<_>>();
+    json!({
+        "start_us": report.timeline.start(),
+        "stretch_us": length,
+        "admitted": of(|interval| interval.admitted),
+        "delayed": of(|interval| interval.delayed),
+        "refused": of(|interval| interval.refused),
+    })
+}

@@ -1,0 +1,175 @@
+//! The course as a picture, an SVG of a few kilobytes that needs nothing else: for pages, tickets and talks. What was refused
+//! stands below the rest, to a scale of its own.
+
+use super::{Report, grouped, percent, stamp, time};
+use crate::replay::timeline::Interval;
+use std::fmt::Write as _;
+
+/// Columns at most.
+const MOST: usize = 120;
+const WIDTH: u64 = 720;
+const LEFT: u64 = 60;
+const RIGHT: u64 = 20;
+const TOP: u64 = 40;
+/// Of what was let through, of what was refused, and between them.
+const HEIGHT: u64 = 110;
+const LOWER: u64 = 60;
+const GAP: u64 = 14;
+/// From one file's picture to the next one's.
+const STEP: u64 = TOP + HEIGHT + GAP + LOWER + 40;
+
+/// Admitted, delayed, refused: told apart by those who see few colours, too.
+const COLOURS: [(&str, &str); 3] = [
+    ("#9ecae1", "admitted"),
+    ("#f0b429", "delayed"),
+    ("#c0392b", "refused"),
+];
+
+/// Where a part of a stretch begins, and how tall it is.
+type Extent = fn(&Interval) -> (u64, u64);
+
+/// Parts that stand on one ground, with their colours.
+struct Panel {
+    foot: u64,
+    height: u64,
+    parts: &'static [(&'static str, Extent)],
+}
+
+const PANELS: [Panel; 2] = [
+    Panel {
+        foot: TOP + HEIGHT,
+        height: HEIGHT,
+        parts: &[
+            (COLOURS[0].0, |interval| (0, interval.admitted)),
+            (COLOURS[1].0, |interval| {
+                (interval.admitted, interval.delayed)
+            }),
+        ],
+    },
+    Panel {
+        foot: TOP + HEIGHT + GAP + LOWER,
+        height: LOWER,
+        parts: &[(COLOURS[2].0, |interval| (0, interval.refused))],
+    },
+];
+
+/// The picture of a report. `sets` is what changed the file.
+#[must_use]
+pub fn svg(report: &Report, sets: &[String]) -> String {
+    let height = STEP * report.tallies.len() as u64 + 20;
+    // Writing into a string cannot fail.
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+    );
+    for (side, tally) in report.tallies.iter().enumerate() {
+        let name = match (side, report.tallies.len()) {
+            (0, 1) => "the file".to_owned(),
+            (0, _) => "the file as it is".to_owned(),
+            _ => format!("with {}", sets.join(" ")),
+        };
+        let title = format!(
+            "{name}: {} requests, {} refused ({}), {} delayed ({})",
+            grouped(report.requests),
+            grouped(tally.refused),
+            percent(tally.refused, report.requests),
+            grouped(tally.delayed),
+            percent(tally.delayed, report.requests),
+        );
+        chart(&mut out, report, side, &title, STEP * side as u64);
+    }
+    legend(&mut out, height - 8);
+    out.push_str("</svg>\n");
+    out
+}
+
+fn chart(out: &mut String, report: &Report, side: usize, title: &str, top: u64) {
+    let (intervals, length) = report.timeline.of(side, MOST);
+    let _ = writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"{}\" font-weight=\"600\">{}</text>",
+        top + 22,
+        escaped(title)
+    );
+    for one in &PANELS {
+        panel(out, report, &intervals, one, top);
+    }
+    let start = report.timeline.start();
+    let (right, below) = (WIDTH - RIGHT, top + STEP - 40 + 16);
+    let _ = writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"{below}\" fill=\"#444\">{}</text>\n\
+         <text x=\"{right}\" y=\"{below}\" text-anchor=\"end\" fill=\"#444\">{}, a column is {}</text>",
+        stamp(start),
+        stamp(start + length * intervals.len() as u64),
+        time(length),
+    );
+}
+
+/// One panel, to a scale that it has in the pictures of both files.
+fn panel(out: &mut String, report: &Report, intervals: &[Interval], panel: &Panel, top: u64) {
+    let tallest = |interval: &Interval| panel.parts.iter().map(|(_, part)| part(interval).1).sum();
+    let all = (0..report.tallies.len()).flat_map(|side| report.timeline.of(side, MOST).0);
+    let most: u64 = all.map(|interval| tallest(&interval)).max().unwrap_or(0);
+    let (ground, height, across) = (top + panel.foot, panel.height, WIDTH - LEFT - RIGHT);
+    // In tenths, so that columns meet.
+    let x = |index: usize| LEFT * 10 + across * 10 * index as u64 / intervals.len().max(1) as u64;
+    let y = |count: u64| {
+        let tall = u128::from(height) * 10 * u128::from(count) / u128::from(most.max(1));
+        ground * 10 - u64::try_from(tall).unwrap_or(height * 10)
+    };
+    for (colour, part) in panel.parts {
+        let mut path = String::new();
+        for (index, interval) in intervals.iter().enumerate() {
+            let (foot, tall) = part(interval);
+            if tall > 0 {
+                let (left, right) = (tenths(x(index)), tenths(x(index + 1)));
+                let (upper, lower) = (tenths(y(foot + tall)), tenths(y(foot)));
+                let _ = write!(path, "M{left} {lower}V{upper}H{right}V{lower}z");
+            }
+        }
+        if !path.is_empty() {
+            let _ = writeln!(out, "<path fill=\"{colour}\" d=\"{path}\"/>");
+        }
+    }
+    let (right, upper, label) = (WIDTH - RIGHT, ground - height, LEFT - 6);
+    let _ = writeln!(
+        out,
+        "<path stroke=\"#444\" fill=\"none\" d=\"M{LEFT} {upper}V{ground}H{right}\"/>\n\
+         <text x=\"{label}\" y=\"{ground}\" text-anchor=\"end\" fill=\"#444\">0</text>"
+    );
+    if most > 0 {
+        let _ = writeln!(
+            out,
+            "<text x=\"{label}\" y=\"{}\" text-anchor=\"end\" fill=\"#444\">{}</text>",
+            upper + 10,
+            grouped(most),
+        );
+    }
+}
+
+fn legend(out: &mut String, y: u64) {
+    for (index, (colour, name)) in COLOURS.iter().enumerate() {
+        let x = LEFT + 90 * index as u64;
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{}\" width=\"10\" height=\"10\" fill=\"{colour}\"/><text x=\"{}\" y=\"{y}\">{name}</text>",
+            y - 9,
+            x + 15,
+        );
+    }
+}
+
+fn tenths(value: u64) -> String {
+    match value % 10 {
+        0 => (value / 10).to_string(),
+        part => format!("{}.{part}", value / 10),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}

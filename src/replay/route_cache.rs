@@ -1,0 +1,169 @@
+//! Ways that were found a moment ago: logged traffic asks for few paths many times, and finding a route costs a fifth of
+//! a replay. What is kept is small and never grows.
+
+use crate::route::{RequestView, Table, host_key, path};
+use http::Method;
+use std::hash::{BuildHasher as _, Hasher as _};
+
+/// Places for two each; a power of two, and few enough to stay near the processor.
+const PLACES: usize = 256;
+
+/// Longer ones are looked up each time.
+const LONGEST: usize = 128;
+
+/// Routes by method, host and path, as they stand in the trace.
+#[derive(Debug)]
+pub(super) struct RouteCache {
+    hasher: foldhash::fast::RandomState,
+    places: Vec<[CachedRoute; 2]>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct CachedRoute {
+    /// Host, a blank, path.
+    text: Vec<u8>,
+    method: Method,
+    found: RouteMatch,
+}
+
+/// Where a request leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum RouteMatch {
+    /// To this route.
+    Found(usize),
+    /// No route takes it.
+    #[default]
+    Missing,
+    /// The gateway answers 400, before any limit is asked.
+    BadRequest,
+}
+
+impl RouteCache {
+    /// Nothing was found yet.
+    pub(super) fn new() -> Self {
+        Self {
+            hasher: foldhash::fast::RandomState::default(),
+            places: vec![Default::default(); PLACES],
+        }
+    }
+
+    /// The route of `table`, always the same table, that takes such a request, if one does.
+    pub(super) fn find(
+        &mut self,
+        table: &Table,
+        method: &Method,
+        host: &[u8],
+        raw: &[u8],
+        asked: &impl Asked,
+    ) -> RouteMatch {
+        if host.len() + raw.len() > LONGEST || table.has_conditions() {
+            return look(table, method, host, raw, asked);
+        }
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(host);
+        hasher.write(raw);
+        let set = usize::try_from(hasher.finish() % PLACES as u64).unwrap_or(0);
+        let [first, second] = &mut self.places[set];
+        if first.is(method, host, raw) {
+            return first.found;
+        }
+        // The one asked for last stands first, and the other is the next to go.
+        std::mem::swap(first, second);
+        if !first.is(method, host, raw) {
+            first.text.clear();
+            first.text.extend_from_slice(host);
+            first.text.push(b' ');
+            first.text.extend_from_slice(raw);
+            first.method.clone_from(method);
+            first.found = look(table, method, host, raw, asked);
+        }
+        first.found
+    }
+}
+
+impl CachedRoute {
+    fn is(&self, method: &Method, host: &[u8], raw: &[u8]) -> bool {
+        let behind = self
+            .text
+            .strip_prefix(host)
+            .and_then(|rest| rest.strip_prefix(b" "));
+        behind == Some(raw) && self.method == *method
+    }
+}
+
+/// As the gateway goes about it.
+fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8], asked: &impl Asked) -> RouteMatch {
+    let (Ok(host), Ok(raw)) = (str::from_utf8(host), str::from_utf8(raw)) else {
+        return RouteMatch::BadRequest;
+    };
+    let Ok(path) = path::normalize(raw) else {
+        return RouteMatch::BadRequest;
+    };
+    let route = table.find(&host_key(host), path.to_match(), method, asked);
+    route.map_or(RouteMatch::Missing, RouteMatch::Found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{PathPattern, Rule, Segment};
+
+    /// Says nothing but host, path and method.
+    struct Nothing;
+
+    impl RequestView for Nothing {
+        fn fields(&self) -> &http::HeaderMap {
+            static NONE: std::sync::OnceLock<http::HeaderMap> = std::sync::OnceLock::new();
+            NONE.get_or_init(http::HeaderMap::new)
+        }
+
+        fn query(&self) -> Option<&str> {
+            None
+        }
+
+        fn is_https(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_what_would_be_found() {
+        let rule = |name: &str, path: &str, methods: &[Method]| Rule {
+            name: name.into(),
+            hosts: Vec::new(),
+            path: PathPattern {
+                segments: path
+                    .split('/')
+                    .map(|part| Segment::Literal(part.into()))
+                    .collect(),
+            },
+            methods: methods.to_vec(),
+            conditions: Vec::new(),
+        };
+        let rules = [
+            rule("a", "a", &[]),
+            rule("b", "b/c", &[Method::GET]),
+            rule("d", "b c", &[]),
+        ];
+        let table = Table::build(&rules).unwrap();
+        let mut route_cache = RouteCache::new();
+        let mut random = fastrand::Rng::with_seed(7);
+        let long = "/a".repeat(200);
+        for _ in 0..20_000 {
+            let path = [
+                "/a", "/b/c", "/b//c", "b", "/b%20c", "/%2f", "/x", "", &long,
+            ][random.usize(..9)];
+            let path = if random.bool() {
+                path.to_owned()
+            } else {
+                format!("{path}/{}", random.u32(..2_000))
+            };
+            let host = ["", "a b", "h", "H:80"][random.usize(..4)];
+            let method = [Method::GET, Method::POST, Method::HEAD][random.usize(..3)].clone();
+            let (host, path) = (host.as_bytes(), path.as_bytes());
+            let expected = look(&table, &method, host, path, &Nothing);
+            let found = route_cache.find(&table, &method, host, path, &Nothing);
+            assert_eq!(found, expected, "{method} {host:?} {path:?}");
+        }
+    }
+}

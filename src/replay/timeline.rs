@@ -1,0 +1,177 @@
+//! The course of a replay over time: admitted, delayed, refused in equal stretches, few enough to be drawn.
+
+use super::clients::SIDES;
+
+/// Stretches that are kept; when time goes on beyond them, some become one.
+const MOST: usize = 240;
+
+/// Lengths of a stretch in microseconds, each a multiple of the one before; beyond the last, doublings of it.
+const LENGTHS: [u64; 19] = [
+    1_000,
+    2_000,
+    10_000,
+    20_000,
+    100_000,
+    200_000,
+    1_000_000,
+    2_000_000,
+    10_000_000,
+    30_000_000,
+    60_000_000,
+    120_000_000,
+    600_000_000,
+    1_800_000_000,
+    3_600_000_000,
+    7_200_000_000,
+    21_600_000_000,
+    43_200_000_000,
+    86_400_000_000,
+];
+
+/// What became of the requests of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Interval {
+    /// Went on at once, or matched no route.
+    pub admitted: u64,
+    /// Were held first.
+    pub delayed: u64,
+    /// Were refused.
+    pub refused: u64,
+}
+
+impl Interval {
+    /// All of them.
+    #[must_use]
+    pub fn all(self) -> u64 {
+        self.admitted + self.delayed + self.refused
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.admitted += other.admitted;
+        self.delayed += other.delayed;
+        self.refused += other.refused;
+    }
+}
+
+/// All stretches of a trace, for each file.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    /// Position in the lengths.
+    length: usize,
+    /// Number of the first stretch, counted from the epoch.
+    first: u64,
+    /// When the last stretch ends: until then nothing has to be divided.
+    until: u64,
+    intervals: Vec<[Interval; SIDES]>,
+}
+
+impl Timeline {
+    /// Adds what became of requests at `at`, which is never before the last.
+    pub(super) fn add(&mut self, at: u64, outcome: [Interval; SIDES]) {
+        if at >= self.until {
+            self.reach(at);
+        }
+        if let Some(last) = self.intervals.last_mut() {
+            for (interval, more) in last.iter_mut().zip(outcome) {
+                interval.add(more);
+            }
+        }
+    }
+
+    /// Makes the stretch of `at` the last.
+    #[cold]
+    fn reach(&mut self, at: u64) {
+        if self.intervals.is_empty() {
+            self.first = at / self.length();
+        }
+        while at / self.length() - self.first >= MOST as u64 {
+            self.widen();
+        }
+        let number = at / self.length();
+        let index = usize::try_from(number - self.first).unwrap_or(MOST - 1);
+        self.intervals.resize(index + 1, Default::default());
+        self.until = (number + 1) * self.length();
+    }
+
+    /// How long a stretch is, in microseconds.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        length(self.length)
+    }
+
+    /// When the first stretch begins.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.first * self.length()
+    }
+
+    /// The stretches of file `side`, at most `most`: neighbours joined where there are more. And how long each is.
+    #[must_use]
+    pub fn of(&self, side: usize, most: usize) -> (Vec<Interval>, u64) {
+        let together = self.intervals.len().div_ceil(most.max(1)).max(1);
+        let joined = self.intervals.chunks(together).map(|chunk| {
+            let mut sum = Interval::default();
+            for interval in chunk {
+                sum.add(interval[side]);
+            }
+            sum
+        });
+        (joined.collect(), self.length() * together as u64)
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        let ratio = length(self.length + 1) / self.length();
+        let first = self.first / ratio;
+        let mut wider: Vec<[Interval; SIDES]> = Vec::with_capacity(MOST);
+        for (index, interval) in self.intervals.iter().enumerate() {
+            let at = usize::try_from((self.first + index as u64) / ratio - first).unwrap_or(0);
+            wider.resize(wider.len().max(at + 1), Default::default());
+            for (sum, more) in wider[at].iter_mut().zip(interval) {
+                sum.add(*more);
+            }
+        }
+        self.length += 1;
+        self.first = first;
+        self.intervals = wider;
+    }
+}
+
+fn length(index: usize) -> u64 {
+    let last = LENGTHS.len() - 1;
+    LENGTHS[index.min(last)] << index.saturating_sub(last).min(20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_length_is_a_multiple_of_the_one_before() {
+        for index in 0..40 {
+            assert_eq!(length(index + 1) % length(index), 0, "{index}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_nothing_moves_far(mut times in prop::collection::vec(0..1_u64 << 51, 1..300)) {
+            times.sort_unstable();
+            let mut timeline = Timeline::default();
+            let one = Interval { admitted: 1, ..Interval::default() };
+            for at in &times {
+                timeline.add(*at, [one, Interval::default()]);
+                prop_assert!(timeline.intervals.len() <= MOST);
+            }
+            let (intervals, length) = timeline.of(0, 60);
+            prop_assert!(intervals.len() <= 60);
+            let mut expected = vec![0; intervals.len()];
+            for at in &times {
+                expected[((at - timeline.start()) / length) as usize] += 1;
+            }
+            let told: Vec<u64> = intervals.iter().map(|interval| interval.all()).collect();
+            prop_assert_eq!(told, expected);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Requests that are held at this moment of the trace: the gateway bounds them in all and for each client.
+
+use crate::client::Client;
+use crate::clock::Timestamp;
+use crate::snapshot::HoldCaps;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::IpAddr;
+
+/// Who is held, and until when.
+#[derive(Debug, Default)]
+pub(super) struct WaitingRequests {
+    until: BinaryHeap<Reverse<(Timestamp, Client)>>,
+    clients: HashMap<Client, usize>,
+}
+
+impl WaitingRequests {
+    /// A place among the held from `now` until `until`, unless the caps are reached.
+    pub(super) fn enter(
+        &mut self,
+        client: IpAddr,
+        now: Timestamp,
+        until: Timestamp,
+        caps: HoldCaps,
+    ) -> bool {
+        let client = Client::of(client);
+        self.leave(now);
+        let here = self.clients.get(&client).copied().unwrap_or(0);
+        if self.until.len() >= caps.total || here >= caps.per_client {
+            return false;
+        }
+        self.until.push(Reverse((until, client)));
+        self.clients.insert(client, here + 1);
+        true
+    }
+
+    /// Those whose time has come go on.
+    fn leave(&mut self, now: Timestamp) {
+        while let Some(Reverse((until, client))) = self.until.peek().copied() {
+            if until > now {
+                return;
+            }
+            self.until.pop();
+            if let Some(here) = self.clients.get_mut(&client) {
+                *here -= 1;
+                if *here == 0 {
+                    self.clients.remove(&client);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_go_on_make_room() {
+        let mut held = WaitingRequests::default();
+        let caps = HoldCaps {
+            total: 3,
+            per_client: 2,
+        };
+        let [one, other]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
+        let mut enter = |client, now, until| {
+            let [now, until] = [now, until].map(Timestamp::from_micros);
+            held.enter(client, now, until, caps)
+        };
+        assert!(enter(one, 0, 10) && enter(one, 0, 20));
+        assert!(!enter(one, 9, 30), "two of its own are held");
+        assert!(enter(other, 9, 15));
+        assert!(!enter(other, 9, 15), "three are held in all");
+        assert!(enter(one, 10, 30), "the first has gone on");
+        assert!(!enter(one, 15, 30) && enter(other, 15, 30));
+        assert!(held.clients.len() == 2 && held.until.len() == 3);
+    }
+}

@@ -1,0 +1,172 @@
+//! One worker's lines: formatted where the request was served, handed over in pieces.
+
+use super::record::AccessRecord;
+use super::refusal_summary::{RefusalLine, RefusalSummary};
+use super::timestamp::TimestampText;
+use super::writer::{Chunk, WriterHandle};
+use super::{LineFormat, escape, json, text};
+use crate::client::Client;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+/// Bytes gathered before they are handed over at once.
+const CHUNK: usize = 32 * 1024;
+
+/// Emptied buffers that may wait to be used again.
+const SPARE: usize = 8;
+
+/// Formats lines and hands them over.
+#[derive(Debug)]
+pub(super) struct LineBuffer {
+    form: LineFormat,
+    timestamp: TimestampText,
+    buffer: Vec<u8>,
+    lines: u64,
+    refusals: RefusalSummary,
+    handle: Arc<WriterHandle>,
+    home: SyncSender<Vec<u8>>,
+    spare: Receiver<Vec<u8>>,
+}
+
+impl LineBuffer {
+    pub(super) fn new(form: LineFormat, handle: &Arc<WriterHandle>) -> Self {
+        let (home, spare) = sync_channel(SPARE);
+        Self {
+            form,
+            timestamp: TimestampText::default(),
+            buffer: Vec::with_capacity(CHUNK),
+            lines: 0,
+            refusals: RefusalSummary::default(),
+            handle: Arc::clone(handle),
+            home,
+            spare,
+        }
+    }
+
+    /// Nothing to hand over, now or later.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.buffer.is_empty() && !self.refusals.is_pending()
+    }
+
+    /// Writes a request's line, or counts it where the flood rule says so, which is when the time is asked for.
+    pub(super) fn record(&mut self, record: &AccessRecord<'_>, now: impl FnOnce() -> Instant) {
+        if !record.reason.refuses() {
+            return self.write(record);
+        }
+        let now = now();
+        self.turn(now);
+        let client = record.client.map(Client::of);
+        match self.refusals.refused(client, now) {
+            RefusalLine::Write => self.write(record),
+            RefusalLine::Keep => {
+                let mut line = Vec::new();
+                format(self.form, &mut self.timestamp, &mut line, record);
+                self.refusals.keep(client, line);
+            }
+            RefusalLine::Counted => {}
+        }
+    }
+
+    /// Does what time asks for: ends the flood rule's second, hands over what has gathered.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.turn(now);
+        self.hand_over();
+    }
+
+    fn write(&mut self, record: &AccessRecord<'_>) {
+        format(self.form, &mut self.timestamp, &mut self.buffer, record);
+        self.end_line(0);
+    }
+
+    fn end_line(&mut self, repeated: u64) {
+        end(self.form, &mut self.buffer, repeated);
+        self.lines += 1;
+        if self.buffer.len() >= CHUNK {
+            self.hand_over();
+        }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        if self.refusals.is_over(now) {
+            self.close_second();
+        }
+    }
+
+    fn close_second(&mut self) {
+        let mut refusals = std::mem::take(&mut self.refusals);
+        let mut summarised = 0;
+        refusals.close(|closing| {
+            self.buffer.extend(&closing.line);
+            self.end_line(closing.repeated);
+            summarised += closing.repeated;
+        });
+        self.refusals = refusals;
+        if summarised > 0 {
+            self.handle.summarised(summarised);
+        }
+    }
+
+    fn hand_over(&mut self) {
+        if let Some(chunk) = self.take_chunk()
+            && let Err(mut refused) = self.handle.offer(chunk)
+        {
+            refused.clear();
+            self.buffer = refused;
+        }
+    }
+
+    fn take_chunk(&mut self) -> Option<Chunk> {
+        if self.buffer.is_empty() {
+            return None;
+        }
+        let spare = self.spare.try_recv().unwrap_or_default();
+        Some(Chunk {
+            bytes: std::mem::replace(&mut self.buffer, spare),
+            lines: std::mem::take(&mut self.lines),
+            home: self.home.clone(),
+        })
+    }
+}
+
+impl Drop for LineBuffer {
+    fn drop(&mut self) {
+        self.close_second();
+        if let Some(chunk) = self.take_chunk() {
+            self.handle.leave(chunk);
+        }
+    }
+}
+
+/// Everything of a line but its end.
+fn format(
+    form: LineFormat,
+    timestamp: &mut TimestampText,
+    out: &mut Vec<u8>,
+    record: &AccessRecord<'_>,
+) {
+    match form {
+        LineFormat::Json => json::write(out, timestamp, record),
+        LineFormat::Short { is_coloured } => text::short(out, timestamp, record, is_coloured),
+        LineFormat::Combined => text::combined(out, timestamp, record),
+    }
+}
+
+/// The end of a line, which says for how many more it stands.
+fn end(form: LineFormat, out: &mut Vec<u8>, repeated: u64) {
+    let (before, after) = match form {
+        LineFormat::Json => (&br#","repeated":"#[..], &b""[..]),
+        LineFormat::Short { .. } => (&b" (and "[..], &b" more like this)"[..]),
+        LineFormat::Combined => (&b" repeated="[..], &b""[..]),
+    };
+    if repeated > 0 {
+        out.extend(before);
+        escape::number(out, repeated);
+        out.extend(after);
+    }
+    out.extend(if form == LineFormat::Json {
+        &b"}\n"[..]
+    } else {
+        b"\n"
+    });
+}

@@ -1,0 +1,155 @@
+//! The flood rule: a client that is refused again and again does not fill the log.
+//!
+//! In each second the first refusals of a client are a line each. One further line, written when the second ends,
+//! stands for the rest and says how many more there were. So lines plus their `repeated` are the requests.
+
+use crate::client::Client;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Refused requests of one client that are a line each, in a second of one worker.
+pub(super) const LINES_A_SECOND: u32 = 100;
+
+/// Clients watched at once. Beyond that each refusal is a line: many clients are no repetition.
+const CLIENTS: usize = 8_192;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Who was refused how often in the current second.
+#[derive(Debug, Default)]
+pub(super) struct RefusalSummary {
+    began: Option<Instant>,
+    clients: HashMap<Option<Client>, ClientRefusals, foldhash::fast::RandomState>,
+    /// Clients with a closing line to come.
+    pending: usize,
+}
+
+#[derive(Debug, Default)]
+struct ClientRefusals {
+    lines: u32,
+    closing: Option<SummaryLine>,
+}
+
+/// The line that stands for what was not written.
+#[derive(Debug)]
+pub(super) struct SummaryLine {
+    /// The first line that was not written, without its end.
+    pub(super) line: Vec<u8>,
+    /// How many more were not.
+    pub(super) repeated: u64,
+}
+
+/// What to do with a refused request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RefusalLine {
+    /// Write its line.
+    Write,
+    /// Format its line and [`RefusalSummary::keep`] it.
+    Keep,
+    /// Nothing: it was counted.
+    Counted,
+}
+
+impl RefusalSummary {
+    /// A request of `client` was refused in the current second.
+    pub(super) fn refused(&mut self, client: Option<Client>, now: Instant) -> RefusalLine {
+        self.began.get_or_insert(now);
+        if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
+            return RefusalLine::Write;
+        }
+        let entry = self.clients.entry(client).or_default();
+        if let Some(closing) = &mut entry.closing {
+            closing.repeated += 1;
+            return RefusalLine::Counted;
+        }
+        if entry.lines == LINES_A_SECOND {
+            return RefusalLine::Keep;
+        }
+        entry.lines += 1;
+        RefusalLine::Write
+    }
+
+    /// Keeps the line that will close this second for `client`.
+    pub(super) fn keep(&mut self, client: Option<Client>, line: Vec<u8>) {
+        if let Some(entry) = self.clients.get_mut(&client) {
+            entry.closing = Some(SummaryLine { line, repeated: 0 });
+            self.pending += 1;
+        }
+    }
+
+    /// Whether closing lines are to come.
+    pub(super) const fn is_pending(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// Whether the current second is over.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.began
+            .is_some_and(|began| now.saturating_duration_since(began) >= SECOND)
+    }
+
+    /// Ends the second and hands its closing lines over.
+    pub(super) fn close(&mut self, mut write: impl FnMut(SummaryLine)) {
+        self.began = None;
+        if self.pending == 0 {
+            return self.clients.clear();
+        }
+        self.pending = 0;
+        for closing in self
+            .clients
+            .drain()
+            .filter_map(|(_, refusals)| refusals.closing)
+        {
+            write(closing);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    fn client(last: u8) -> Option<Client> {
+        Some(Client::of(IpAddr::from([203, 0, 113, last])))
+    }
+
+    #[test]
+    fn lines_and_repeated_add_up_to_the_requests() {
+        let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
+        let mut written = 0;
+        for _ in 0..1_000 {
+            match refusals.refused(client(1), now) {
+                RefusalLine::Write => written += 1,
+                RefusalLine::Keep => refusals.keep(client(1), b"line".to_vec()),
+                RefusalLine::Counted => {}
+            }
+        }
+        assert_eq!(refusals.refused(client(2), now), RefusalLine::Write);
+        assert!(refusals.is_pending() && !refusals.is_over(now) && refusals.is_over(now + SECOND));
+        refusals.close(|closing| written += 1 + closing.repeated);
+        assert_eq!(written, 1_000);
+        assert!(!refusals.is_pending());
+        assert_eq!(refusals.refused(client(1), now), RefusalLine::Write);
+    }
+
+    #[test]
+    fn a_crowd_is_no_flood_and_takes_bounded_memory() {
+        let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
+        for i in 0..100_000_u32 {
+            let client = Some(Client::of(IpAddr::from(i.to_be_bytes())));
+            assert_eq!(refusals.refused(client, now), RefusalLine::Write);
+        }
+        assert_eq!(refusals.clients.len(), CLIENTS);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let (mut refusals, now) = (RefusalSummary::default(), Instant::now());
+        let refused = (0..=LINES_A_SECOND).map(|n| {
+            let address = format!("2001:db8::{n:x}").parse().unwrap();
+            refusals.refused(Some(Client::of(address)), now)
+        });
+        assert_eq!(refused.last(), Some(RefusalLine::Keep));
+    }
+}

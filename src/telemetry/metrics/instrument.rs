@@ -1,0 +1,211 @@
+//! The numbers themselves: counts, levels and histograms that one thread writes and the scrape reads.
+//!
+//! A cell of a worker is written by that worker alone, so an increment is a load and a store, without the bus lock of
+//! a read-modify-write. The handles that write are bound to their thread by `Rc`, which is what makes that true.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that grows.
+pub(super) trait Counter: Default {
+    /// Grows by `more`.
+    fn add(&self, more: u64);
+
+    /// What it is now.
+    fn get(&self) -> u64;
+}
+
+/// A count with a single writer.
+#[derive(Debug, Default)]
+pub(super) struct WorkerCounter(AtomicU64);
+
+impl Counter for WorkerCounter {
+    fn add(&self, more: u64) {
+        let next = self.0.load(Ordering::Relaxed).wrapping_add(more);
+        self.0.store(next, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A level with a single writer; the sum over the workers is what is shown.
+#[derive(Debug, Default)]
+pub(super) struct WorkerGauge(AtomicI64);
+
+impl WorkerGauge {
+    pub(super) fn add(&self, change: i64) {
+        let next = self.0.load(Ordering::Relaxed).wrapping_add(change);
+        self.0.store(next, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A count that any thread may add to; for what happens rarely.
+#[derive(Debug, Default)]
+pub(super) struct SharedCounter(AtomicU64);
+
+impl Counter for SharedCounter {
+    fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl SharedCounter {
+    /// Makes it `value`: for what is measured rather than counted.
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Finite bounds of every histogram: with the open bucket and the sum a histogram fills two cache lines exactly.
+pub(super) const BOUNDS: usize = 14;
+
+/// Where the buckets of a histogram end.
+pub(super) trait BucketBounds: std::fmt::Debug {
+    /// Upper ends in microseconds, ascending.
+    const MICROS: [u64; BOUNDS];
+}
+
+/// What a client waits: 1 ms to 30 s.
+#[derive(Debug, Default)]
+pub(super) struct WaitBuckets;
+
+impl BucketBounds for WaitBuckets {
+    const MICROS: [u64; BOUNDS] = [
+        1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+        2_500_000, 5_000_000, 10_000_000, 30_000_000,
+    ];
+}
+
+/// What a round trip to the store takes: 100 us to 1 s.
+#[derive(Debug, Default)]
+pub(super) struct RoundTripBuckets;
+
+impl BucketBounds for RoundTripBuckets {
+    const MICROS: [u64; BOUNDS] = [
+        100, 200, 300, 500, 750, 1_000, 2_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
+        1_000_000,
+    ];
+}
+
+/// What the gateway itself adds: 50 us to 100 ms.
+#[derive(Debug, Default)]
+pub(super) struct OverheadBuckets;
+
+impl BucketBounds for OverheadBuckets {
+    const MICROS: [u64; BOUNDS] = [
+        50, 100, 150, 200, 300, 500, 750, 1_000, 2_000, 5_000, 10_000, 25_000, 50_000, 100_000,
+    ];
+}
+
+/// Observed times, alone on their cache lines, so that no two workers meet there.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Histogram<B, C = WorkerCounter> {
+    buckets: [C; BOUNDS + 1],
+    nanos: C,
+    bounds: PhantomData<B>,
+}
+
+impl<B: BucketBounds, C: Counter> Histogram<B, C> {
+    pub(super) fn observe(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = B::MICROS.iter().filter(|end| nanos > **end * 1_000);
+        self.buckets[bucket.count()].add(1);
+        self.nanos.add(nanos);
+    }
+
+    pub(super) fn read(&self) -> HistogramReading {
+        let mut buckets = [0; BOUNDS + 1];
+        for (copy, bucket) in buckets.iter_mut().zip(&self.buckets) {
+            *copy = bucket.get();
+        }
+        HistogramReading {
+            buckets,
+            nanos: self.nanos.get(),
+        }
+    }
+}
+
+/// What a histogram held at one moment, or the sum of several.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HistogramReading {
+    buckets: [u64; BOUNDS + 1],
+    nanos: u64,
+}
+
+impl HistogramReading {
+    /// Takes another's observations in.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
+            *mine = mine.wrapping_add(theirs);
+        }
+        self.nanos = self.nanos.wrapping_add(other.nanos);
+    }
+
+    /// How many were observed.
+    pub(super) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Their sum, in seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        Duration::from_nanos(self.nanos).as_secs_f64()
+    }
+
+    /// Each bucket's own count under its upper end in seconds.
+    pub(super) fn buckets<B: BucketBounds>(&self) -> [(f64, u64); BOUNDS + 1] {
+        std::array::from_fn(|i| {
+            let end = B::MICROS.get(i).map_or(f64::INFINITY, |micros| {
+                Duration::from_micros(*micros).as_secs_f64()
+            });
+            (end, self.buckets[i])
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_fills_two_cache_lines() {
+        assert_eq!(size_of::<Histogram<WaitBuckets>>(), 128);
+        assert_eq!(align_of::<Histogram<WaitBuckets>>(), 128);
+    }
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket_and_beyond_the_last_is_kept() {
+        let histogram = Histogram::<WaitBuckets>::default();
+        histogram.observe(Duration::from_millis(1));
+        histogram.observe(Duration::from_nanos(1_000_001));
+        histogram.observe(Duration::from_secs(31));
+        let reading = histogram.read();
+        let buckets = reading.buckets::<WaitBuckets>();
+        assert_eq!(buckets[0], (0.001, 1));
+        assert_eq!(buckets[1], (0.0025, 1));
+        assert_eq!(buckets[BOUNDS], (f64::INFINITY, 1));
+        assert_eq!(reading.count(), 3);
+    }
+
+    #[test]
+    fn bounds_ascend() {
+        for bounds in [
+            WaitBuckets::MICROS,
+            RoundTripBuckets::MICROS,
+            OverheadBuckets::MICROS,
+        ] {
+            assert!(bounds.is_sorted_by(|a, b| a < b));
+        }
+    }
+}
