@@ -17,7 +17,7 @@ pub(super) fn read(
     source: &Source,
     files: &mut Files,
     found: &mut Vec<Diagnostic>,
-) -> Looks {
+) -> ErrorFormats {
     let mut body = |written: &Setting<ErrorText>| {
         let at = written.at()?;
         Some(one(at, source, files, found))

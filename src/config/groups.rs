@@ -357,7 +357,7 @@ fn warn_of_nobody(written: &document::GroupTable, found: &mut Vec<Diagnostic>) {
 /// Members by a field that anybody may fill in are whoever says so, unless a proxy in front sees to it.
 fn warn_of_say_so(
     written: &document::GroupTable,
-    by: &Part,
+    by: &KeyPart,
     document: &Document,
     files: &[(&At<String>, Vec<u8>)],
     found: &mut Vec<Diagnostic>,

@@ -294,8 +294,8 @@ fn missing_choice(
 }
 
 /// What it tells clients.
-fn answers(written: &Limit) -> Answers {
-    let (told, otherwise) = (&written.told, Answers::default());
+fn answers(written: &Limit) -> ResponsePolicy {
+    let (told, otherwise) = (&written.told, ResponsePolicy::default());
     let status = |given: &Setting<u32>, otherwise| {
         let written = given.get().and_then(|status| u16::try_from(*status).ok());
         written.unwrap_or(otherwise)

@@ -3,7 +3,7 @@
 use super::line::{LogFormat, LoggedRequest};
 use super::policy_side::{LoggedHead, PolicySide};
 use super::report::{LineSample, Note};
-use crate::key::Part;
+use crate::key::KeyPart;
 use crate::key::client_ip::Trust;
 use http::HeaderName;
 use std::net::IpAddr;

@@ -390,7 +390,7 @@ struct LoggedRouteInput<'a, 'r> {
     head: &'a LoggedHead,
 }
 
-impl Asked for LoggedRouteInput<'_, '_> {
+impl RequestView for LoggedRouteInput<'_, '_> {
     fn fields(&self) -> &HeaderMap {
         &self.head.fields
     }

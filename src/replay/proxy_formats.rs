@@ -13,7 +13,7 @@ use super::fields::Mapping;
 use super::json::{self, Value};
 use super::line::{Fault, LoggedRequest, ProxyFields};
 use super::line_layout::LineLayout;
-use crate::key::client_ip::read_address;
+use crate::key::address::read_address;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::borrow::Cow;
 use std::net::IpAddr;

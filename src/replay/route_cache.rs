@@ -54,7 +54,7 @@ impl RouteCache {
         method: &Method,
         host: &[u8],
         raw: &[u8],
-        asked: &impl Asked,
+        asked: &impl RequestView,
     ) -> RouteMatch {
         if host.len() + raw.len() > LONGEST || table.has_conditions() {
             return look(table, method, host, raw, asked);
@@ -92,7 +92,13 @@ impl CachedRoute {
 }
 
 /// As the gateway goes about it.
-fn look(table: &Table, method: &Method, host: &[u8], raw: &[u8], asked: &impl Asked) -> RouteMatch {
+fn look(
+    table: &Table,
+    method: &Method,
+    host: &[u8],
+    raw: &[u8],
+    asked: &impl RequestView,
+) -> RouteMatch {
     let (Ok(host), Ok(raw)) = (str::from_utf8(host), str::from_utf8(raw)) else {
         return RouteMatch::BadRequest;
     };

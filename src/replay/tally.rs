@@ -152,7 +152,7 @@ impl Tally {
         }
     }
 
-    fn add_shadow(&mut self, limit: &Arc<str>, outcome: verdict::Outcome) {
+    fn add_shadow(&mut self, limit: &Arc<str>, outcome: verdict::VerdictOutcome) {
         let by = named(&mut self.shadows, limit);
         match outcome {
             verdict::VerdictOutcome::Admit { delay: 0 } => {}

@@ -6,14 +6,14 @@ use super::super::source::{At, Span};
 use super::super::value::part;
 use super::fields::Fields;
 use super::{List, Setting};
-use crate::key::{Mask, Part};
+use crate::key::{KeyPart, Mask};
 
 /// `[groups.NAME]`.
 #[derive(Debug)]
 pub(in crate::config) struct GroupTable {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
-    pub(in crate::config) by: Setting<Part>,
+    pub(in crate::config) by: Setting<KeyPart>,
     pub(in crate::config) members: List<String>,
     pub(in crate::config) file: List<String>,
 }
@@ -41,7 +41,7 @@ pub(super) fn read(name: At<String>, mut fields: Fields<'_>) -> GroupTable {
 }
 
 /// One part of a request, of which there can be members.
-fn by(fields: &mut Fields<'_>) -> Setting<Part> {
+fn by(fields: &mut Fields<'_>) -> Setting<KeyPart> {
     let by = match fields.text("by", part) {
         Setting::Valid(by) => by,
         Setting::Absent => return Setting::Absent,

@@ -15,8 +15,8 @@ use super::store::on_down;
 use super::tier::{Tier, tiers};
 use super::told::{self, Told};
 use super::{List, Setting};
-use crate::key::{Missing, Part, Sameness, Unknown};
-use crate::limit::{Leasing, Mode, OnDown, Scope};
+use crate::key::{KeyPart, MissingKey, Sameness, UnknownKey};
+use crate::limit::{LeaseSetting, Mode, OnDown, Scope};
 use http::{HeaderName, Method};
 use ipnet::IpNet;
 use jiff::tz::TimeZone;
@@ -29,8 +29,8 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) name: At<String>,
     pub(in crate::config) place: Span,
     /// Nothing stands for `everyone`.
-    pub(in crate::config) by: List<Option<Part>>,
-    pub(in crate::config) missing: Setting<Missing>,
+    pub(in crate::config) by: List<Option<KeyPart>>,
+    pub(in crate::config) missing: Setting<MissingKey>,
     pub(in crate::config) rates: List<RateEntry>,
     pub(in crate::config) burst: Setting<u32>,
     pub(in crate::config) algorithm: Setting<Algorithm>,
@@ -51,12 +51,12 @@ pub(in crate::config) struct Limit {
     pub(in crate::config) exempt: Setting<Exempt>,
     pub(in crate::config) scope: Setting<Scope>,
     pub(in crate::config) on_down: Setting<OnDown>,
-    pub(in crate::config) lease: Setting<Leasing>,
+    pub(in crate::config) lease: Setting<LeaseSetting>,
     pub(in crate::config) with: Setting<String>,
     pub(in crate::config) told: Told,
     pub(in crate::config) mode: Setting<Mode>,
     pub(in crate::config) candidate: Setting<Candidate>,
-    pub(in crate::config) unknown: Setting<Unknown>,
+    pub(in crate::config) unknown: Setting<UnknownKey>,
     pub(in crate::config) tiers: List<Tier>,
 }
 

@@ -112,7 +112,7 @@ impl<W: Fn(&HeaderName) -> Option<StripCause>> StrippedFields<'_, W> {
 
     /// A group that nobody is in, and who has to do with it.
     fn of_group(&self, document: &Document, group: &GroupTable, found: &mut Vec<Diagnostic>) {
-        let Some(Part::Header { name, .. }) = group.by.get() else {
+        let Some(KeyPart::Header { name, .. }) = group.by.get() else {
             return;
         };
         let Some(at) = group.by.at() else { return };

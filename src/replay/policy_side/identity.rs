@@ -1,8 +1,8 @@
 //! What the log knows of a request that its line does not show: keys as they were counted, and groups.
 
 use super::super::line::LoggedRequest;
-use crate::key::token::NoToken;
-use crate::key::{Identity, Unknown};
+use crate::key::TokenDoubt;
+use crate::key::{Identity, UnknownKey};
 use crate::limit::Limit;
 
 /// The digest of a value that no group knows: nobody has found what would have it.
@@ -44,8 +44,8 @@ fn write_said(request: &LoggedRequest<'_>, limit: &Limit, out: &mut Vec<u8>) -> 
 /// The log names the groups that changed a limit for a request: whatever else it lacks, it was in these. A token that was
 /// not believed is not verified again.
 impl Identity for LoggedRequest<'_> {
-    fn doubt(&self) -> Option<NoToken> {
-        self.was_doubted().then_some(NoToken::Unbelieved)
+    fn doubt(&self) -> Option<TokenDoubt> {
+        self.was_doubted().then_some(TokenDoubt::Unbelieved)
     }
 
     fn is_told(&self, group: &str) -> bool {

@@ -23,7 +23,7 @@ pub(in crate::config) enum CostSource {
     },
     /// What the response says.
     Later {
-        place: At<Place>,
+        place: At<MeterPlace>,
         estimate: Setting<u32>,
         max: Setting<u32>,
         on_leave: Setting<OnLeave>,
