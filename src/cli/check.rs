@@ -1,4 +1,4 @@
-//! `tollgate check`: is the file right, and what does it mean? Nothing is started, and nobody is asked but on request.
+//! `tollgate check`: is the file right, and what does it mean? Nothing is started, and no server is asked but with `--connect`.
 
 mod cluster_slots;
 mod connectivity;
@@ -34,7 +34,7 @@ pub enum Format {
     Sarif,
 }
 
-/// What is to be said of a file that is right.
+/// The task of a check on a file that is right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckTask {
     /// What its limits mean.
@@ -47,156 +47,153 @@ pub enum CheckTask {
     Connect,
 }
 
-/// What the check says, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The output of a check.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckOutput {
-    /// The answer, for standard output.
+    /// The text for standard output.
     pub out: String,
-    /// Mistakes, for standard error.
+    /// The text for standard error.
     pub err: String,
     /// The exit code: 0 good, 1 bad.
     pub code: u8,
 }
 
-/// Checks `file` and tells; returns the exit code.
-pub fn check(file: &Path, what: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
-    let answer = answer(file, what, format, deny_warnings, Colour::of_stderr());
-    // Either may be closed, and nobody reads then.
-    let _ = std::io::stderr().write_all(answer.err.as_bytes());
+/// Checks `file` and writes the result; returns the exit code.
+pub fn check(file: &Path, task: &CheckTask, format: Format, deny_warnings: bool) -> u8 {
+    let colour = Colour::of_stderr();
+    let checked = output(file, task, format, deny_warnings, colour);
+    // Either stream may be closed.
+    let _ = std::io::stderr().write_all(checked.err.as_bytes());
     let out = match format {
-        Format::Json | Format::Sarif => printable_json(&answer.out),
-        Format::Human | Format::Github => printable(&answer.out),
+        Format::Json | Format::Sarif => printable_json(&checked.out),
+        Format::Human | Format::Github => printable(&checked.out),
     };
     let _ = std::io::stdout().write_all(out.as_bytes());
-    answer.code
+    checked.code
 }
 
-/// The same without telling anybody.
+/// Checks `file` and returns the result.
 ///
 /// As JSON every mistake is a line of standard output, and a last line sums up: programs read one stream.
 #[must_use]
-pub fn answer(
+pub fn output(
     file: &Path,
-    what: &CheckTask,
+    task: &CheckTask,
     format: Format,
     deny_warnings: bool,
     colour: Colour,
 ) -> CheckOutput {
-    answer_of(
-        file,
-        (what, format, deny_warnings),
-        colour,
-        connectivity::ask,
-    )
+    let style = Style { format, colour };
+    output_of(file, task, style, deny_warnings, connectivity::probe)
 }
 
-/// The same, `ask`ing those that the file names in this way.
-fn answer_of(
-    file: &Path,
-    (what, format, deny_warnings): (&CheckTask, Format, bool),
+/// How the output is written.
+#[derive(Debug, Clone, Copy)]
+struct Style {
+    format: Format,
     colour: Colour,
-    ask: impl Fn(&Compiled) -> Probes,
+}
+
+/// What came of the probes of `--connect`, or why there could be none.
+type Probes = Result<Vec<Probe>, String>;
+
+/// Checks `file`, with `probe` for the stores and servers that it names.
+fn output_of(
+    file: &Path,
+    task: &CheckTask,
+    style: Style,
+    deny_warnings: bool,
+    probe: impl Fn(&Compiled) -> Probes,
 ) -> CheckOutput {
     let mut printed = None;
-    let mut loaded = match what {
+    let mut loaded = match task {
         CheckTask::Print => config::print(file).map(|(text, compiled)| {
             printed = Some(text);
             compiled
         }),
         _ => config::load(file),
     };
-    let asked = match (what, &mut loaded) {
-        (CheckTask::Connect, Ok(compiled)) => Some(asked(compiled, ask)),
+    let probes = match (task, &mut loaded) {
+        (CheckTask::Connect, Ok(compiled)) => Some(probes(compiled, probe)),
         _ => None,
     };
     let (report, compiled) = match loaded {
         Ok(compiled) => (compiled.whole_report(), Some(compiled)),
         Err(report) => (report, None),
     };
-    let mut answer = CheckOutput {
-        out: String::new(),
-        err: String::new(),
+    let mut output = CheckOutput {
         code: u8::from(compiled.is_none() || (deny_warnings && report.warnings() > 0)),
+        ..CheckOutput::default()
     };
-    if !answer.reported(&report, format, colour) {
-        if let Some(compiled) = compiled {
-            answer.aside((what, asked.as_ref()), &compiled, colour);
-        }
-        return answer;
-    }
+    let is_json = style.format == Format::Json;
+    let report_is_all = output.report(&report, style);
     let Some(compiled) = compiled else {
-        if format == Format::Json {
-            answer.line(&summary(None, &report));
+        if is_json {
+            output.line(&summary(None, &report));
         }
-        return answer;
+        return output;
     };
-    match what {
-        CheckTask::Meaning | CheckTask::Connect if format == Format::Json => {
-            answer.line(&summary(Some(&compiled), &report));
+    if report_is_all {
+        output.append(task, probes.as_ref(), &compiled, style.colour);
+        return output;
+    }
+    match task {
+        CheckTask::Meaning | CheckTask::Connect if is_json => {
+            output.line(&summary(Some(&compiled), &report));
         }
-        CheckTask::Meaning | CheckTask::Connect => answer.out.push_str(&meaning(&compiled)),
-        CheckTask::Print => answer.out.push_str(&printed.unwrap_or_default()),
-        CheckTask::Diff(old) => answer.difference(old, &compiled, format, colour),
+        CheckTask::Meaning | CheckTask::Connect => output.out.push_str(&meaning(&compiled)),
+        CheckTask::Print => output.out.push_str(&printed.unwrap_or_default()),
+        CheckTask::Diff(old) => output.difference(old, &compiled, style),
     }
-    if let Some(asked) = &asked {
-        connectivity::tell(asked, format, &mut answer);
+    if let Some(probes) = &probes {
+        connectivity::show(probes, style.format, &mut output);
     }
-    answer
+    output
 }
 
-/// What came of asking them, of which some is a warning.
-type Probes = Result<Vec<Probe>, String>;
-
-fn asked(compiled: &mut Compiled, ask: impl Fn(&Compiled) -> Probes) -> Probes {
-    let asked = ask(compiled);
-    let open = asked.iter().flatten().filter(|one| one.open);
-    compiled.warn_of_open_stores(open.map(|one| one.place.as_str()));
-    asked
+fn probes(compiled: &mut Compiled, probe: impl Fn(&Compiled) -> Probes) -> Probes {
+    let probes = probe(compiled);
+    let open = probes.iter().flatten().filter(|probe| probe.open);
+    compiled.warn_of_open_stores(open.map(|probe| probe.place.as_str()));
+    probes
 }
 
 impl CheckOutput {
-    /// Adds what is wrong with the file; is there anything to be said behind it?
-    fn reported(&mut self, report: &Report, format: Format, colour: Colour) -> bool {
-        match format {
+    /// Adds the report. Is standard output complete with it?
+    fn report(&mut self, report: &Report, style: Style) -> bool {
+        let is_empty = report.diagnostics.is_empty();
+        match style.format {
             Format::Json => self.out.push_str(&report.json_lines()),
-            Format::Sarif => {
-                self.out.push_str(&report.sarif());
-                return false;
-            }
-            Format::Github if !report.diagnostics.is_empty() => {
-                self.out.push_str(&report.github());
-                return false;
-            }
-            Format::Human if !report.diagnostics.is_empty() => {
-                self.err.push_str(&report.human(colour));
-            }
+            Format::Sarif => self.out.push_str(&report.sarif()),
+            Format::Github if !is_empty => self.out.push_str(&report.github()),
+            Format::Human if !is_empty => self.err.push_str(&report.human(style.colour)),
             Format::Github | Format::Human => {}
         }
-        true
+        style.format == Format::Sarif || style.format == Format::Github && !is_empty
     }
 
-    /// Does what was asked for beside a document that is all of standard output, and tells people of it.
-    fn aside(
+    /// Does the rest of the task where the report is all of standard output, and writes its result for people.
+    fn append(
         &mut self,
-        (what, asked): (&CheckTask, Option<&Probes>),
+        task: &CheckTask,
+        probes: Option<&Probes>,
         compiled: &Compiled,
         colour: Colour,
     ) {
-        let mut beside = Self {
-            out: String::new(),
-            err: String::new(),
+        let mut more = Self {
             code: self.code,
+            ..Self::default()
         };
-        match what {
-            CheckTask::Diff(old) => beside.difference(old, compiled, Format::Human, colour),
-            CheckTask::Meaning | CheckTask::Print | CheckTask::Connect => {}
+        let format = Format::Human;
+        if let CheckTask::Diff(old) = task {
+            more.difference(old, compiled, Style { format, colour });
         }
-        if let Some(asked) = asked {
-            connectivity::tell(asked, Format::Human, &mut beside);
+        if let Some(probes) = probes {
+            connectivity::show(probes, format, &mut more);
         }
-        self.err.push_str(&printable(&beside.out));
-        self.err.push_str(&beside.err);
-        self.code = beside.code;
+        self.err.push_str(&printable(&more.out));
+        self.err.push_str(&more.err);
+        self.code = more.code;
     }
 
     fn line(&mut self, object: &Value) {
@@ -204,18 +201,18 @@ impl CheckOutput {
         let _ = writeln!(self.out, "{object}");
     }
 
-    /// Adds what a reload from `old` would change, in the words of a reload.
-    fn difference(&mut self, old: &Path, new: &Compiled, format: Format, colour: Colour) {
+    /// Adds the changes that a reload from `old` would make, in the words of a reload.
+    fn difference(&mut self, old: &Path, new: &Compiled, style: Style) {
         let old = match config::load(old) {
             Ok(old) => old,
             Err(report) => {
                 self.code = 1;
-                self.reported(&report, format, colour);
+                self.report(&report, style);
                 return;
             }
         };
         let changes = diff(&old.outline, &new.outline, &old.boot);
-        if format == Format::Json {
+        if style.format == Format::Json {
             for change in &changes {
                 self.line(&json!({
                     "subject": change.subject,
@@ -239,7 +236,7 @@ impl CheckOutput {
     }
 }
 
-/// What the file means, in numbers.
+/// The meaning of the file, in numbers.
 fn meaning(compiled: &Compiled) -> String {
     let outline = &compiled.outline;
     let all = outline.limits.iter();
@@ -254,28 +251,18 @@ fn meaning(compiled: &Compiled) -> String {
         count(outline.upstreams.len(), "upstream"),
         count(limits.len(), "limit"),
     );
-    let asked = asked_for(compiled);
+    let routed = routed_limits(compiled);
     let width = outline.limits.iter().map(|limit| limit.name.len()).max();
+    let width = width.unwrap_or(0);
     for limit in &outline.limits {
-        // Writing into a string cannot fail.
-        let _ = writeln!(
-            text,
-            "  {:width$}  {}",
-            limit.name,
-            compiled.hide(&describe::limit(limit, compiled.asks_redis())),
-            width = width.unwrap_or(0)
-        );
-        if let Some(leased) = leased(compiled, &asked, limit) {
-            let _ = writeln!(
-                text,
-                "  {:width$}  {leased}",
-                "",
-                width = width.unwrap_or(0)
-            );
-        }
-        for tier in describe::tiers(limit) {
-            let tier = compiled.hide(&tier);
-            let _ = writeln!(text, "  {:width$}  {tier}", "", width = width.unwrap_or(0));
+        let means = compiled.hide(&describe::limit(limit, compiled.asks_redis()));
+        let tiers = describe::tiers(limit);
+        let tiers = tiers.iter().map(|tier| compiled.hide(tier));
+        let lines = [means].into_iter().chain(leased(compiled, &routed, limit));
+        for (at, line) in lines.chain(tiers).enumerate() {
+            let name = if at == 0 { &*limit.name } else { "" };
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "  {name:width$}  {line}");
         }
     }
     for group in &outline.groups {
@@ -292,20 +279,20 @@ fn meaning(compiled: &Compiled) -> String {
     text
 }
 
-/// The limits that requests are held to.
+/// The limits of routes.
 type RoutedLimits = HashSet<LimitId>;
 
-fn asked_for(compiled: &Compiled) -> RoutedLimits {
+fn routed_limits(compiled: &Compiled) -> RoutedLimits {
     let services = compiled.snapshot.services.iter();
     let limits = services.flat_map(|service| &service.limits);
     limits.map(|limit| limit.id).collect()
 }
 
-/// Whether permits are taken ahead, and on which terms: `leased while it is busy: a worker takes up to 50 permits ...`. Nothing
-/// of a limit that no route asks for.
-fn leased(compiled: &Compiled, asked: &RoutedLimits, limit: &Limit) -> Option<String> {
+/// The terms of the limit's leases: `leased while it is busy: a worker takes up to 50 permits ...`. A limit that no route
+/// names gives none.
+fn leased(compiled: &Compiled, routed: &RoutedLimits, limit: &Limit) -> Option<String> {
     let terms = leases::terms(limit).filter(|_| compiled.asks_redis())?;
-    asked
+    routed
         .contains(&limit.id)
         .then(|| format!("leased while it is busy: {terms}"))
 }
@@ -319,7 +306,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
         "ignored": report.ignored(),
     });
     if let Some(compiled) = compiled {
-        let asked = asked_for(compiled);
+        let routed = routed_limits(compiled);
         let limits = compiled.outline.limits.iter().map(|limit| {
             let tiers = limit.tiers.iter().map(
                 |tier| json!({ "group": &*tier.group.name, "means": compiled.hide(&describe::tier(&tier.limit)) }),
@@ -328,7 +315,7 @@ fn summary(compiled: Option<&Compiled>, report: &Report) -> Value {
                 "name": &*limit.name,
                 "mode": limit.mode.as_str(),
                 "means": compiled.hide(&describe::limit(limit, compiled.asks_redis())),
-                "leased": leased(compiled, &asked, limit),
+                "leased": leased(compiled, &routed, limit),
                 "tiers": tiers.collect::<Vec<_>>(),
             })
         });

@@ -1,7 +1,8 @@
-//! `tollgate explain`: what a diagnostic's code means, and what would become of a request.
+//! `tollgate explain`: the meaning of a diagnostic's code, or what would become of a request.
 
 mod candidates;
 mod counters;
+mod explanation;
 mod json;
 mod masking;
 mod outlook;
@@ -9,7 +10,7 @@ mod request;
 mod stripped_fields;
 mod text;
 
-use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
+use super::{BAD, Failure, UNREACHABLE, USAGE, find_file};
 use crate::config::pages::Page;
 use crate::config::{self, Code};
 use crate::telemetry::{printable, printable_json};
@@ -71,52 +72,37 @@ Examples:
 Nothing is sent or counted; --live asks the running gateway what is left. Exit codes: 0 explained, also when the request
 would be refused; 1 a bad file; 2 wrong usage; 3 the gateway cannot be asked.";
 
-/// Explains, and returns the exit code.
-pub(super) fn explain(args: &ExplainArgs) -> u8 {
+/// Explains a code or a request.
+pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let Some(target) = &args.target else {
         return explain_code(args);
     };
     if Code::named(&args.what).is_some() {
-        tell(&format!(
-            "error: `{}` is the code of a diagnostic, and a code stands alone",
-            args.what
+        return Err(Failure::new(
+            USAGE,
+            format!(
+                "error: `{}` is the code of a diagnostic, and a code stands alone",
+                args.what
+            ),
         ));
-        return USAGE;
     }
-    let asked = match asked(args, target) {
-        Ok(asked) => asked,
-        Err(wrong) => {
-            tell(&format!("error: {wrong}"));
-            return USAGE;
-        }
-    };
-    let Some(file) = args.config.clone().or_else(find_file) else {
-        no_file();
-        return BAD;
-    };
-    // Without its store, whose secrets may not be here.
-    let compiled = match config::load_for_replay(&file, &[]) {
-        Ok(compiled) => compiled,
-        Err(report) => {
-            told(&report);
-            return BAD;
-        }
-    };
-    let mut explanation = request::explain(&compiled, asked);
+    let wrong = |wrong| Failure::new(USAGE, format!("error: {wrong}"));
+    let request = described(args, target).map_err(wrong)?;
+    let file = args.config.clone().map_or_else(find_file, Ok)?;
+    // The file is read without its store, whose secrets may not be here.
+    let compiled = config::load_for_replay(&file, &[]);
+    let compiled = compiled.map_err(|report| Failure::report(BAD, &report))?;
+    let mut explanation = request::explain(&compiled, request);
     if let Some(address) = args.live {
         let admin = compiled.boot.admin.map(|admin| admin.listen);
-        let Some(address) = address.or(admin) else {
-            tell(
-                "error: the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
-            );
-            return USAGE;
-        };
-        if let Err(error) = counters::ask(&mut explanation, address) {
-            tell(&format!(
-                "error: the gateway at {address} cannot be asked: {error}"
-            ));
-            return UNREACHABLE;
-        }
+        let address = address.or(admin).ok_or_else(|| Failure::new(
+            USAGE,
+            "error: the file has no [admin] listener to ask\nhelp: name the running gateway's: --live=ADDRESS:PORT",
+        ))?;
+        counters::read(&mut explanation, address).map_err(|error| {
+            let text = format!("error: the gateway at {address} cannot be asked: {error}");
+            Failure::new(UNREACHABLE, text)
+        })?;
     }
     explanation.hide(&compiled.boot.secrets);
     show(&if args.json {
@@ -124,11 +110,11 @@ pub(super) fn explain(args: &ExplainArgs) -> u8 {
     } else {
         printable(&text::text(&explanation)).into_owned()
     });
-    GOOD
+    Ok(())
 }
 
 /// The request that the arguments describe.
-fn asked(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, String> {
+fn described(args: &ExplainArgs, target: &str) -> Result<ExplainedRequest, String> {
     let method = Method::from_bytes(args.what.as_bytes())
         .map_err(|_| format!("`{}` is not a method", args.what))?;
     let uri: Uri = target
@@ -160,33 +146,24 @@ fn field(line: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
 }
 
-fn explain_code(args: &ExplainArgs) -> u8 {
-    match Code::named(&args.what) {
-        Some(code) => {
-            show(&page(code, args.json));
-            GOOD
-        }
-        None => {
-            no_code(&args.what);
-            USAGE
-        }
-    }
+fn explain_code(args: &ExplainArgs) -> Result<(), Failure> {
+    let word = &args.what;
+    let code = Code::named(word).ok_or_else(|| {
+        let help = match Code::nearest(word) {
+            None if is_method(word) => {
+                format!("to ask about a request, name its path: `tollgate explain {word} /`")
+            }
+            Some(near) => format!("did you mean `tollgate explain {near}`?"),
+            None => "all codes are in docs/diagnostics.md".to_owned(),
+        };
+        let text = format!("error: `{word}` is not the code of a diagnostic\nhelp: {help}");
+        Failure::new(USAGE, text)
+    })?;
+    show(&page(code, args.json));
+    Ok(())
 }
 
-fn no_code(word: &str) {
-    let help = match Code::nearest(word) {
-        None if is_method(word) => {
-            format!("to ask about a request, name its path: `tollgate explain {word} /`")
-        }
-        Some(near) => format!("did you mean `tollgate explain {near}`?"),
-        None => "all codes are in docs/diagnostics.md".to_owned(),
-    };
-    tell(&format!(
-        "error: `{word}` is not the code of a diagnostic\nhelp: {help}"
-    ));
-}
-
-/// As methods are usually spelled.
+/// Is `word` spelled as methods usually are?
 fn is_method(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
@@ -207,7 +184,7 @@ fn page(code: Code, as_json: bool) -> String {
     format!("{page}\n")
 }
 
-/// On standard output, which may be closed, and nobody reads then.
+/// Writes to standard output, which may be closed.
 fn show(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

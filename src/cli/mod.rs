@@ -1,5 +1,6 @@
 //! The command line: arguments to commands, outcomes to exit codes.
 
+mod admin_client;
 pub mod check;
 mod explain;
 mod run;
@@ -11,6 +12,7 @@ use crate::telemetry::printable;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Error, Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,7 +44,7 @@ Exit codes: 0 good, 1 the answer is bad, 2 wrong usage, 3 the gateway cannot be 
 enum Command {
     /// Run the gateway.
     Run(RunArgs),
-    /// Validate a file and say what its limits mean; nothing is started, and nobody is asked but with --connect.
+    /// Validate a file and say what its limits mean; nothing is started, and no server is asked but with --connect.
     Check(CheckArgs),
     /// Say what the code of a diagnostic means, or what would become of a request, and why.
     Explain(explain::ExplainArgs),
@@ -76,7 +78,7 @@ struct CheckArgs {
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// The same.
+    /// The file, as other commands name it.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// How to report.
@@ -105,7 +107,7 @@ const GOOD: u8 = 0;
 const BAD: u8 = 1;
 /// Wrong usage.
 const USAGE: u8 = 2;
-/// What was to be asked cannot be reached.
+/// The gateway, the store or a server cannot be reached.
 const UNREACHABLE: u8 = 3;
 
 /// Runs one command line.
@@ -118,21 +120,60 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 let _ = error.print();
                 return ExitCode::from(GOOD);
             }
-            // It repeats what was written.
-            tell(error.render().to_string().trim_end());
+            // The text repeats the arguments, and is made printable.
+            warn(error.render().to_string().trim_end());
             return ExitCode::from(USAGE);
         }
     };
-    ExitCode::from(match command {
+    let done = match command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check_command(args),
         Command::Explain(args) => explain::explain(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+    };
+    ExitCode::from(match done {
+        Ok(()) => GOOD,
+        Err(failure) => failure.exit(),
     })
 }
 
+/// The failure of a command: the text for standard error, if any, and the exit code.
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    fn new(code: u8, text: impl AsRef<str>) -> Self {
+        Self {
+            code,
+            text: printable(text.as_ref()).into_owned(),
+        }
+    }
+
+    /// A failure that has been reported already.
+    fn reported(code: u8) -> Self {
+        Self::new(code, "")
+    }
+
+    fn report(code: u8, report: &Report) -> Self {
+        Self {
+            code,
+            text: human(report),
+        }
+    }
+
+    /// Writes the text to standard error, which may be closed, and returns the exit code.
+    fn exit(self) -> u8 {
+        if !self.text.is_empty() {
+            let _ = writeln!(std::io::stderr(), "{}", self.text);
+        }
+        self.code
+    }
+}
+
 impl CommandLine {
-    /// What is to be done; `--config` may stand in front of the command as well as behind it.
+    /// The command to run; `--config` may stand in front of the command as well as behind it.
     fn chosen(self) -> Result<Command, Error> {
         let Some(command) = self.command else {
             return Ok(Command::Run(self.run));
@@ -186,7 +227,7 @@ impl CommandLine {
 }
 
 impl RunArgs {
-    /// The flags that are written and stand for a file.
+    /// The flags that stand for a file, as far as they are written.
     fn flags(&self) -> Vec<&'static str> {
         [
             ("--to", &self.to),
@@ -205,51 +246,50 @@ fn conflict(text: &str) -> Error {
     <CommandLine as CommandFactory>::command().error(ErrorKind::ArgumentConflict, text)
 }
 
-fn check_command(args: CheckArgs) -> u8 {
-    let Some(file) = args.file.or(args.config).or_else(find_file) else {
-        no_file();
-        return BAD;
-    };
+fn check_command(args: CheckArgs) -> Result<(), Failure> {
+    let file = args.file.or(args.config).map_or_else(find_file, Ok)?;
     let format = if args.json {
         check::Format::Json
     } else {
         args.format
     };
-    let what = match (args.print, args.diff, args.connect) {
+    let task = match (args.print, args.diff, args.connect) {
         (true, ..) => check::CheckTask::Print,
         (_, Some(old), _) => check::CheckTask::Diff(old),
         (_, _, true) => check::CheckTask::Connect,
         _ => check::CheckTask::Meaning,
     };
-    check::check(&file, &what, format, args.deny_warnings)
+    match check::check(&file, &task, format, args.deny_warnings) {
+        GOOD => Ok(()),
+        code => Err(Failure::reported(code)),
+    }
 }
 
 /// The file where it is usually found.
-fn find_file() -> Option<PathBuf> {
+fn find_file() -> Result<PathBuf, Failure> {
     let usual = ["gateway.toml", "/etc/tollgate/gateway.toml"];
-    usual
-        .iter()
-        .map(Path::new)
-        .find(|path| path.exists())
-        .map(Path::to_path_buf)
-}
-
-fn no_file() {
-    tell(
+    let mut usual = usual.iter().map(Path::new);
+    let found = usual.find(|path| path.exists()).map(Path::to_path_buf);
+    found.ok_or_else(|| Failure::new(
+        BAD,
         "error: there is no gateway.toml here and none in /etc/tollgate\n\
-          help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
-    );
+         help: name one with --config FILE, or start without one: tollgate run --to HOST:PORT --limit 10/s",
+    ))
 }
 
-/// A line on standard error, which may be closed.
-fn tell(text: &str) {
-    use std::io::Write as _;
+/// Writes a line to standard error, which may be closed.
+fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
-/// A report on standard error, in colours where they can be seen; what it shows of files is printable.
-fn told(report: &Report) {
-    use std::io::Write as _;
-    let text = report.human(Colour::of_stderr());
-    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
+/// Writes a report's warnings, if it has any, to standard error.
+fn warn_of(report: &Report) {
+    if !report.diagnostics.is_empty() {
+        let _ = writeln!(std::io::stderr(), "{}", human(report));
+    }
+}
+
+/// A report for people, in colour where the terminal has some. The texts of files that it shows are printable.
+fn human(report: &Report) -> String {
+    report.human(Colour::of_stderr()).trim_end().to_owned()
 }

@@ -1,29 +1,20 @@
 //! `tollgate run`: reads the file, or makes one of the flags, and runs the gateway.
 
-use super::{BAD, GOOD, RunArgs, USAGE, find_file, no_file, tell, told};
+use super::{BAD, Failure, RunArgs, USAGE, find_file, warn, warn_of};
 use crate::config::{self, Compiled, QuickStart};
 use crate::{app, telemetry};
 use std::path::PathBuf;
 
-pub(super) fn run(args: RunArgs) -> u8 {
-    let (compiled, file) = match load(args) {
-        Ok(loaded) => loaded,
-        Err(code) => return code,
-    };
+pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
+    let (compiled, file) = load(args)?;
     if let Err(error) = telemetry::log::start(compiled.boot.log.level) {
-        tell(&format!("warning: {error}"));
+        warn(&format!("warning: {error}"));
     }
-    match app::run(compiled, file) {
-        Ok(()) => GOOD,
-        Err(error) => {
-            tell(&format!("error: {error}"));
-            BAD
-        }
-    }
+    app::run(compiled, file).map_err(|error| Failure::new(BAD, format!("error: {error}")))
 }
 
-/// What to run, and the file to watch; or the exit code, and the mistakes have been told.
-fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), u8> {
+/// The configuration to run, and the file to watch.
+fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), Failure> {
     let (loaded, file) = if let Some(to) = args.to {
         let flags = QuickStart {
             to: &to,
@@ -33,23 +24,12 @@ fn load(args: RunArgs) -> Result<(Compiled, Option<PathBuf>), u8> {
         };
         (flags.compile(), None)
     } else {
-        let Some(file) = args.config.or_else(find_file) else {
-            no_file();
-            return Err(BAD);
-        };
+        let file = args.config.map_or_else(find_file, Ok)?;
         (config::load(&file), Some(file))
     };
-    match loaded {
-        Ok(compiled) => {
-            if !compiled.warnings.is_empty() {
-                told(&compiled.report());
-            }
-            Ok((compiled, file))
-        }
-        Err(report) => {
-            told(&report);
-            // Without a file the mistake is in the flags.
-            Err(if file.is_some() { BAD } else { USAGE })
-        }
-    }
+    // Without a file the mistake is in the flags.
+    let code = if file.is_some() { BAD } else { USAGE };
+    let compiled = loaded.map_err(|report| Failure::report(code, &report))?;
+    warn_of(&compiled.report());
+    Ok((compiled, file))
 }

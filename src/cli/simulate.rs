@@ -1,6 +1,6 @@
 //! `tollgate simulate`: what the limits of a file would have done to logged traffic, and what a change of them would.
 
-use super::{BAD, GOOD, UNREACHABLE, USAGE, find_file, no_file, tell, told};
+use super::{BAD, Failure, UNREACHABLE, USAGE, find_file, warn, warn_of};
 use crate::config::{self, Compiled, Set, suggest};
 use crate::replay::report::{self, Marks};
 use crate::replay::{Fault, Mapping, Replay, ReplayError, Report, TraceLines};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = EXAMPLES)]
 pub(super) struct SimulateArgs {
     /// The trace: our access log or JSON like it, or what Apache, nginx, Caddy, Traefik, Envoy, HAProxy or an AWS load
-    /// balancer logs, told apart by themselves; plain or gzip, - for standard input.
+    /// balancer logs, whose formats are recognised; plain or gzip, - for standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// The file [default: ./gateway.toml, then /etc/tollgate/gateway.toml].
@@ -56,120 +56,107 @@ Examples:
 Exit codes: 0 replayed, whatever was refused; 1 a bad file, or a trace that cannot be read or has no request; 2 wrong usage;
 3 the --store cannot be reached.";
 
-/// Nobody looks at what is over so soon.
+/// The run time without a progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Time between two looks of the progress bar.
+/// Time between two updates of the progress bar.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(super) fn simulate(args: &SimulateArgs) -> u8 {
-    match replay(args) {
-        Ok(()) => GOOD,
-        Err(code) => code,
-    }
-}
-
-/// The whole command; a mistake has been told when it comes back as an exit code.
-fn replay(args: &SimulateArgs) -> Result<(), u8> {
+pub(super) fn simulate(args: &SimulateArgs) -> Result<(), Failure> {
     let mapping = mapping(args)?;
     let (file, changed) = load(args)?;
     let target = store(args)?;
     for out in [&args.decisions, &args.svg].into_iter().flatten() {
         if is_same_file(out, &args.trace) {
             let out = out.display();
-            tell(&format!(
-                "error: {out} is the trace: it would be overwritten"
-            ));
-            return Err(USAGE);
+            let text = format!("error: {out} is the trace: it would be overwritten");
+            return Err(Failure::new(USAGE, text));
         }
     }
-    let mut lines = TraceLines::open(&args.trace).map_err(|error| {
-        tell(&format!(
-            "error: cannot open {}: {error}",
-            args.trace.display()
-        ));
-        BAD
+    let lines = TraceLines::open(&args.trace).map_err(|error| {
+        let trace = args.trace.display();
+        Failure::new(BAD, format!("error: cannot open {trace}: {error}"))
     })?;
     let decisions = args.decisions.as_deref().map(create).transpose()?;
-    let mut decisions = decisions.map(EscapedLines::on);
     let snapshot = changed.map(|changed| changed.snapshot);
-    let mut replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
+    let replay = Replay::new(file.snapshot, snapshot, target.as_ref()).map_err(|error| {
         let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
-        tell(&format!("error: --store {target}: {error}"));
-        UNREACHABLE
+        Failure::new(UNREACHABLE, format!("error: --store {target}: {error}"))
     })?;
-    replay = replay.reading(mapping);
-
+    let mut replay = replay.reading(mapping);
     let began = Instant::now();
-    let mut bar = ProgressBar::new(began);
+    run(&mut replay, lines, decisions)?;
+    show(&replay.report(), args, began.elapsed())
+}
+
+/// Replays the lines, with a progress bar, and writes the decisions.
+fn run(
+    replay: &mut Replay,
+    mut lines: TraceLines,
+    decisions: Option<BufWriter<File>>,
+) -> Result<(), Failure> {
+    let mut decisions = decisions.map(EscapedLines::on);
+    let mut bar = ProgressBar::new(Instant::now());
     let out = decisions.as_mut().map(|out| out as &mut dyn Write);
     let ran = replay.run(&mut lines, out, &mut |lines, requests| {
         bar.show(lines, requests)
     });
     bar.end();
-    let took = began.elapsed();
     if let Err(error) = replay.clear() {
-        tell(&format!(
+        warn(&format!(
             "warning: counters of the replay are left in Redis until they end: {error}"
         ));
     }
     ran.map_err(|failure| {
-        tell(&format!("error: {failure}"));
-        if matches!(failure, ReplayError::Store(_)) {
+        let code = if matches!(failure, ReplayError::Store(_)) {
             UNREACHABLE
         } else {
             BAD
-        }
-    })?;
-    drop(decisions);
+        };
+        Failure::new(code, format!("error: {failure}"))
+    })
+}
 
-    let report = replay.report();
+/// Writes the report, and the picture where one is asked for.
+fn show(report: &Report, args: &SimulateArgs, took: Duration) -> Result<(), Failure> {
     if let Some(path) = &args.svg {
         let mut out = create(path)?;
-        let drawn = out.write_all(report::svg(&report, &args.sets).as_bytes());
+        let drawn = out.write_all(report::svg(report, &args.sets).as_bytes());
         drawn
             .and_then(|()| out.flush())
             .map_err(|error| cannot_write(path, &error))?;
     }
     let text = if args.json {
-        format!("{}\n", report::json(&report, &args.sets, took))
+        let text = format!("{}\n", report::json(report, &args.sets, took));
+        printable_json(&text).into_owned()
     } else {
-        report::text(&report, &args.sets, took, marks())
+        printable(&report::text(report, &args.sets, took, marks())).into_owned()
     };
-    // It may be closed, and nobody reads then.
-    let text = if args.json {
-        printable_json(&text)
-    } else {
-        printable(&text)
-    };
+    // Standard output may be closed.
     let _ = io::stdout().write_all(text.as_bytes());
     if report.requests == 0 {
-        tell(&format!("error: {}", nothing(&report, args)));
-        return Err(BAD);
+        let text = format!("error: {}", no_requests(report, args));
+        return Err(Failure::new(BAD, text));
     }
     Ok(())
 }
 
-/// The name that a misspelt one means.
+/// The name that `word` probably means.
 fn meant(word: &str, names: &[&'static str]) -> Option<&'static str> {
     suggest::nearest(word, names.iter().copied())
 }
 
-/// What `--fields` says, if anything.
-fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, u8> {
+/// The mapping that `--fields` gives, if any.
+fn mapping(args: &SimulateArgs) -> Result<Option<Mapping>, Failure> {
     if args.fields.is_empty() {
         return Ok(None);
     }
-    Mapping::read_options(&args.fields, meant)
-        .map(Some)
-        .map_err(|wrong| {
-            tell(&format!("error: --fields: {wrong}"));
-            USAGE
-        })
+    let mapping = Mapping::read_options(&args.fields, meant).map(Some);
+    mapping.map_err(|wrong| Failure::new(USAGE, format!("error: --fields: {wrong}")))
 }
 
-/// Why there was nothing to replay.
-fn nothing(report: &Report, args: &SimulateArgs) -> String {
+/// The reason that the trace has no request.
+fn no_requests(report: &Report, args: &SimulateArgs) -> String {
     let trace = if args.trace.as_path() == Path::new("-") {
         "standard input".to_owned()
     } else {
@@ -205,59 +192,50 @@ fn nothing(report: &Report, args: &SimulateArgs) -> String {
 }
 
 /// The file as it is, and as `--set` changes it.
-fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), u8> {
+fn load(args: &SimulateArgs) -> Result<(Compiled, Option<Compiled>), Failure> {
     let sets: Result<Vec<Set>, String> = args.sets.iter().map(|set| Set::read(set)).collect();
-    let sets = sets.map_err(|wrong| {
-        tell(&format!("error: {wrong}"));
-        USAGE
-    })?;
-    let Some(path) = args.config.clone().or_else(find_file) else {
-        no_file();
-        return Err(BAD);
-    };
+    let sets = sets.map_err(|wrong| Failure::new(USAGE, format!("error: {wrong}")))?;
+    let path = args.config.clone().map_or_else(find_file, Ok)?;
     let read = |sets: &[Set], code: u8| {
-        config::load_for_replay(&path, sets).map_err(|report| {
-            told(&report);
-            code
-        })
+        let file = config::load_for_replay(&path, sets);
+        file.map_err(|report| Failure::report(code, &report))
     };
     let file = read(&[], BAD)?;
     let changed = match sets.as_slice() {
         [] => None,
-        // The file is right without them, so the mistake is in the options.
+        // The file is right without the options, so that a mistake is in them.
         sets => Some(read(sets, USAGE)?),
     };
-    let shown = changed.as_ref().unwrap_or(&file);
-    if !shown.warnings.is_empty() {
-        told(&shown.report());
-    }
+    warn_of(&changed.as_ref().unwrap_or(&file).report());
     Ok((file, changed))
 }
 
 /// The Redis to count in, if any.
-fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, u8> {
+fn store(args: &SimulateArgs) -> Result<Option<RedisTarget>, Failure> {
     let Some(url) = &args.store else {
         return Ok(None);
     };
     match config::store(url) {
         Ok(Backend::Memory) => Ok(None),
         Ok(Backend::Redis(target)) => Ok(Some(target)),
-        Err(report) => {
-            told(&report);
-            Err(USAGE)
-        }
+        Err(report) => Err(Failure::report(USAGE, &report)),
     }
 }
 
-fn create(path: &Path) -> Result<BufWriter<File>, u8> {
+fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
     let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
     Ok(BufWriter::with_capacity(256 * 1024, file))
 }
 
-/// Lines of JSON for a file that may be a terminal: what it would obey is escaped.
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    Failure::new(BAD, format!("error: cannot write {path}: {error}"))
+}
+
+/// A writer of JSON lines to a file that may be a terminal: control characters are escaped.
 struct EscapedLines<W> {
     out: W,
-    /// What has come of a line that is not at its end.
+    /// The beginning of a line that is not complete.
     begun: Vec<u8>,
 }
 
@@ -287,7 +265,7 @@ impl<W: Write> Write for EscapedLines<W> {
     }
 }
 
-/// Whatever the two are called.
+/// Are the two one file, whatever their names?
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| {
         let file = path.metadata().ok().filter(Metadata::is_file)?;
@@ -296,12 +274,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|one| id(other) == Some(one))
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> u8 {
-    tell(&format!("error: cannot write {}: {error}", path.display()));
-    BAD
-}
-
-/// Blocks where the locale speaks UTF-8, or nobody says.
+/// Blocks where the locale speaks UTF-8, or where none is set.
 fn marks() -> Marks {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
@@ -316,7 +289,7 @@ fn marks() -> Marks {
     }
 }
 
-/// How far it has come, on standard error when a person watches and it takes long.
+/// The progress bar, on standard error where that is a terminal and the run takes long.
 struct ProgressBar {
     began: Instant,
     next: Option<Instant>,

@@ -1,7 +1,7 @@
 //! Twice the limits are twice the work: what is looked at is counted, not timed.
 
 use super::parse;
-use super::spans::LOOKED_AT;
+use super::span::LOOKED_AT;
 use std::fmt::Write as _;
 
 /// A file with this many limits, each with whatever is held against other tables, and a warning that is meant.

@@ -1,11 +1,7 @@
 //! What is wrong with a file: code, words, places, and what to write instead.
 
-use super::files::Files;
-use super::masking::Secrets;
-use super::source::{Source, Span};
-use std::borrow::Cow;
+use super::span::Span;
 use std::fmt;
-use std::sync::Arc;
 
 macro_rules! codes {
     ($($name:ident $text:literal $about:literal;)*) => {
@@ -194,7 +190,13 @@ impl Diagnostic {
         }
     }
 
-    /// Where it is, and what the caret says.
+    /// An error about settings that contradict each other.
+    #[must_use]
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::error(Code::Conflict, message)
+    }
+
+    /// The place, and the words beside the caret.
     #[must_use]
     pub fn at(mut self, span: &Span, text: impl Into<String>) -> Self {
         self.primary = Some(Label {
@@ -214,26 +216,30 @@ impl Diagnostic {
         self
     }
 
-    /// What it is about as well, without being shown: who ignores it there ignores it.
+    /// The other place, where there is one.
+    #[must_use]
+    pub fn and_if(self, span: Option<&Span>, text: impl Into<String>) -> Self {
+        match span {
+            Some(span) => self.and(span, text),
+            None => self,
+        }
+    }
+
+    /// A place that the diagnostic concerns and that is not shown: `ignore_warnings` there ignores the warning.
     #[must_use]
     pub fn about(mut self, span: &Span) -> Self {
         self.concerns.push(span.clone());
         self
     }
 
-    /// Puts stars where these have come to stand in its words.
-    pub(super) fn hide(&mut self, secrets: &Secrets) {
+    /// Every text that a reader sees.
+    pub(super) fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let labels = self.primary.iter_mut().chain(&mut self.others);
         let texts = labels.map(|label| &mut label.text);
-        let texts = texts
+        texts
             .chain([&mut self.message])
             .chain(&mut self.help)
-            .chain(&mut self.note);
-        for text in texts {
-            if let Cow::Owned(shown) = secrets.hide(text) {
-                *text = shown;
-            }
-        }
+            .chain(&mut self.note)
     }
 
     /// The same, its places counted from `by`.
@@ -267,128 +273,5 @@ impl Diagnostic {
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.note = Some(text.into());
         self
-    }
-}
-
-/// All that is wrong with one file.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// The file.
-    pub source: Arc<Source>,
-    /// The mistakes, in the order of the file.
-    pub diagnostics: Vec<Diagnostic>,
-    /// What was read to find them.
-    pub files: Files,
-}
-
-impl Report {
-    /// The mistakes of `source`, put in the order of the file.
-    #[must_use]
-    pub fn new(source: Arc<Source>, mut diagnostics: Vec<Diagnostic>) -> Self {
-        diagnostics.sort_by_key(|diagnostic| {
-            let start = diagnostic.primary.as_ref().map(|label| label.span.start);
-            start.unwrap_or(usize::MAX)
-        });
-        Self {
-            source,
-            diagnostics,
-            files: Files::default(),
-        }
-    }
-
-    /// The same, found by reading `files`.
-    #[must_use]
-    pub fn from_files(self, files: Files) -> Self {
-        Self { files, ..self }
-    }
-
-    /// The mistakes in one line, where all errors are in the files beside the file itself.
-    #[must_use]
-    pub fn beside(&self) -> Option<String> {
-        let errors = || {
-            let all = self.diagnostics.iter();
-            all.filter(|one| one.severity == Severity::Error)
-        };
-        // What is wrong with the file itself has no place in it, or none with a width.
-        let named = |one: &Diagnostic| {
-            let place = one.primary.as_ref();
-            place.is_some_and(|label| !label.span.is_empty())
-        };
-        let beside = |one: &Diagnostic| match one.code {
-            Code::BadMember | Code::BadJwtKey => true,
-            Code::Unreadable => named(one),
-            _ => false,
-        };
-        let all = errors().next().is_some() && errors().all(beside);
-        all.then(|| {
-            let messages: Vec<&str> = errors().map(|one| one.message.as_str()).collect();
-            messages.join("; ")
-        })
-    }
-
-    /// How many errors.
-    #[must_use]
-    pub fn errors(&self) -> usize {
-        self.count(Severity::Error)
-    }
-
-    /// How many warnings.
-    #[must_use]
-    pub fn warnings(&self) -> usize {
-        self.count(Severity::Warning)
-    }
-
-    /// How many warnings that are meant.
-    #[must_use]
-    pub fn ignored(&self) -> usize {
-        self.count(Severity::Ignored)
-    }
-
-    /// `3 errors, 1 warning in gateway.toml`.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        let count = |number: usize, word: &str| match number {
-            0 => None,
-            1 => Some(format!("1 {word}")),
-            _ => Some(format!("{number} {word}s")),
-        };
-        let parts: Vec<_> = [
-            count(self.errors(), "error"),
-            count(self.warnings(), "warning"),
-            count(self.ignored(), "ignored warning"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let found = if parts.is_empty() {
-            "nothing wrong".to_owned()
-        } else {
-            parts.join(", ")
-        };
-        format!("{found} in {}", self.places())
-    }
-
-    /// The one file they are in, or how many.
-    fn places(&self) -> String {
-        let source = &self.source;
-        let labels = self
-            .diagnostics
-            .iter()
-            .filter_map(|one| one.primary.as_ref());
-        let mut places: Vec<String> = labels.map(|label| source.place(label.span.start)).collect();
-        places.sort();
-        places.dedup();
-        match (source.is_one_file(), places.as_slice()) {
-            (false, [one]) => one.clone(),
-            (false, [_, _, ..]) => format!("{} files", places.len()),
-            _ => source.title(),
-        }
-    }
-
-    fn count(&self, severity: Severity) -> usize {
-        self.diagnostics
-            .iter()
-            .filter(|diagnostic| diagnostic.severity == severity)
-            .count()
     }
 }

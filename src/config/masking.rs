@@ -1,5 +1,6 @@
 //! Secrets that were filled into a file, and stars in their place in whatever text about it is shown.
 
+use super::diagnostic::Diagnostic;
 use super::value;
 use crate::route::Template;
 use std::borrow::Cow;
@@ -59,7 +60,16 @@ impl Secrets {
         self.replaced(text, &mut |_| "***".to_owned())
     }
 
-    /// The same where two that differ are to stay different.
+    /// Puts stars for the secrets into every text of `diagnostic`.
+    pub(super) fn mask(&self, diagnostic: &mut Diagnostic) {
+        for text in diagnostic.texts_mut() {
+            if let Cow::Owned(shown) = self.hide(text) {
+                *text = shown;
+            }
+        }
+    }
+
+    /// `text` with stars for each secret: secrets that differ get stars that differ.
     pub(super) fn number<'t>(&self, text: &'t str, series: &mut Numbering) -> Cow<'t, str> {
         self.replaced(text, &mut |secret| series.stars(secret))
     }

@@ -29,10 +29,11 @@ mod print;
 mod quick_start;
 mod redaction;
 pub mod render;
+pub mod report;
 mod secret;
 mod set;
 pub mod source;
-mod spans;
+mod span;
 mod store;
 pub mod suggest;
 mod validate;
@@ -45,10 +46,11 @@ mod complexity;
 mod fixtures;
 
 pub use boot::Boot;
-pub use diagnostic::{Code, Diagnostic, Report, Severity};
+pub use diagnostic::{Code, Diagnostic, Severity};
 pub use files::Files;
 pub use print::print;
 pub use quick_start::QuickStart;
+pub use report::Report;
 pub use set::Set;
 
 use crate::snapshot::Snapshot;

@@ -3,9 +3,10 @@
 
 mod toml;
 
-use super::diagnostic::{Label, Report};
+use super::diagnostic::Label;
 use super::files::Files;
 use super::masking::Numbering;
+use super::report::Report;
 use super::secret::SecretLocation;
 use super::source::Source;
 use super::vocabulary::{Default, IGNORE_WARNINGS, Shape, TABLES, Table};

@@ -1,6 +1,7 @@
 //! `tollgate run --to HOST:PORT --limit 10/s`: a gateway without a file.
 
-use super::diagnostic::{Diagnostic, Report};
+use super::diagnostic::Diagnostic;
+use super::report::Report;
 use super::source::Source;
 use super::value::{self, ValueError};
 use super::{Compiled, parse};

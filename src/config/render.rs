@@ -3,7 +3,8 @@
 mod github;
 mod sarif;
 
-use super::diagnostic::{Diagnostic, Label, Report, Severity};
+use super::diagnostic::{Diagnostic, Label, Severity};
+use super::report::Report;
 use super::source::{Source, Span};
 use crate::telemetry::printable;
 use annotate_snippets::{AnnotationKind, Level, Origin, Padding, Renderer, Snippet};

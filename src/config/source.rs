@@ -7,36 +7,10 @@ use super::set::Set;
 use crate::telemetry::printable_in_place;
 use std::collections::BTreeSet;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// A stretch of the text, in bytes.
-pub type Span = Range<usize>;
-
-/// A value and where it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct At<T> {
-    /// What was written.
-    pub value: T,
-    /// Where.
-    pub span: Span,
-}
-
-impl<T> At<T> {
-    /// `value`, written at `span`.
-    pub fn new(value: T, span: Span) -> Self {
-        Self { value, span }
-    }
-
-    /// The same place, another value.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
-        At {
-            value: change(self.value),
-            span: self.span,
-        }
-    }
-}
+pub use super::span::{At, Span};
 
 /// A line and a column as editors count them: from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! How people write things: rates, times, addresses, hosts, paths, keys. Each reader takes the text and either returns
-//! the value or says what is wrong with it and what to write instead.
+//! The values of keys as people write them: rates, times, addresses, hosts, paths, parts of a key. Each reader takes the
+//! text and returns the value, or an error with a text to write instead.
 
 mod byte_rate;
 mod condition;
@@ -28,9 +28,9 @@ pub(super) use time::{MICROS, Quota, duration, rate, show_quota, show_rate, show
 pub(super) use zone::zone;
 
 use super::diagnostic::{Code, Diagnostic};
-use super::source::Span;
+use super::span::Span;
 
-/// What is wrong with a written value.
+/// The mistake in a written value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ValueError {
     /// The kind of mistake.
@@ -56,6 +56,11 @@ impl ValueError {
         }
     }
 
+    /// A mistake in `text`: "`TEXT` is not a rate".
+    fn of(code: Code, text: &str, what: &str, label: impl Into<String>) -> Self {
+        Self::new(code, format!("{} {what}", quoted(text)), label)
+    }
+
     /// A word that `key` does not know.
     pub(super) fn choice(key: &str, word: &str, words: &[&str]) -> Self {
         let near = super::suggest::nearest(word, words.iter().copied());
@@ -67,27 +72,27 @@ impl ValueError {
         wrong.offer(near)
     }
 
-    /// What to write instead of the whole text. Only what can be read itself is shown, see [`ValueError::kept`]; where nothing
-    /// is left, the help is.
+    /// Texts to write instead of the whole text. [`with_valid_offers`] keeps those that can be read; where none is left, the
+    /// help is shown.
     fn offer<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.offers = texts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Without offers that would be wrong again, or would have to be escaped.
-    fn kept<T>(mut self, read: impl Fn(&str) -> Result<T, Self>) -> Self {
+    /// The error without offers that `read` refuses, or that a string of TOML would have to escape.
+    fn keep_valid<T>(mut self, read: impl Fn(&str) -> Result<T, Self>) -> Self {
         let plain = |text: &str| !text.contains(['"', '\\']) && !text.contains(char::is_control);
         self.offers.retain(|text| plain(text) && read(text).is_ok());
         self
     }
 
-    /// What to do instead, whatever was to be offered.
+    /// The advice `text` in place of every offer.
     fn instead(mut self, text: impl Into<String>) -> Self {
         self.offers.clear();
         self.help(text)
     }
 
-    /// The same, where something is known.
+    /// The advice, where there is any.
     pub(super) fn instead_if(self, text: Option<String>) -> Self {
         match text {
             Some(text) => self.instead(text),
@@ -100,7 +105,7 @@ impl ValueError {
         self
     }
 
-    /// What to write or do instead, in words.
+    /// The advice as messages show it.
     pub(super) fn shown_help(&self) -> Option<String> {
         if self.offers.is_empty() {
             return self.help.clone();
@@ -114,7 +119,7 @@ impl ValueError {
         Some(format!("write {}", super::suggest::one_of(&offers)))
     }
 
-    /// The same, with its place.
+    /// The diagnostic at `span`.
     pub(super) fn at(self, span: &Span) -> Diagnostic {
         let help = self.shown_help();
         Diagnostic::error(self.code, self.message)
@@ -123,12 +128,15 @@ impl ValueError {
     }
 }
 
-/// Reads with `read`; what its message offers has been read too.
-fn mended<T>(text: &str, read: impl Fn(&str) -> Result<T, ValueError>) -> Result<T, ValueError> {
-    read(text).map_err(|wrong| wrong.kept(&read))
+/// Reads `text` with `read`. An error offers only texts that `read` itself takes.
+fn with_valid_offers<T>(
+    text: &str,
+    read: impl Fn(&str) -> Result<T, ValueError>,
+) -> Result<T, ValueError> {
+    read(text).map_err(|wrong| wrong.keep_valid(&read))
 }
 
-/// What to write where several texts stand in one.
+/// The advice for one text that holds several entries.
 pub(super) fn in_list(parts: &[&str]) -> String {
     format!("write a list: `[\"{}\"]`", parts.join("\", \""))
 }

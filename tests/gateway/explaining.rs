@@ -128,7 +128,7 @@ async fn live_says_what_is_left_and_charges_nothing() {
     .await;
     for line in [
         "now: 3 of 5 left",
-        "; this takes 1",
+        "; the request takes 1",
         "\nanswer  the upstream's; every limit has room for it now, and nothing was counted here\n",
     ] {
         assert!(people.stdout.contains(line), "{line}: {}", people.stdout);
@@ -187,7 +187,7 @@ async fn a_request_is_explained_for_people() {
         "route   orders (gateway.toml:29) to upstream orders: http://10.1.0.5:3000",
         "        not write (gateway.toml:35): it takes POST only",
         "        not hosted (gateway.toml:40): it is for the host a.example.com",
-        "        not all-v1 (gateway.toml:45): it takes it too, but the path of the other is more specific",
+        "        not all-v1 (gateway.toml:45): it takes the request too, but the path of the chosen route is more specific",
         "client  203.0.113.9: 10.0.0.1 is trusted, and X-Forwarded-For is walked from the right: 10.0.0.7 is trusted, 203.0.113.9 is not",
         "path    /v1/orders/42: matched; forwarded as /v1/orders/42;a=b/",
         "limits  per-key (gateway.toml:8): at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one",
@@ -277,7 +277,7 @@ async fn an_exemption_is_told() {
     let text = said(&[&asked[..], &["--from", "192.0.2.7"]].concat()).await;
     assert!(
         text.contains(
-            "\n          does not apply: it exempts such requests\nanswer  the upstream's, unless"
+            "\n          does not apply: the limit exempts such requests\nanswer  the upstream's, unless"
         ),
         "{text}"
     );

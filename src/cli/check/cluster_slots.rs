@@ -1,51 +1,54 @@
-//! What a cluster means for the limits of a file: how many calls a request pays on which route, and which slots are hot.
+//! The slots of a Redis Cluster: how many calls a request of each route pays, and which slots are hot.
 
 use crate::config::{Compiled, describe};
 use crate::key::MissingKey;
 use crate::limit::{Limit, Scope};
 use crate::store::{Backend, RedisEndpoint};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// What is said of a store of several nodes, or of a file that is written for one.
+/// The slots of a Redis Cluster that the limits of a file count in.
 pub(super) struct SlotSpread<'a> {
-    /// Knows what may not be shown.
+    /// The file, which knows its secrets.
     compiled: &'a Compiled,
-    /// Whoever is held to several slots: the route, or nothing for requests of none.
-    routes: Vec<(Option<&'a str>, Vec<SlotLimits<'a>>)>,
+    routes: Vec<RouteSlots<'a>>,
     hot: Vec<HotSlot<'a>>,
 }
 
-/// Limits of a route whose counters live in one slot.
+/// The slots of one route, or of requests without a route.
+struct RouteSlots<'a> {
+    route: Option<&'a str>,
+    slots: Vec<SlotLimits<'a>>,
+}
+
+/// The limits of a route whose counters are in one slot.
 struct SlotLimits<'a> {
-    /// What chooses it.
     by: SlotChoice,
     limits: Vec<&'a str>,
 }
 
+/// What chooses the slot of a counter.
 #[derive(PartialEq, Eq)]
 enum SlotChoice {
     Tag(Arc<str>),
-    /// A key, as the file writes it, and what counts for who lacks it, unless nobody is counted then.
-    Key(String, Option<MissingKey>),
+    /// A key template as the file writes it, and what counts requests without the key, if anything does.
+    Key(String, Option<Missing>),
 }
 
-/// Counters that are all in one slot, on one master.
+/// A slot that many keys, or all requests, are counted in: on one master.
 struct HotSlot<'a> {
     tag: Option<&'a str>,
     limits: Vec<&'a str>,
 }
 
 impl<'a> SlotSpread<'a> {
-    /// Of this file, where it matters there.
+    /// The slots of this file, where it has shared tags or names a cluster.
     pub(super) fn of(compiled: &'a Compiled) -> Option<Self> {
         let outline = &compiled.outline;
-        let shared: Vec<&Limit> = outline
-            .limits
-            .iter()
-            .map(|limit| &**limit)
+        let shared = outline.limits.iter().map(|limit| &**limit);
+        let shared: Vec<&Limit> = shared
             .filter(|limit| limit.scope == Scope::Cluster)
             .collect();
         let is_cluster = match &compiled.boot.store.source {
@@ -59,52 +62,17 @@ impl<'a> SlotSpread<'a> {
         for limit in &shared {
             by_name.entry(&limit.name).or_insert(limit);
         }
-        let slots = |names: &[Arc<str>]| {
-            let mut slots: Vec<SlotLimits<'a>> = Vec::new();
-            for limit in names
-                .iter()
-                .filter_map(|name| by_name.get(&**name).copied())
-            {
-                let by = chosen(limit);
-                match slots.iter_mut().find(|slot| slot.by.may_be(&by)) {
-                    Some(slot) => {
-                        slot.by.learn(by);
-                        slot.limits.push(&limit.name);
-                    }
-                    None => slots.push(SlotLimits {
-                        by,
-                        limits: vec![&limit.name],
-                    }),
-                }
-            }
-            slots
-        };
-        let routes = outline.routes.iter().map(|route| {
-            let name: &str = &route.rule.name;
-            (Some(name), slots(&route.limits))
+        let routes = outline.routes.iter();
+        let routes = routes.map(|route| (Some(&*route.rule.name), &route.limits));
+        let routes = routes.chain([(None, &outline.defaults)]);
+        let routes = routes.map(|(route, names)| RouteSlots {
+            route,
+            slots: slots(names, &by_name),
         });
-        let unrouted = std::iter::once((None, slots(&outline.defaults)));
-        let mut hot: Vec<HotSlot<'a>> = Vec::new();
-        let mut at_tag: HashMap<Option<&str>, usize> = HashMap::new();
-        let mut seen = HashSet::new();
-        for limit in &shared {
-            let tag = limit.with.as_deref();
-            if tag.is_none() && !limit.by.parts.is_empty() {
-                continue;
-            }
-            let at = *at_tag.entry(tag).or_insert_with(|| {
-                let limits = Vec::new();
-                hot.push(HotSlot { tag, limits });
-                hot.len() - 1
-            });
-            if seen.insert((tag, &*limit.name)) {
-                hot[at].limits.push(&limit.name);
-            }
-        }
         Some(Self {
             compiled,
-            routes: routes.chain(unrouted).collect(),
-            hot,
+            routes: routes.collect(),
+            hot: hot(&shared),
         })
     }
 
@@ -112,12 +80,17 @@ impl<'a> SlotSpread<'a> {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut spans = false;
-        for (route, slots) in self.routes.iter().filter(|(_, slots)| slots.len() > 1) {
+        for RouteSlots { route, slots } in &self.routes {
+            if slots.len() < 2 {
+                continue;
+            }
             spans = true;
-            let shown = |slot: &SlotLimits<'_>| self.compiled.hide(&slot.by.shown());
             let named: Vec<String> = slots
                 .iter()
-                .map(|slot| format!("{} ({})", slot.limits.join(" and "), shown(slot)))
+                .map(|slot| {
+                    let by = self.compiled.hide(&slot.by.shown());
+                    format!("{} ({by})", slot.limits.join(" and "))
+                })
                 .collect();
             let whose = match route {
                 Some(name) => format!("a request of route {name}"),
@@ -155,12 +128,12 @@ impl<'a> SlotSpread<'a> {
 
     /// For programs.
     pub(super) fn json(&self) -> Value {
-        let routes = self.routes.iter().filter(|(_, slots)| !slots.is_empty());
-        let routes = routes.map(|(route, slots)| {
-            let slots = slots
-                .iter()
-                .map(|slot| (self.compiled.hide(&slot.by.shown()), &slot.limits))
-                .map(|(by, limits)| json!({ "by": by, "limits": limits }));
+        let routes = self.routes.iter().filter(|one| !one.slots.is_empty());
+        let routes = routes.map(|RouteSlots { route, slots }| {
+            let slots = slots.iter().map(|slot| {
+                let by = self.compiled.hide(&slot.by.shown());
+                json!({ "by": by, "limits": slot.limits })
+            });
             json!({ "route": route, "slots": slots.collect::<Vec<_>>() })
         });
         let hot = self.hot.iter();
@@ -171,7 +144,51 @@ impl<'a> SlotSpread<'a> {
     }
 }
 
-/// Limits of one key live in the slots of its values.
+/// The slots of the limits of these names. Limits of one key share the slots of its values.
+fn slots<'a>(names: &[Arc<str>], by_name: &HashMap<&str, &'a Limit>) -> Vec<SlotLimits<'a>> {
+    let mut slots: Vec<SlotLimits<'a>> = Vec::new();
+    for limit in names
+        .iter()
+        .filter_map(|name| by_name.get(&**name).copied())
+    {
+        let by = chosen(limit);
+        match slots.iter_mut().find(|slot| slot.by.may_be(&by)) {
+            Some(slot) => {
+                slot.by.learn(by);
+                slot.limits.push(&limit.name);
+            }
+            None => slots.push(SlotLimits {
+                by,
+                limits: vec![&limit.name],
+            }),
+        }
+    }
+    slots
+}
+
+/// The slots that count many keys: those of tags, and that of limits without a key.
+fn hot<'a>(shared: &[&'a Limit]) -> Vec<HotSlot<'a>> {
+    let mut hot: Vec<HotSlot<'a>> = Vec::new();
+    for limit in shared {
+        let tag = limit.with.as_deref();
+        if tag.is_none() && !limit.by.parts.is_empty() {
+            continue;
+        }
+        let at = hot.iter().position(|slot| slot.tag == tag);
+        let at = at.unwrap_or_else(|| {
+            let limits = Vec::new();
+            hot.push(HotSlot { tag, limits });
+            hot.len() - 1
+        });
+        // Rates of one limit stand side by side.
+        if hot[at].limits.last() != Some(&&*limit.name) {
+            hot[at].limits.push(&limit.name);
+        }
+    }
+    hot
+}
+
+/// What chooses the slot of the limit's counters.
 fn chosen(limit: &Limit) -> SlotChoice {
     match &limit.with {
         Some(tag) => SlotChoice::Tag(Arc::clone(tag)),
@@ -188,7 +205,7 @@ fn chosen(limit: &Limit) -> SlotChoice {
 }
 
 impl SlotChoice {
-    /// Is it one slot with `other`, whatever the request? Who lacks a key may be counted in two ways.
+    /// Is the slot that of `other`, whatever the request? Requests without the key may be counted in two ways.
     fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key(key, one), Self::Key(same, two)) => {
@@ -198,7 +215,7 @@ impl SlotChoice {
         }
     }
 
-    /// The same, if it says what counts instead.
+    /// Takes `other`, if that says what counts requests without the key.
     fn learn(&mut self, other: Self) {
         if let (Self::Key(_, None), Self::Key(_, Some(_))) = (&*self, &other) {
             *self = other;
@@ -208,8 +225,10 @@ impl SlotChoice {
     fn shown(&self) -> String {
         match self {
             Self::Tag(tag) => format!("with {tag}"),
-            Self::Key(key, Some(MissingKey::Ip)) => format!("by {key}, who has none by ip"),
-            Self::Key(key, Some(MissingKey::Shared)) => format!("by {key}, who has none together"),
+            Self::Key(key, Some(Missing::Ip)) => format!("by {key}, requests without it by ip"),
+            Self::Key(key, Some(Missing::Shared)) => {
+                format!("by {key}, requests without it together")
+            }
             Self::Key(key, _) => format!("by {key}"),
         }
     }
@@ -267,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_a_key_may_be_counted_in_two_slots() {
+    fn requests_without_a_key_may_be_counted_in_two_slots() {
         let limit = |name: &str, missing: &str| {
             format!(
                 "[limits.{name}]\nby = \"header:x-k\"\nmissing = \"{missing}\"\nrate = \"10/s\"\n"
@@ -287,8 +306,8 @@ mod tests {
         let told = SlotSpread::of(&compiled).unwrap().text();
         assert_eq!(
             told.lines().next().unwrap(),
-            "cluster: a request of route all pays up to 2 calls, one for each slot: a and b and d (by header:x-k, who has none by ip); \
-             c (by header:x-k, who has none together)"
+            "cluster: a request of route all pays up to 2 calls, one for each slot: a and b and d (by header:x-k, requests without it by ip); \
+             c (by header:x-k, requests without it together)"
         );
     }
 

@@ -1,11 +1,10 @@
-//! `check --connect`: are Redis and the servers there that the file names? Each is asked once, and waited for no longer than
-//! a few seconds.
+//! `check --connect`: can the store and the servers of the file be reached? Each is probed once, for a few seconds at most.
 
 use super::{CheckOutput, Format};
 use crate::cli::UNREACHABLE;
 use crate::config::Compiled;
-use crate::store::redis::{RedisReport, probe};
-use crate::store::{Backend, RedisTarget, StoreSettings};
+use crate::store::redis::RedisReport;
+use crate::store::{self, Backend, RedisTarget, StoreSettings};
 use crate::upstream::Server;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -14,24 +13,24 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Longest that Redis may take to answer everything it is asked.
+/// The longest that the probe of a Redis takes.
 const REDIS_WITHIN: Duration = Duration::from_secs(3);
-/// Servers asked at once.
+/// Servers that are probed at once.
 const AT_ONCE: usize = 64;
 
-/// What came of asking one of them.
+/// What came of the probe of a store or a server.
 pub(super) struct Probe {
     what: &'static str,
     name: String,
     pub(super) place: String,
-    /// What it said of itself, or why it could not be asked.
+    /// What the server reports, or why there is no connection.
     outcome: Result<String, String>,
-    /// Does it let anybody in who reaches it?
+    /// Does the store let any client in that reaches it?
     pub(super) open: bool,
 }
 
 impl Probe {
-    /// A Redis.
+    /// The probe of a Redis.
     pub(super) fn of_redis(place: String, open: bool, outcome: Result<String, String>) -> Self {
         Self {
             what: "redis",
@@ -42,8 +41,8 @@ impl Probe {
         }
     }
 
-    /// The same without secrets of the file.
-    fn starred(self, compiled: &Compiled) -> Self {
+    /// The probe with stars for the secrets of the file.
+    fn masked(self, compiled: &Compiled) -> Self {
         let hide = |text: String| compiled.hide(&text);
         Self {
             place: hide(self.place),
@@ -53,95 +52,86 @@ impl Probe {
     }
 }
 
-/// Asks everybody.
+/// Probes the store and the servers of every upstream.
 ///
 /// # Errors
-/// When there is no way to ask anybody.
-pub(super) fn ask(compiled: &Compiled) -> Result<Vec<Probe>, String> {
+/// When there is no runtime to probe them in.
+pub(super) fn probe(compiled: &Compiled) -> Result<Vec<Probe>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let asked = runtime.block_on(everybody(compiled)).into_iter();
-    Ok(asked.map(|one| one.starred(compiled)).collect())
+    let probes = runtime.block_on(all(compiled)).into_iter();
+    Ok(probes.map(|probe| probe.masked(compiled)).collect())
 }
 
-/// Adds what they said.
-pub(super) fn tell(asked: &Result<Vec<Probe>, String>, format: Format, answer: &mut CheckOutput) {
-    let asked = match asked {
-        Ok(asked) => asked,
+/// Adds the results of the probes.
+pub(super) fn show(probes: &Result<Vec<Probe>, String>, format: Format, output: &mut CheckOutput) {
+    let probes = match probes {
+        Ok(probes) => probes,
         Err(error) => {
-            let _ = writeln!(answer.err, "error: cannot ask anybody: {error}");
-            answer.code = UNREACHABLE;
+            let _ = writeln!(output.err, "error: no server can be asked: {error}");
+            output.code = UNREACHABLE;
             return;
         }
     };
-    for one in asked {
-        told(one, format, &mut answer.out);
+    for probe in probes {
+        line(probe, format, &mut output.out);
     }
-    if asked.iter().any(|one| one.outcome.is_err()) {
-        answer.code = UNREACHABLE;
+    if probes.iter().any(|probe| probe.outcome.is_err()) {
+        output.code = UNREACHABLE;
     }
 }
 
-async fn everybody(compiled: &Compiled) -> Vec<Probe> {
-    let mut asked = Vec::new();
+async fn all(compiled: &Compiled) -> Vec<Probe> {
+    let mut probes = Vec::new();
     if let Backend::Redis(target) = &compiled.boot.store.source {
-        asked.extend(redis(target, &compiled.boot.store).await);
+        probes.extend(redis(target, &compiled.boot.store).await);
     }
     let upstreams = compiled.outline.upstreams.iter();
-    let mut servers: Vec<(String, Server, Duration)> = upstreams
-        .flat_map(|upstream| {
-            let one = |server: &Server| {
-                let name = upstream.name.to_string();
-                (name, server.clone(), upstream.connect_timeout)
-            };
-            upstream.servers.iter().map(one).collect::<Vec<_>>()
+    let mut servers = upstreams.flat_map(|upstream| {
+        let servers = upstream.servers.iter();
+        servers.map(|server| {
+            let name = upstream.name.to_string();
+            self::server(name, server.clone(), upstream.connect_timeout)
         })
-        .rev()
-        .collect();
-    let mut under_way = JoinSet::new();
-    let mut number = 0;
+    });
+    let mut running = JoinSet::new();
     let mut answers = Vec::new();
-    loop {
-        while under_way.len() < AT_ONCE
-            && let Some((name, server, within)) = servers.pop()
-        {
-            let mine = number;
-            number += 1;
-            under_way.spawn(async move { (mine, upstream(name, server, within).await) });
+    for number in 0.. {
+        if running.len() == AT_ONCE {
+            answers.extend(running.join_next().await.and_then(Result::ok));
         }
-        match under_way.join_next().await {
-            Some(Ok(answer)) => answers.push(answer),
-            Some(Err(_)) => {}
-            None => break,
-        }
+        let Some(probe) = servers.next() else { break };
+        running.spawn(async move { (number, probe.await) });
     }
-    answers.sort_by_key(|(number, _)| *number);
-    asked.extend(answers.into_iter().map(|(_, asked)| asked));
-    asked
+    while let Some(answer) = running.join_next().await {
+        answers.extend(answer.ok());
+    }
+    answers.sort_by_key(|(number, _): &(usize, Probe)| *number);
+    probes.extend(answers.into_iter().map(|(_, probe)| probe));
+    probes
 }
 
 async fn redis(target: &RedisTarget, store: &StoreSettings) -> Vec<Probe> {
-    let asked = Probe::of_redis;
-    let why = match timeout(REDIS_WITHIN, probe(target, &store.prefix)).await {
+    let why = match timeout(REDIS_WITHIN, store::redis::probe(target, &store.prefix)).await {
         Ok(Ok(found)) => {
             let each = found.into_iter().map(|(node, found)| {
                 let place = node.map_or_else(|| target.to_string(), |node| node.to_string());
                 let open = found.as_ref().is_ok_and(|found| found.open);
                 let outcome =
                     found.map(|found| format!("{found}{}", too_far(&found, store.timeout)));
-                asked(place, open, outcome.map_err(|error| error.to_string()))
+                Probe::of_redis(place, open, outcome.map_err(|error| error.to_string()))
             });
             return each.collect();
         }
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", REDIS_WITHIN.as_secs()),
     };
-    vec![asked(target.to_string(), false, Err(why))]
+    vec![Probe::of_redis(target.to_string(), false, Err(why))]
 }
 
-/// What there is to say where hardly any time is left for a decision to wait, or for a network to be slower than now.
+/// A warning where the time of a call leaves hardly any for a decision to wait, or for a slower network.
 fn too_far(found: &RedisReport, timeout: Duration) -> String {
     if found.took * 2 <= timeout {
         return String::new();
@@ -153,7 +143,7 @@ fn too_far(found: &RedisReport, timeout: Duration) -> String {
     )
 }
 
-async fn upstream(name: String, server: Server, within: Duration) -> Probe {
+async fn server(name: String, server: Server, within: Duration) -> Probe {
     let place = server.to_string();
     let outcome = match server {
         Server::Demo => Ok("answers inside the gateway".to_owned()),
@@ -179,28 +169,18 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1_000.0)
 }
 
-fn told(one: &Probe, format: Format, out: &mut String) {
-    let said = match &one.outcome {
-        Ok(said) | Err(said) => said,
-    };
-    let good = one.outcome.is_ok();
+fn line(probe: &Probe, format: Format, out: &mut String) {
+    let (Ok(said) | Err(said)) = &probe.outcome;
+    let good = probe.outcome.is_ok();
+    let (what, name, place) = (probe.what, &probe.name, &probe.place);
     // Writing into a string cannot fail.
-    let _ = match format {
-        Format::Json => writeln!(
-            out,
-            "{}",
-            json!({
-                "asked": one.what, "name": one.name, "place": one.place, "reachable": good, "says": said,
-            })
-        ),
-        _ => {
-            let name = if one.name.is_empty() {
-                String::new()
-            } else {
-                format!("{}  ", one.name)
-            };
-            let mark = if good { "" } else { "NOT REACHABLE: " };
-            writeln!(out, "  {}  {name}{}  {mark}{said}", one.what, one.place)
-        }
+    let _ = if format == Format::Json {
+        let line =
+            json!({ "asked": what, "name": name, "place": place, "reachable": good, "says": said });
+        writeln!(out, "{line}")
+    } else {
+        let gap = if name.is_empty() { "" } else { "  " };
+        let mark = if good { "" } else { "NOT REACHABLE: " };
+        writeln!(out, "  {what}  {name}{gap}{place}  {mark}{said}")
     };
 }

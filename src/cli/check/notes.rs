@@ -1,4 +1,4 @@
-//! What `check` says beside what each limit means: what all of them mean together, and what they leave open.
+//! The notes of `check`: what the limits mean together, and what they leave open.
 
 use crate::config::Compiled;
 use crate::key::{KeyPart, MissingKey, UnknownKey, credential};
@@ -6,7 +6,7 @@ use crate::limit::{Limit, Mode, Rule, Scope};
 use crate::snapshot::Service;
 use crate::store::{Backend, OnDown};
 
-/// All that there are.
+/// All notes on the file.
 pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     let known = [store(compiled), scope(compiled)].into_iter().flatten();
     let mut notes: Vec<String> = known.map(str::to_owned).collect();
@@ -14,7 +14,7 @@ pub(super) fn all(compiled: &Compiled) -> Vec<String> {
     notes
 }
 
-/// What is to be known of the keys that limits count by.
+/// The notes on the keys that limits count by.
 pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
     let mut notes: Vec<String> = bytes(compiled)
         .into_iter()
@@ -24,7 +24,7 @@ pub(super) fn of_keys(compiled: &Compiled) -> Vec<String> {
     notes.iter().map(|note| compiled.hide(note)).collect()
 }
 
-/// Which fields are counted byte for byte: their own server may read several spellings as one.
+/// The fields that are counted byte for byte: their server may read several spellings as one.
 fn bytes(compiled: &Compiled) -> Option<String> {
     let limits = compiled.outline.limits.iter();
     let mut names: Vec<&str> = limits
@@ -44,7 +44,7 @@ fn bytes(compiled: &Compiled) -> Option<String> {
     })
 }
 
-/// Members by a credential are known by the digest of its one spelling.
+/// Groups by a credential: its one spelling is what digests are made of.
 fn digests(compiled: &Compiled) -> Option<String> {
     let mut groups = compiled.outline.groups.iter();
     let group = groups.find(
@@ -56,20 +56,17 @@ fn digests(compiled: &Compiled) -> Option<String> {
     ))
 }
 
-/// Limits whose 401s are free, since nothing else of their route counts them.
+/// Limits whose 401s are free, since no other limit of their route counts them.
 fn guesses(compiled: &Compiled) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
-    for service in &compiled.snapshot.services {
-        let Some((limit, idle)) = guessed_freely(service) else {
-            continue;
-        };
-        let idle = if idle.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", idle.join(", "))
+    let services = compiled.snapshot.services.iter();
+    for (limit, idle) in services.filter_map(free_guesses) {
+        let idle = match idle.as_slice() {
+            [] => String::new(),
+            idle => format!(" ({})", idle.join(", ")),
         };
         let note = format!(
-            "a request that {} answers 401 is counted by no other limit{idle}, and guesses are free; one by ip would count them",
+            "a request that {} answers 401 is counted by no other limit{idle}, and guesses are free; a limit by ip would count them",
             limit.name
         );
         if !notes.contains(&note) {
@@ -81,7 +78,7 @@ fn guesses(compiled: &Compiled) -> Vec<String> {
 
 /// The first limit of the route that turns requests away for their key, where every other may lack its own or be charged
 /// nothing; and why those are charged nothing.
-fn guessed_freely(service: &Service) -> Option<(&Limit, Vec<String>)> {
+fn free_guesses(service: &Service) -> Option<(&Limit, Vec<String>)> {
     let mut limits = service.limits.iter();
     limits.find_map(|limit| {
         if !limit.mode.decides() || !turns_away(limit) {
@@ -98,7 +95,7 @@ fn guessed_freely(service: &Service) -> Option<(&Limit, Vec<String>)> {
     })
 }
 
-/// Does it answer 401 for a key?
+/// Does the limit answer 401 for a key?
 fn turns_away(limit: &Limit) -> bool {
     let known = limit.by.unknown.as_ref();
     limit.by.missing == MissingKey::Refuse
@@ -115,7 +112,7 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     };
     let also = methods(guessed);
     let exempt = methods(limit);
-    // Who is exempt from both is answered no 401.
+    // A request that both limits exempt is answered no 401.
     let exempt = exempt.iter().find(|method| !also.contains(method));
     let least = match &limit.price {
         Some(price) if price.may_peek => 0,
@@ -133,7 +130,7 @@ fn is_free(limit: &Limit, guessed: &Limit) -> Option<String> {
     }
 }
 
-/// What a count of each gateway's own means where there are several.
+/// The meaning of `scope = "gateway"` where there are several gateways.
 pub(super) fn scope(compiled: &Compiled) -> Option<&'static str> {
     let mut limits = compiled.outline.limits.iter();
     let own = limits.any(|limit| limit.scope == Scope::Gateway);
@@ -142,17 +139,17 @@ pub(super) fn scope(compiled: &Compiled) -> Option<&'static str> {
     )
 }
 
-/// What a shared count means while it cannot be reached.
+/// The meaning of `on_down` while Redis cannot be reached.
 pub(super) fn store(compiled: &Compiled) -> Option<&'static str> {
     let store = &compiled.boot.store;
     let mut limits = compiled.outline.limits.iter();
     let limited = limits.any(|limit| limit.scope == Scope::Cluster && limit.on_down.is_none());
     match (&store.source, store.on_down) {
         (Backend::Redis(_), OnDown::Local) if limited => Some(
-            "while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N",
+            "while Redis is away each gateway counts alone, as one of the N gateways that were there: together they admit each limit once, but one request each where a burst or a window's limit is smaller than N",
         ),
         (Backend::Redis(_), OnDown::Open) if limited => {
-            Some("while Redis is away nothing is limited (on_down = \"open\")")
+            Some("while Redis is away no request is limited (on_down = \"open\")")
         }
         (Backend::Redis(_), OnDown::Closed) if limited => {
             Some("while Redis is away limited requests are answered 503 (on_down = \"closed\")")

@@ -6,7 +6,7 @@ fn checked(text: &str, format: Format, deny_warnings: bool) -> CheckOutput {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.toml");
     std::fs::write(&file, text).unwrap();
-    let mut answer = answer(
+    let mut answer = output(
         &file,
         &CheckTask::Meaning,
         format,
@@ -33,9 +33,9 @@ fn a_good_file_is_said_in_numbers() {
         answer.out,
         "gateway.toml is good: 1 route, 1 upstream, 1 limit\n  \
          per-key  at most 20 at once, 120 in the first minute, 100 in each later minute, per x-api-key; 401 without one\n\
-         note: while Redis is away each gateway counts alone, as one of those that were there: N gateways together admit each limit once, but one request in each where a burst or a window's limit is smaller than N\n\
+         note: while Redis is away each gateway counts alone, as one of the N gateways that were there: together they admit each limit once, but one request each where a burst or a window's limit is smaller than N\n\
          note: counted byte for byte: x-api-key; a client has as many counters as spellings that its server takes for one\n\
-         note: a request that per-key answers 401 is counted by no other limit, and guesses are free; one by ip would count them\n"
+         note: a request that per-key answers 401 is counted by no other limit, and guesses are free; a limit by ip would count them\n"
     );
     assert_eq!((answer.err.as_str(), answer.code), ("", 0));
 }
@@ -299,7 +299,7 @@ fn an_included_file_ignores_what_is_its_own_and_a_printed_file_what_the_first_di
         &format!("{limit}ignore_warnings = [\"waits-longer\"]\n"),
     );
     let file = folder.path().join("gateway.toml");
-    let ask = |what: &CheckTask| answer(&file, what, Format::Human, true, Colour::Off);
+    let ask = |what: &CheckTask| output(&file, what, Format::Human, true, Colour::Off);
     let meaning = ask(&CheckTask::Meaning);
     assert_eq!(meaning.code, 0, "{}", meaning.err);
     assert!(
@@ -364,12 +364,19 @@ fn an_open_redis_is_a_warning_as_any() {
     let text = format!("{GOOD}limits = \"per-key\"\n");
     let asked = |text: &str, format| {
         std::fs::write(&file, text).unwrap();
-        answer_of(&file, (&CheckTask::Connect, format, true), Colour::Off, ask)
+        let colour = Colour::Off;
+        output_of(
+            &file,
+            &CheckTask::Connect,
+            Style { format, colour },
+            true,
+            ask,
+        )
     };
     for (format, expected) in [
         (
             Format::Human,
-            "warning[open-store]: whoever reaches redis://cache",
+            "warning[open-store]: any client that reaches redis://cache",
         ),
         (Format::Json, "\"warnings\":1"),
         (Format::Github, "::warning file="),

@@ -1,4 +1,4 @@
-//! Why it was not another route: which came near, and what they lacked. Each question is put to the route table itself.
+//! The candidates: routes that nearly took the request, and why they did not. The route table itself answers each question.
 
 use super::stripped_fields::StrippedField;
 use crate::config::Compiled;
@@ -7,7 +7,7 @@ use crate::route::{self, Condition, HostPattern, PathPattern, Rule, Segment, Tab
 use http::{HeaderMap, Method};
 use std::sync::Arc;
 
-/// A route that came near.
+/// A route that nearly took the request.
 #[derive(Debug)]
 pub(super) struct RouteCandidate {
     pub(super) name: Arc<str>,
@@ -15,27 +15,26 @@ pub(super) struct RouteCandidate {
     pub(super) why: String,
 }
 
-/// What a request is matched by.
+/// A request as routes are matched against it.
 #[derive(Debug)]
 pub(super) struct RouteQuery<'a> {
     pub(super) host: &'a str,
     pub(super) path: &'a str,
     pub(super) method: &'a Method,
-    /// What conditions do not see of it.
-    pub(super) lost: &'a [StrippedField],
-    /// What conditions look at.
-    pub(super) head: HeadView<'a>,
+    /// The fields that conditions do not see.
+    pub(super) stripped: &'a [StrippedField],
+    pub(super) head: ConditionInput<'a>,
 }
 
-/// The rest of a request's head.
+/// The part of a request's head that conditions read.
 #[derive(Debug)]
-pub(super) struct HeadView<'a> {
+pub(super) struct ConditionInput<'a> {
     pub(super) fields: &'a HeaderMap,
     pub(super) query: Option<&'a str>,
     pub(super) https: bool,
 }
 
-impl route::RequestView for HeadView<'_> {
+impl route::Asked for ConditionInput<'_> {
     fn fields(&self) -> &HeaderMap {
         self.fields
     }
@@ -50,21 +49,22 @@ impl route::RequestView for HeadView<'_> {
 }
 
 impl RouteQuery<'_> {
-    fn finds(&self, rules: &[Rule]) -> Option<usize> {
-        let table = Table::build(rules).ok()?;
+    /// The position of the route that takes the request.
+    pub(super) fn find(&self, table: &Table) -> Option<usize> {
         table.find(self.host, self.path, self.method, &self.head)
     }
 
     fn is_met_by(&self, rule: Rule) -> bool {
-        self.finds(&[rule]).is_some()
+        let table = Table::build(&[rule]).ok();
+        table.is_some_and(|table| self.find(&table).is_some())
     }
 }
 
-/// The routes that take the request too and have a lower rank, and those that lack one thing only.
-pub(super) fn near(
+/// The routes of a lower rank that take the request too, and those that one thing alone keeps from it.
+pub(super) fn all(
     compiled: &Compiled,
     found: Option<usize>,
-    wanted: &RouteQuery<'_>,
+    query: &RouteQuery<'_>,
 ) -> Vec<RouteCandidate> {
     let routes = &compiled.outline.routes;
     let winner = found.and_then(|found| Some(&routes.get(found)?.rule));
@@ -72,9 +72,9 @@ pub(super) fn near(
     let others = others.filter(|(position, _)| Some(*position) != found);
     let near = others.filter_map(|(_, route)| {
         let rule = &route.rule;
-        let why = match winner.filter(|_| wanted.is_met_by(rule.clone())) {
-            Some(winner) => lower(winner, rule, wanted).to_owned(),
-            None => lacks(rule, wanted)?,
+        let why = match winner.filter(|_| query.is_met_by(rule.clone())) {
+            Some(winner) => lower(winner, rule, query).to_owned(),
+            None => lacks(rule, query)?,
         };
         Some(RouteCandidate {
             name: Arc::clone(&rule.name),
@@ -85,13 +85,13 @@ pub(super) fn near(
     near.collect()
 }
 
-/// The one thing that keeps `rule` from taking the request; nothing where there are several.
-fn lacks(rule: &Rule, wanted: &RouteQuery<'_>) -> Option<String> {
+/// The one thing that keeps `rule` from taking the request; none where there are several.
+fn lacks(rule: &Rule, query: &RouteQuery<'_>) -> Option<String> {
     let any_method = Rule {
         methods: Vec::new(),
         ..rule.clone()
     };
-    if wanted.is_met_by(any_method) {
+    if query.is_met_by(any_method) {
         let methods: Vec<&str> = rule.methods.iter().map(Method::as_str).collect();
         return Some(format!("it takes {} only", methods.join(", ")));
     }
@@ -99,14 +99,14 @@ fn lacks(rule: &Rule, wanted: &RouteQuery<'_>) -> Option<String> {
         conditions: Vec::new(),
         ..rule.clone()
     };
-    if wanted.is_met_by(unconditional) {
-        return Some(format!("it asks for {}", unmet(rule, wanted)));
+    if query.is_met_by(unconditional) {
+        return Some(format!("it asks for {}", unmet(rule, query)));
     }
     let any_host = Rule {
         hosts: Vec::new(),
         ..rule.clone()
     };
-    if wanted.is_met_by(any_host) {
+    if query.is_met_by(any_host) {
         return Some(format!("it is for the host {}", hosts(&rule.hosts)));
     }
     let any_path = Rule {
@@ -115,25 +115,25 @@ fn lacks(rule: &Rule, wanted: &RouteQuery<'_>) -> Option<String> {
         },
         ..rule.clone()
     };
-    let begins = |text: &str| first(wanted.path) == text.trim_start_matches('/');
+    let begins = |text: &str| first(query.path) == text.trim_start_matches('/');
     let shares = rule.path.segments.iter().find_map(|segment| match segment {
         Segment::Literal(text) if text.is_empty() => None,
         Segment::Literal(text) => Some(begins(text)),
-        Segment::Folded(text) => Some(first(wanted.path).eq_ignore_ascii_case(text)),
+        Segment::Folded(text) => Some(first(query.path).eq_ignore_ascii_case(text)),
         Segment::Parameter(_) | Segment::Rest(_) => Some(true),
     });
-    (shares == Some(true) && wanted.is_met_by(any_path))
+    (shares == Some(true) && query.is_met_by(any_path))
         .then(|| format!("its path is {}", rule.path.told()))
 }
 
-/// Its conditions that do not hold, in words; values of what authenticates by its name are not shown.
-fn unmet(rule: &Rule, wanted: &RouteQuery<'_>) -> String {
+/// The conditions of `rule` that do not hold, in words. The value of a field or parameter that authenticates is not shown.
+fn unmet(rule: &Rule, query: &RouteQuery<'_>) -> String {
     let fails = |one: &&Condition| {
         let alone = Rule {
             conditions: vec![(*one).clone()],
             ..rule.clone()
         };
-        !wanted.is_met_by(alone)
+        !query.is_met_by(alone)
     };
     let shown = |one: &Condition| {
         let table = match one {
@@ -145,9 +145,8 @@ fn unmet(rule: &Rule, wanted: &RouteQuery<'_>) -> String {
             Some(name) => format!("{table}{name} = \"***\""),
             None => format!("{table}{one}"),
         };
-        let lost =
-            |lost: &&StrippedField| matches!(one, Condition::Field(name, _) if *name == lost.name);
-        match wanted.lost.iter().find(lost) {
+        let stripped = |field: &&StrippedField| matches!(one, Condition::Field(name, _) if *name == field.name);
+        match query.stripped.iter().find(stripped) {
             Some(StrippedField { why, .. }) => {
                 format!("{shown}, and the request's field of that name is dropped, since {why}")
             }
@@ -164,9 +163,9 @@ fn first(path: &str) -> &str {
 }
 
 /// Why `winner` comes before `rule`, where both take the request.
-fn lower(winner: &Rule, rule: &Rule, wanted: &RouteQuery<'_>) -> &'static str {
-    if rank_of_host(winner, wanted) != rank_of_host(rule, wanted) {
-        return "it takes it too, but the host of the other is more specific";
+fn lower(winner: &Rule, rule: &Rule, query: &RouteQuery<'_>) -> &'static str {
+    if rank_of_host(winner, query) != rank_of_host(rule, query) {
+        return "it takes the request too, but the host of the chosen route is more specific";
     }
     let shape = |rule: &Rule| Rule {
         hosts: Vec::new(),
@@ -174,24 +173,24 @@ fn lower(winner: &Rule, rule: &Rule, wanted: &RouteQuery<'_>) -> &'static str {
         conditions: Vec::new(),
         ..rule.clone()
     };
-    // Of equal shape without their methods and conditions: an overlap.
+    // Without methods and conditions, rules of equal shape overlap.
     match Table::build(&[shape(winner), shape(rule)]) {
-        Ok(_) => "it takes it too, but the path of the other is more specific",
+        Ok(_) => "it takes the request too, but the path of the chosen route is more specific",
         Err(_) if winner.conditions.len() > rule.conditions.len() => {
-            "it takes it too, but the other has more conditions"
+            "it takes the request too, but the chosen route has more conditions"
         }
-        Err(_) => "it takes it too, but the other names the method",
+        Err(_) => "it takes the request too, but the chosen route names the method",
     }
 }
 
-/// Length of the host pattern that matches; the exact one before all, any host behind.
-fn rank_of_host(rule: &Rule, wanted: &RouteQuery<'_>) -> usize {
+/// The length of the host pattern that matches: an exact host ranks first, a rule for any host last.
+fn rank_of_host(rule: &Rule, query: &RouteQuery<'_>) -> usize {
     let matching = rule.hosts.iter().filter(|host| {
         let alone = Rule {
             hosts: vec![(*host).clone()],
             ..rule.clone()
         };
-        wanted.is_met_by(alone)
+        query.is_met_by(alone)
     });
     let rank = matching.map(|host| match host {
         HostPattern::Exact(_) => usize::MAX,

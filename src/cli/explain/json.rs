@@ -1,8 +1,9 @@
 //! An explanation for programs.
 
-use super::counters::{CounterState, LiveVerdict};
-use super::outlook::{ExpectedAnswer, LimitOutlook};
-use super::request::{AppliedLimit, Explanation, KeyResult, Routing};
+use super::explanation::{
+    AppliedLimit, CounterState, ExpectedAnswer, Explanation, KeyFault, KeyResult, LimitOutlook,
+    LiveVerdict, Routing,
+};
 use super::text::spelled;
 use crate::key::client_ip::{AddressReason, Walk};
 use crate::limit::verdict::{VerdictOutcome, Wait};
@@ -11,18 +12,6 @@ use serde_json::{Value, json};
 /// The whole explanation as one object.
 pub(super) fn object(explanation: &Explanation) -> Value {
     let routing = explanation.routing.as_ref();
-    let (status, by, reason, limits) = match &explanation.answer {
-        ExpectedAnswer::Itself(status, why) => (Some(status), "gateway", Some(why), None),
-        ExpectedAnswer::Route(status, says, limits)
-        | ExpectedAnswer::Lacking(status, says, limits) => {
-            (Some(status), "gateway", Some(says), Some(limits))
-        }
-        ExpectedAnswer::Upstream(limits) => (None, "upstream", None, Some(limits)),
-    };
-    let held = match limits {
-        Some(LimitOutlook::Room(delay)) => Some(delay),
-        Some(LimitOutlook::None | LimitOutlook::Unasked) | None => None,
-    };
     json!({
         "method": explanation.method.as_str(),
         "target": explanation.target,
@@ -31,17 +20,39 @@ pub(super) fn object(explanation: &Explanation) -> Value {
         "client": client(&explanation.client, &explanation.peer.to_string()),
         "route": routing.and_then(route),
         "near": routing.map(|routing| {
-            let near = routing.near.iter();
-            near.map(|near| json!({ "route": &*near.name, "at": near.place, "why": near.why })).collect::<Vec<_>>()
+            let all = routing.candidates.iter();
+            all.map(|one| json!({ "route": &*one.name, "at": one.place, "why": one.why })).collect::<Vec<_>>()
         }),
         "dropped": routing.map(|routing| {
-            let lost = routing.lost.iter();
-            lost.map(|lost| json!({ "field": lost.name.as_str(), "why": lost.why.to_string() })).collect::<Vec<_>>()
+            let all = routing.stripped.iter();
+            all.map(|one| json!({ "field": one.name.as_str(), "why": one.why.to_string() })).collect::<Vec<_>>()
         }),
         "token": routing.and_then(|routing| routing.token).map(|why| why.as_str()),
         "limits": routing.map(|routing| routing.limits.iter().map(limit).collect::<Vec<_>>()),
-        "answer": { "by": by, "status": status, "reason": reason, "held_us": held },
+        "answer": answer(&explanation.answer),
     })
+}
+
+fn answer(answer: &ExpectedAnswer) -> Value {
+    let (by, status, reason, limits) = match answer {
+        ExpectedAnswer::Gateway { status, reason } => ("gateway", Some(status), Some(reason), None),
+        ExpectedAnswer::Route {
+            status,
+            reason,
+            limits,
+        }
+        | ExpectedAnswer::Lacking {
+            status,
+            reason,
+            limits,
+        } => ("gateway", Some(status), Some(reason), Some(limits)),
+        ExpectedAnswer::Upstream(limits) => ("upstream", None, None, Some(limits)),
+    };
+    let held = match limits {
+        Some(LimitOutlook::Room(delay)) => Some(delay),
+        Some(LimitOutlook::None | LimitOutlook::Unasked) | None => None,
+    };
+    json!({ "by": by, "status": status, "reason": reason, "held_us": held })
 }
 
 fn client(walk: &Walk, peer: &str) -> Value {
@@ -75,8 +86,8 @@ fn route(routing: &Routing) -> Option<Value> {
     }))
 }
 
-fn now(left: &CounterState) -> Value {
-    match left {
+fn state(state: &CounterState) -> Value {
+    match state {
         CounterState::Units {
             remaining,
             of,
@@ -95,74 +106,60 @@ fn outcome(outcome: VerdictOutcome) -> &'static str {
     }
 }
 
-/// How long it is held, or refused; nothing where that is not known.
-fn wait(now: &LiveVerdict) -> Option<u64> {
-    match now.outcome {
-        VerdictOutcome::Admit { delay } => Some(delay),
-        VerdictOutcome::Refuse(Wait::Micros(wait)) if now.is_exact => Some(wait),
-        VerdictOutcome::Refuse(_) => None,
+/// How long the request is held, or refused; none where that is not known.
+fn wait(live: &LiveVerdict) -> Option<u64> {
+    match live.outcome {
+        Outcome::Admit { delay } => Some(delay),
+        Outcome::Refuse(Wait::Micros(wait)) if live.is_exact => Some(wait),
+        Outcome::Refuse(_) => None,
     }
 }
 
-fn limit(held: &AppliedLimit) -> Value {
+fn limit(applied: &AppliedLimit) -> Value {
     let mut limit = json!({
-        "name": &*held.limit.name,
-        "mode": held.limit.mode.as_str(),
-        "window": held.limit.window.as_deref(),
-        "at": held.place,
-        "means": held.means,
-        "by": held.by,
+        "name": &*applied.limit.name,
+        "mode": applied.limit.mode.as_str(),
+        "window": applied.limit.window.as_deref(),
+        "at": applied.place,
+        "means": applied.means,
+        "by": applied.by,
+        "applies": true,
     });
-    match &held.key {
-        KeyResult::Skipped | KeyResult::Exempt(_) => {
-            limit["applies"] = false.into();
-            limit["exempt"] = matches!(held.key, KeyResult::Exempt(_)).into();
-            if let KeyResult::Exempt(group) = &held.key {
-                limit["group"] = group.as_deref().into();
-            }
-        }
-        KeyResult::Ambiguous(part) => {
-            limit["applies"] = true.into();
-            limit["ambiguous"] = part.as_str().into();
-        }
-        KeyResult::Absent(part) => {
-            limit["applies"] = true.into();
-            limit["absent"] = part.as_str().into();
-        }
-        KeyResult::Unknown(part) => {
-            limit["applies"] = true.into();
-            limit["unknown"] = part.as_str().into();
-        }
-        KeyResult::Unbelieved(part) => {
-            limit["applies"] = true.into();
-            limit["unbelieved"] = part.as_str().into();
-        }
-        KeyResult::LeftOut(part) => {
+    match &applied.key {
+        KeyResult::Skipped => {
             limit["applies"] = false.into();
             limit["exempt"] = false.into();
-            limit["left_out"] = part.as_str().into();
         }
-        KeyResult::Counted {
-            key,
-            cost,
-            misquoted,
-            fresh,
-            ..
-        } => {
-            limit["applies"] = true.into();
-            limit["group"] = held.tier.as_ref().map(|(group, _)| &**group).into();
-            limit["tier"] = held.tier.as_ref().map(|(_, means)| means.as_str()).into();
-            limit["key"] = key.as_str().into();
-            limit["cost"] = (*cost).into();
-            limit["misquoted"] = misquoted.map(|one| one.as_str()).into();
-            limit["outlook"] = held.outlook(fresh).into();
-            limit["leased"] = held.leased.as_deref().into();
-            if let Some(left) = &held.left {
-                limit["now"] = now(left);
-                if let Some(gets) = &held.now {
-                    limit["now"]["outcome"] = outcome(gets.outcome).into();
-                    limit["now"]["wait_us"] = wait(gets).into();
-                    limit["now"]["takes"] = gets.takes.into();
+        KeyResult::Exempt(group) => {
+            limit["applies"] = false.into();
+            limit["exempt"] = true.into();
+            limit["group"] = group.as_deref().into();
+        }
+        KeyResult::Faulty(fault, part) => {
+            if *fault == KeyFault::LeftOut {
+                limit["applies"] = false.into();
+                limit["exempt"] = false.into();
+            }
+            limit[fault.as_str()] = part.as_str().into();
+        }
+        KeyResult::Counted(counted) => {
+            limit["group"] = applied.tier.as_ref().map(|(group, _)| &**group).into();
+            limit["tier"] = applied
+                .tier
+                .as_ref()
+                .map(|(_, means)| means.as_str())
+                .into();
+            limit["key"] = counted.key.as_str().into();
+            limit["cost"] = counted.cost.into();
+            limit["misquoted"] = counted.misquoted.map(|one| one.as_str()).into();
+            limit["outlook"] = applied.outlook(&counted.fresh).into();
+            limit["leased"] = applied.leased.as_deref().into();
+            if let Some(read) = &applied.state {
+                limit["now"] = state(read);
+                if let Some(live) = &applied.live {
+                    limit["now"]["outcome"] = outcome(live.outcome).into();
+                    limit["now"]["wait_us"] = wait(live).into();
+                    limit["now"]["takes"] = live.takes.into();
                 }
             }
         }

@@ -1,19 +1,16 @@
-//! Stars for what is secret in an explanation: in what the file says, not in what the request does.
+//! Stars for the secrets in an explanation: in texts of the file, not in those of the request.
 
-use super::outlook::ExpectedAnswer;
-use super::request::{AppliedLimit, Explanation, KeyResult, Routing};
+use super::explanation::{AppliedLimit, ExpectedAnswer, Explanation, KeyResult, Routing};
 use crate::config::masking::Secrets;
 
 impl Explanation {
-    /// Puts them in.
+    /// Puts stars for `secrets`.
     pub(super) fn hide(&mut self, secrets: &Secrets) {
         let hide = |text: &mut String| *text = secrets.hide(text).into_owned();
         match &mut self.answer {
-            ExpectedAnswer::Itself(_, says)
-            | ExpectedAnswer::Route(_, says, _)
-            | ExpectedAnswer::Lacking(_, says, _) => {
-                hide(says);
-            }
+            ExpectedAnswer::Gateway { reason, .. }
+            | ExpectedAnswer::Route { reason, .. }
+            | ExpectedAnswer::Lacking { reason, .. } => hide(reason),
             ExpectedAnswer::Upstream(_) => {}
         }
         if let Some(routing) = &mut self.routing {
@@ -24,17 +21,17 @@ impl Explanation {
 
 impl Routing {
     fn hide(&mut self, hide: &impl Fn(&mut String)) {
-        // What goes on as it came is the request's own.
+        // A path that is forwarded as it came is the request's own.
         let matched = &self.matched;
-        let made = self.forwarded.as_mut();
-        if let Some(path) = made.filter(|path| *path != matched) {
-            hide(path);
-        }
+        let rewritten = self.forwarded.as_mut().filter(|path| *path != matched);
+        rewritten.into_iter().for_each(hide);
         if let Some(route) = &mut self.route {
             route.servers.iter_mut().for_each(hide);
         }
-        self.near.iter_mut().for_each(|near| hide(&mut near.why));
-        self.limits.iter_mut().for_each(|held| held.hide(hide));
+        for candidate in &mut self.candidates {
+            hide(&mut candidate.why);
+        }
+        self.limits.iter_mut().for_each(|limit| limit.hide(hide));
     }
 }
 
@@ -45,13 +42,8 @@ impl AppliedLimit {
         if let Some((_, means)) = &mut self.tier {
             hide(means);
         }
-        match &mut self.key {
-            KeyResult::Absent(part)
-            | KeyResult::Unknown(part)
-            | KeyResult::Ambiguous(part)
-            | KeyResult::Unbelieved(part)
-            | KeyResult::LeftOut(part) => hide(part),
-            KeyResult::Counted { .. } | KeyResult::Skipped | KeyResult::Exempt(_) => {}
+        if let KeyResult::Faulty(_, part) = &mut self.key {
+            hide(part);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! How a request ends, as far as that can be said before it is sent.
+//! How a request ends, as far as that can be known before it is sent.
 
-use super::request::{AppliedLimit, Explanation, KeyResult};
+use super::explanation::{AppliedLimit, ExpectedAnswer, Explanation, LimitOutlook, Routing};
 use crate::clock;
 use crate::config::describe;
 use crate::key::Caller;
@@ -12,122 +12,90 @@ use crate::snapshot::Service;
 use http::uri::PathAndQuery;
 use http::{Uri, header};
 
-/// How it ends.
-#[derive(Debug)]
-pub(super) enum ExpectedAnswer {
-    /// By the gateway itself, whatever has been counted.
-    Itself(u16, String),
-    /// By the upstream, where no limit refuses.
-    Upstream(LimitOutlook),
-    /// Likewise by the route: its status, and what it says.
-    Route(u16, String, LimitOutlook),
-    /// By the gateway, where no limit refuses that can be asked: its status, and why.
-    Lacking(u16, String, LimitOutlook),
+/// A request on its way to the end: its caller, its target as it is forwarded, and what it lacks.
+pub(super) struct Departure<'a> {
+    pub(super) caller: &'a Caller<'a>,
+    pub(super) onward: &'a PathAndQuery,
+    pub(super) lack: Option<&'a ProxyError>,
 }
 
-/// What limits have to say to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LimitOutlook {
-    /// None applies.
-    None,
-    /// Their counters were not looked at.
-    Unasked,
-    /// All have room for it now, and hold it for so many microseconds.
-    Room(u64),
-}
-
-/// How the request of `caller`, forwarded as `onward`, ends under `service`; `lack` is what it is turned away for.
+/// How the request ends under `service`.
 pub(super) fn answer(
     service: &Service,
-    (caller, onward): (&Caller<'_>, &PathAndQuery),
+    departure: &Departure<'_>,
     limits: &[AppliedLimit],
-    lack: Option<&ProxyError>,
 ) -> ExpectedAnswer {
-    let (held, verdicts): (Vec<&AppliedLimit>, smallvec::SmallVec<_>) = counted(limits).unzip();
+    let deciding = || limits.iter().filter(|limit| limit.deciding().is_some());
+    let fresh = limits.iter().filter_map(AppliedLimit::deciding);
+    let verdicts = fresh.map(|counted| counted.fresh).collect();
     if let Ruling::Refuse { by, wait } = Decision::of(clock::wall(), verdicts).ruling
-        && let Some(held) = held.get(by)
+        && let Some(refusing) = deciding().nth(by)
     {
-        return refused(&ProxyError::limited(&held.limit, wait));
+        return ExpectedAnswer::refused(&ProxyError::limited(&refusing.limit, wait));
     }
-    let limits = if held.is_empty() {
-        LimitOutlook::None
-    } else {
-        LimitOutlook::Unasked
+    let limits = match deciding().next() {
+        None => LimitOutlook::None,
+        Some(_) => LimitOutlook::Unasked,
     };
-    if let Some(lack) = lack {
-        return ExpectedAnswer::Lacking(lack.status().as_u16(), lack.to_string(), limits);
+    if let Some(lack) = departure.lack {
+        return ExpectedAnswer::Lacking {
+            status: lack.status().as_u16(),
+            reason: lack.to_string(),
+            limits,
+        };
     }
     if service.upstream.is_some() {
         return ExpectedAnswer::Upstream(limits);
     }
     let Some(own) = &service.own else {
-        return refused(&ProxyError::NoRoute);
+        return ExpectedAnswer::refused(&ProxyError::NoRoute);
     };
-    let answer = static_reply::answer(own, caller.method, &Uri::from(onward.clone()));
-    let there = answer.headers().get(header::LOCATION);
-    let says = match there {
-        Some(there) => format!(
-            "the route redirects to {}",
-            String::from_utf8_lossy(there.as_bytes())
-        ),
+    let uri = Uri::from(departure.onward.clone());
+    let answer = static_reply::answer(own, departure.caller.method, &uri);
+    let reason = match answer.headers().get(header::LOCATION) {
+        Some(there) => {
+            let there = String::from_utf8_lossy(there.as_bytes());
+            format!("the route redirects to {there}")
+        }
         None => "the route answers itself".to_owned(),
     };
-    ExpectedAnswer::Route(answer.status().as_u16(), says, limits)
-}
-
-/// The limits that decide, and what a counter of each says that nobody has used.
-fn counted(limits: &[AppliedLimit]) -> impl Iterator<Item = (&AppliedLimit, Verdict)> {
-    limits.iter().filter_map(|held| match &held.key {
-        KeyResult::Counted { fresh, .. } if held.limit.mode.decides() => Some((held, *fresh)),
-        KeyResult::Counted { .. }
-        | KeyResult::Skipped
-        | KeyResult::Exempt(_)
-        | KeyResult::Absent(_)
-        | KeyResult::Unknown(_)
-        | KeyResult::Ambiguous(_)
-        | KeyResult::Unbelieved(_)
-        | KeyResult::LeftOut(_) => None,
-    })
-}
-
-pub(super) fn refused(error: &ProxyError) -> ExpectedAnswer {
-    ExpectedAnswer::Itself(error.status().as_u16(), error.to_string())
+    ExpectedAnswer::Route {
+        status: answer.status().as_u16(),
+        reason,
+        limits,
+    }
 }
 
 impl Explanation {
-    /// Takes in what the running gateway has said of the counters: the answer, and what each would be charged.
+    /// Takes the live verdicts in: the answer, and the charge of each limit.
     pub(super) fn settle(&mut self) {
         let Some(routing) = &mut self.routing else {
             return;
         };
-        let mut all_seen = true;
-        let seen = counted(&routing.limits).map(|(held, fresh)| match &held.now {
-            Some(now) => Verdict {
-                outcome: now.outcome,
+        let deciding = || {
+            let limits = routing.limits.iter();
+            limits.filter_map(|limit| Some((limit, limit.deciding()?.fresh)))
+        };
+        let is_live = deciding().all(|(limit, _)| limit.live.is_some());
+        let verdicts = deciding().map(|(limit, fresh)| match &limit.live {
+            Some(live) => Verdict {
+                outcome: live.outcome,
                 ..fresh
             },
-            None => {
-                all_seen = false;
-                fresh
-            }
+            None => fresh,
         });
-        let ruling = Decision::of(clock::wall(), seen.collect()).ruling;
-        let (ExpectedAnswer::Upstream(limits)
-        | ExpectedAnswer::Route(_, _, limits)
-        | ExpectedAnswer::Lacking(_, _, limits)) = &mut self.answer
-        else {
-            routing.charge_nothing();
-            return;
+        let ruling = Decision::of(clock::wall(), verdicts.collect()).ruling;
+        let Some(limits) = self.answer.limits_mut() else {
+            return routing.charge_nothing();
         };
         match ruling {
             Ruling::Refuse { by, wait } => {
-                let named = counted(&routing.limits).nth(by);
-                if let Some((held, _)) = named {
-                    self.answer = refused(&ProxyError::limited(&held.limit, wait));
+                if let Some((limit, _)) = deciding().nth(by) {
+                    self.answer = ExpectedAnswer::refused(&ProxyError::limited(&limit.limit, wait));
                 }
                 routing.charge_nothing();
             }
-            Ruling::Admit { delay } if all_seen && *limits == LimitOutlook::Unasked => {
+            Ruling::Admit { delay } if is_live && *limits == LimitOutlook::Unasked => {
                 *limits = LimitOutlook::Room(delay);
             }
             Ruling::Admit { .. } => {}
@@ -135,49 +103,46 @@ impl Explanation {
     }
 }
 
-impl super::request::Routing {
-    /// A refused request is charged by none of the limits that decide.
+impl Routing {
+    /// Of the limits that decide, none charges a refused request.
     fn charge_nothing(&mut self) {
-        let deciding = self.limits.iter_mut();
-        for held in deciding.filter(|held| held.limit.mode.decides()) {
-            if let Some(now) = &mut held.now {
-                now.takes = 0;
+        for applied in &mut self.limits {
+            if let Some(live) = &mut applied.live
+                && applied.limit.mode.decides()
+            {
+                live.takes = 0;
             }
         }
     }
 }
 
 impl AppliedLimit {
-    /// The status it refuses with.
+    /// The status of its refusals.
     pub(super) fn status(&self) -> u16 {
         let limited = ProxyError::limited(&self.limit, Wait::Micros(1));
         limited.status().as_u16()
     }
 
-    /// What a counter says that nobody has used, and what happens when this one is used up.
+    /// The verdict of an unused counter, and that of a used-up one.
     pub(super) fn outlook(&self, fresh: &Verdict) -> String {
         let status = self.status();
-        if !self.limit.mode.decides() {
-            return match fresh.outcome {
-                VerdictOutcome::Refuse(_) => {
-                    "would refuse it even unused; it is only counted".into()
-                }
-                VerdictOutcome::Admit { .. } => format!(
-                    "unused it would admit this and have {} left; used up, it is only counted, and refuses nobody",
-                    fresh.remaining
-                ),
-            };
-        }
+        let left = fresh.remaining;
         match fresh.outcome {
-            VerdictOutcome::Refuse(Wait::Micros(_)) => {
-                format!("refuses it even while nobody has been counted: {status}")
+            Outcome::Refuse(_) if !self.limit.mode.decides() => {
+                "would refuse it even unused, and lets it pass".into()
+            }
+            Outcome::Admit { .. } if !self.limit.mode.decides() => format!(
+                "unused it would admit this and have {left} left; used up, it would refuse, and lets the request pass"
+            ),
+            Outcome::Refuse(Wait::Micros(_)) => {
+                format!("refuses the request even on an unused counter: {status}")
             }
             VerdictOutcome::Refuse(_) => {
                 format!("can never admit that much: always {status}, without a time to come back")
             }
             VerdictOutcome::Admit { delay } => {
                 let now = match delay {
-                    0 => format!("unused it admits this and has {} left", fresh.remaining),
+                    0 => format!("unused it admits this and has {left} left"),
                     delay => format!(
                         "even unused it holds this for {}",
                         describe::span_as_written(delay)

@@ -1,4 +1,4 @@
-//! Which fields of a request are dropped before anything reads them, and why: dropped here as the gateway does it.
+//! The fields of a request that the gateway drops before anything reads them, and why.
 
 use crate::proxy::hop;
 use crate::proxy::request::BadRequest;
@@ -7,14 +7,14 @@ use crate::snapshot::Snapshot;
 use http::{HeaderMap, HeaderName};
 use std::net::IpAddr;
 
-/// A field that nothing of the gateway sees, nor the upstream.
+/// A field that neither the gateway nor the upstream sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StrippedField {
     pub(super) name: HeaderName,
     pub(super) why: StripCause,
 }
 
-/// Takes from the fields of a request from `peer` what the gateway drops, in its order; says what that was.
+/// Drops fields of a request from `peer` as the gateway does, in its order, and returns them.
 ///
 /// # Errors
 /// When `Connection` names too many.
@@ -25,7 +25,7 @@ pub(super) fn strip(
 ) -> Result<Vec<StrippedField>, BadRequest> {
     let believed = FieldTrust::of(snapshot, peer);
     let all = fields.keys().cloned();
-    let mut lost: Vec<StrippedField> = all
+    let mut stripped: Vec<StrippedField> = all
         .filter_map(|name| {
             let why = why(name.as_str(), &believed)?;
             Some(StrippedField { name, why })
@@ -34,13 +34,10 @@ pub(super) fn strip(
     tidy(fields, &believed);
     let before: Vec<HeaderName> = fields.keys().cloned().collect();
     hop::drop_named(fields)?;
-    let named = before
-        .into_iter()
-        .filter(|name| !fields.contains_key(name))
-        .map(|name| StrippedField {
-            name,
-            why: StripCause::Named,
-        });
-    lost.extend(named);
-    Ok(lost)
+    let named = before.into_iter().filter(|name| !fields.contains_key(name));
+    stripped.extend(named.map(|name| StrippedField {
+        name,
+        why: StripCause::Named,
+    }));
+    Ok(stripped)
 }

@@ -1,8 +1,10 @@
 //! An explanation for people.
 
-use super::counters::CounterState;
-use super::outlook::{ExpectedAnswer, LimitOutlook};
-use super::request::{ASSUMED_HOST, AppliedLimit, ChosenRoute, Explanation, KeyResult, Routing};
+use super::explanation::{
+    AppliedLimit, ChosenRoute, CountedKey, CounterState, ExpectedAnswer, Explanation, KeyFault,
+    KeyResult, LimitOutlook, LiveVerdict, Routing,
+};
+use super::request::ASSUMED_HOST;
 use super::stripped_fields::StrippedField;
 use crate::config::describe;
 use crate::key::client_ip::{AddressReason, Field, Walk};
@@ -10,8 +12,8 @@ use crate::limit::verdict::{VerdictOutcome, Wait};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// More routes than this that came near are counted, not shown.
-const MOST_NEAR: usize = 5;
+/// Candidates beyond this number are counted, not shown.
+const MOST_CANDIDATES: usize = 5;
 
 /// The whole explanation.
 pub(super) fn text(explanation: &Explanation) -> String {
@@ -27,25 +29,11 @@ pub(super) fn text(explanation: &Explanation) -> String {
     if let Some(routing) = routing {
         route(routing, &mut out);
     }
-    line(&mut out, "client", &walked(client, *peer));
+    line(&mut out, "client", &walk(client, *peer));
     if let Some(routing) = routing {
-        for (at, StrippedField { name, why }) in routing.lost.iter().enumerate() {
-            let title = if at == 0 { "dropped" } else { "" };
-            line(&mut out, title, &format!("{name}, since {why}"));
-        }
-        let matched = &routing.matched;
-        let path = match &routing.forwarded {
-            None => format!("{matched}: matched; nothing is forwarded"),
-            Some(same) if same == matched => format!("{matched}: matched, and forwarded"),
-            Some(other) => format!("{matched}: matched; forwarded as {other}"),
-        };
-        line(&mut out, "path", &path);
-        if let Some(why) = routing.token {
-            let why = format!("claims nothing: it is {}", why.as_str());
-            line(&mut out, "token", &why);
-        }
-        for (at, held) in routing.limits.iter().enumerate() {
-            limit(held, if at == 0 { "limits" } else { "" }, &mut out);
+        request(routing, &mut out);
+        for (at, applied) in routing.limits.iter().enumerate() {
+            limit(applied, if at == 0 { "limits" } else { "" }, &mut out);
         }
         if routing.limits.is_empty() {
             line(&mut out, "limits", "none");
@@ -72,33 +60,52 @@ fn route(routing: &Routing, out: &mut String) {
     };
     line(out, "host", &host);
     let chosen = match &routing.route {
-        None => "none: no route takes it".to_owned(),
+        None => "none: no route takes the request".to_owned(),
         Some(ChosenRoute {
             name,
             place,
             upstream,
             servers,
         }) => {
-            let to = upstream
-                .as_ref()
-                .map_or("answers itself".into(), |upstream| {
-                    format!("to upstream {upstream}: {}", servers.join(", "))
-                });
+            let to = match upstream {
+                None => "answers itself".to_owned(),
+                Some(upstream) => format!("to upstream {upstream}: {}", servers.join(", ")),
+            };
             format!("{name}{} {to}", at(place.as_deref()))
         }
     };
     line(out, "route", &chosen);
-    for near in routing.near.iter().take(MOST_NEAR) {
-        let place = at(near.place.as_deref());
-        line(out, "", &format!("not {}{place}: {}", near.name, near.why));
+    for candidate in routing.candidates.iter().take(MOST_CANDIDATES) {
+        let place = at(candidate.place.as_deref());
+        let text = format!("not {}{place}: {}", candidate.name, candidate.why);
+        line(out, "", &text);
     }
-    if let Some(more @ 1..) = routing.near.len().checked_sub(MOST_NEAR) {
+    if let Some(more @ 1..) = routing.candidates.len().checked_sub(MOST_CANDIDATES) {
         line(out, "", &format!("nor {more} more that came near"));
     }
 }
 
-/// The client's address and why.
-fn walked(walk: &Walk, peer: IpAddr) -> String {
+/// The fields, the path and the token of the request.
+fn request(routing: &Routing, out: &mut String) {
+    for (at, StrippedField { name, why }) in routing.stripped.iter().enumerate() {
+        let title = if at == 0 { "dropped" } else { "" };
+        line(out, title, &format!("{name}, since {why}"));
+    }
+    let matched = &routing.matched;
+    let path = match &routing.forwarded {
+        None => format!("{matched}: matched; nothing is forwarded"),
+        Some(same) if same == matched => format!("{matched}: matched, and forwarded"),
+        Some(other) => format!("{matched}: matched; forwarded as {other}"),
+    };
+    line(out, "path", &path);
+    if let Some(why) = routing.token {
+        let why = format!("claims nothing: it is {}", why.as_str());
+        line(out, "token", &why);
+    }
+}
+
+/// The client's address, and why it is that one.
+fn walk(walk: &Walk, peer: IpAddr) -> String {
     let client = walk.client;
     let hops = |field: Field| {
         let hops = walk.hops.iter().filter(|hop| hop.field == field);
@@ -112,14 +119,12 @@ fn walked(walk: &Walk, peer: IpAddr) -> String {
         shown.join(", ")
     };
     match walk.why {
-        AddressReason::NobodyTrusted => {
-            format!("{client}: the peer's own, since [server] trust names nobody")
+        Why::NobodyTrusted => {
+            format!("{client}: the peer's own, since [server] trust names no network")
         }
-        AddressReason::Stranger => {
-            format!("{client}: the peer's own, since [server] trust does not name it")
-        }
-        AddressReason::Unsaid => {
-            format!("{client}: the peer's own; it is trusted, and names nobody else")
+        Why::Stranger => format!("{client}: the peer's own, since [server] trust does not name it"),
+        Why::Unsaid => {
+            format!("{client}: the peer's own; the peer is trusted, and names no client")
         }
         AddressReason::Said(field) => format!(
             "{client}: {peer} is trusted, and {} is walked from the right: {}",
@@ -143,109 +148,88 @@ pub(super) fn spelled(field: Field) -> &'static str {
     }
 }
 
-fn limit(held: &AppliedLimit, title: &str, out: &mut String) {
-    let limit = &held.limit;
+fn limit(applied: &AppliedLimit, title: &str, out: &mut String) {
+    let limit = &applied.limit;
     let window = limit.window.as_ref();
     let window = window.map_or(String::new(), |window| format!(" {window}"));
-    let name = format!("{}{window}{}", limit.shown(), at(held.place.as_deref()));
-    line(out, title, &format!("{name}: {}", held.means));
-    let by = &held.by;
-    match &held.key {
-        KeyResult::Skipped => line(
-            out,
-            "",
-            &format!("  does not apply: the request has no {by}"),
-        ),
-        KeyResult::Exempt(None) => line(out, "", "  does not apply: it exempts such requests"),
-        KeyResult::Exempt(Some(group)) => {
-            let why =
-                format!("  does not apply: it exempts group {group}, and the client is in it");
-            line(out, "", &why);
+    let name = format!("{}{window}{}", limit.shown(), at(applied.place.as_deref()));
+    line(out, title, &format!("{name}: {}", applied.means));
+    let mut detail = |text: &str| line(out, "", &format!("  {text}"));
+    match &applied.key {
+        KeyResult::Skipped => {
+            let by = &applied.by;
+            detail(&format!("does not apply: the request has no {by}"));
         }
-        KeyResult::Ambiguous(part) => {
-            let refuses = if limit.mode.decides() {
-                "refuses with 400"
-            } else {
-                "would refuse, and refuses nobody"
-            };
-            line(
-                out,
-                "",
-                &format!("  {refuses}: {part} came several times and differs"),
-            );
+        KeyResult::Exempt(None) => detail("does not apply: the limit exempts such requests"),
+        KeyResult::Exempt(Some(group)) => detail(&format!(
+            "does not apply: the limit exempts group {group}, which the client is in"
+        )),
+        KeyResult::Faulty(fault, part) => {
+            let decides = applied.limit.mode.decides();
+            detail(&key_fault(*fault, part, decides));
         }
-        KeyResult::LeftOut(part) => {
-            let why = format!("  is not asked: nobody knows the request's {part}");
-            line(out, "", &why);
-        }
-        KeyResult::Absent(part) | KeyResult::Unknown(part) | KeyResult::Unbelieved(part) => {
-            let refuses = if limit.mode.decides() {
-                "refuses"
-            } else {
-                "would refuse, and refuses nobody"
-            };
-            let why = match &held.key {
-                KeyResult::Unknown(_) => format!("no group knows the request's {part}"),
-                KeyResult::Unbelieved(_) => {
-                    format!("{part} is asked for, and the request's token is not believed")
-                }
-                _ => format!("the request has no {part}"),
-            };
-            line(out, "", &format!("  {refuses}: {why}"));
-        }
-        KeyResult::Counted {
-            key,
-            cost,
-            misquoted,
-            fresh,
-            ..
-        } => {
-            match &held.tier {
-                Some((group, means)) => {
-                    line(
-                        out,
-                        "",
-                        &format!("  for group {group}, which the client is in: {means}"),
-                    );
-                }
-                None if !limit.tiers.is_empty() => {
-                    let groups = limit.tiers.iter().map(|tier| &*tier.group.name);
-                    let groups = groups.collect::<Vec<_>>().join(", ");
-                    line(
-                        out,
-                        "",
-                        &format!("  for everyone: the client is not in {groups}"),
-                    );
-                }
-                None => {}
+        KeyResult::Counted(counted) => {
+            tier(applied).iter().for_each(|text| detail(text));
+            detail(&charge(applied, counted));
+            detail(&applied.outlook(&counted.fresh));
+            if let Some(leased) = &applied.leased {
+                detail(leased);
             }
-            let key = match key.as_str() {
-                "" => "on its one counter".to_owned(),
-                key => format!("by {by} on the key {key}"),
-            };
-            let why = misquoted.zip(limit.price.as_ref());
-            let why = why.map_or(String::new(), |(misquoted, price)| {
-                format!(
-                    ", the most, since {} is {}",
-                    price.header,
-                    misquoted.as_str()
-                )
-            });
-            line(out, "", &format!("  counts {cost}{why}, {key}"));
-            line(out, "", &format!("  {}", held.outlook(fresh)));
-            if let Some(leased) = &held.leased {
-                line(out, "", &format!("  {leased}"));
-            }
-            if let Some(left) = &held.left {
-                line(out, "", &format!("  {}{}", now(left), gets(held, *cost)));
+            if let Some(read) = &applied.state {
+                let gets = applied.live.map(|live| gets(applied, &live, counted.cost));
+                detail(&format!("{}{}", state(read), gets.unwrap_or_default()));
             }
         }
     }
 }
 
-/// What the running gateway said.
-fn now(left: &CounterState) -> String {
-    match left {
+/// Why the limit has no key for the request.
+fn key_fault(fault: KeyFault, part: &str, decides: bool) -> String {
+    let refuses = match fault {
+        _ if !decides => "would refuse, and lets the request pass",
+        KeyFault::Ambiguous => "refuses with 400",
+        _ => "refuses",
+    };
+    match fault {
+        KeyFault::LeftOut => format!("is not asked: no group knows the request's {part}"),
+        KeyFault::Ambiguous => format!("{refuses}: {part} came several times and differs"),
+        KeyFault::Unknown => format!("{refuses}: no group knows the request's {part}"),
+        KeyFault::Absent => format!("{refuses}: the request has no {part}"),
+        KeyFault::Unbelieved => {
+            format!("{refuses}: {part} is asked for, and the request's token is not believed")
+        }
+    }
+}
+
+/// The tier that holds, of a limit that has some.
+fn tier(applied: &AppliedLimit) -> Option<String> {
+    if let Some((group, means)) = &applied.tier {
+        return Some(format!(
+            "for group {group}, which the client is in: {means}"
+        ));
+    }
+    let groups = applied.limit.tiers.iter().map(|tier| &*tier.group.name);
+    let groups = groups.collect::<Vec<_>>().join(", ");
+    (!groups.is_empty()).then(|| format!("for everyone: the client is not in {groups}"))
+}
+
+/// What the request takes, and from which counter.
+fn charge(applied: &AppliedLimit, counted: &CountedKey) -> String {
+    let key = match counted.key.as_str() {
+        "" => "on its one counter".to_owned(),
+        key => format!("by {} on the key {key}", applied.by),
+    };
+    let why = counted.misquoted.zip(applied.limit.price.as_ref());
+    let why = why.map_or(String::new(), |(misquoted, price)| {
+        let (header, fault) = (&price.header, misquoted.as_str());
+        format!(", the most, since {header} is {fault}")
+    });
+    format!("counts {}{why}, {key}", counted.cost)
+}
+
+/// The state of the counter in the running gateway.
+fn state(state: &CounterState) -> String {
+    match state {
         CounterState::Units {
             remaining,
             of,
@@ -260,47 +244,53 @@ fn now(left: &CounterState) -> String {
             describe::rounded_up(*reset)
         ),
         CounterState::Unknown => "now: the running gateway has no such limit".to_owned(),
-        CounterState::Failed(why) => format!("now: it could not be looked at: {why}"),
+        CounterState::Failed(why) => format!("now: the counter could not be read: {why}"),
     }
 }
 
-/// What this request gets from what is left.
-fn gets(held: &AppliedLimit, cost: u32) -> String {
-    let Some(now) = held.now else {
-        return String::new();
-    };
-    let wait = match now.outcome {
-        VerdictOutcome::Admit { .. } if now.takes == 0 && cost > 0 => {
-            return "; this takes nothing of it, since another refuses".to_owned();
+/// What the request gets from the counter.
+fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
+    let takes = live.takes;
+    let wait = match live.outcome {
+        Outcome::Admit { .. } if takes == 0 && cost > 0 => {
+            return "; the request takes nothing of it, since another limit refuses".to_owned();
         }
-        VerdictOutcome::Admit { delay: 0 } => return format!("; this takes {}", now.takes),
-        VerdictOutcome::Admit { delay } => {
+        Outcome::Admit { delay: 0 } => return format!("; the request takes {takes}"),
+        Outcome::Admit { delay } => {
             let delay = describe::rounded_up(delay);
-            return format!("; this takes {}, and is held for {delay}", now.takes);
+            return format!("; the request takes {takes}, and is held for {delay}");
         }
         VerdictOutcome::Refuse(wait) => wait,
     };
     let until = match wait {
-        Wait::Micros(wait) if now.is_exact => {
+        Wait::Micros(wait) if live.is_exact => {
             format!(", for another {}", describe::rounded_up(wait))
         }
         Wait::Micros(_) | Wait::Never => String::new(),
     };
-    if held.limit.mode.decides() {
-        format!("; refuses this with {}{until}", held.status())
+    if applied.limit.mode.decides() {
+        format!("; refuses the request with {}{until}", applied.status())
     } else {
-        format!("; would refuse this{until}, and refuses nobody")
+        format!("; would refuse the request{until}, and lets it pass")
     }
 }
 
 fn ending(answer: &ExpectedAnswer) -> String {
     let (what, limits) = match answer {
-        ExpectedAnswer::Itself(status, why) => return format!("{status} by the gateway: {why}"),
-        ExpectedAnswer::Upstream(limits) => ("the upstream's".to_owned(), *limits),
-        ExpectedAnswer::Route(status, says, limits) => {
-            (format!("{status} by the gateway: {says}"), *limits)
+        ExpectedAnswer::Gateway { status, reason } => {
+            return format!("{status} by the gateway: {reason}");
         }
-        ExpectedAnswer::Lacking(status, why, limits) => return lacking(*status, why, *limits),
+        ExpectedAnswer::Lacking {
+            status,
+            reason,
+            limits,
+        } => return lacking(&format!("{status} by the gateway: {reason}"), *limits),
+        ExpectedAnswer::Upstream(limits) => ("the upstream's".to_owned(), *limits),
+        ExpectedAnswer::Route {
+            status,
+            reason,
+            limits,
+        } => (format!("{status} by the gateway: {reason}"), *limits),
     };
     match limits {
         LimitOutlook::None => format!("{what}; no limit applies"),
@@ -317,9 +307,8 @@ fn ending(answer: &ExpectedAnswer) -> String {
     }
 }
 
-/// How a request ends that lacks what one of its limits demands. The others are asked and charged.
-fn lacking(status: u16, why: &str, limits: LimitOutlook) -> String {
-    let what = format!("{status} by the gateway: {why}");
+/// How a request ends that lacks what one of its limits demands. The other limits are asked, and charge it.
+fn lacking(what: &str, limits: LimitOutlook) -> String {
     match limits {
         LimitOutlook::None => format!("{what}; no other limit counts it"),
         LimitOutlook::Unasked => format!(

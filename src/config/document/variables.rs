@@ -8,7 +8,7 @@ use super::super::diagnostic::{Code, Diagnostic};
 use super::super::grant::unasked;
 use super::super::masking::Secrets;
 use super::super::source::{Source, Span};
-use super::super::spans::Spans;
+use super::super::span::Spans;
 use super::super::value::quoted;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -197,7 +197,7 @@ impl Variables {
                 let filled = &self.filled[at];
                 filled.tell(one, self.is_hidden(filled));
             }
-            one.hide(secrets);
+            secrets.mask(one);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::diagnostic::{Code, Diagnostic, Severity};
 use super::super::source::{At, Span};
-use super::super::spans::Spans;
+use super::super::span::Spans;
 use super::super::suggest::nearest;
 use super::super::value::quoted;
 use super::super::vocabulary::{IGNORE_WARNINGS, TABLES};

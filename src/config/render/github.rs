@@ -1,6 +1,7 @@
 //! A report as workflow commands: GitHub shows each mistake beside its line.
 
-use super::super::diagnostic::{Diagnostic, Report, Severity};
+use super::super::diagnostic::{Diagnostic, Severity};
+use super::super::report::Report;
 use super::super::source::Source;
 use super::MOST_LISTED;
 use std::fmt::Write as _;

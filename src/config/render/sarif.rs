@@ -1,6 +1,7 @@
 //! A report as SARIF 2.1.0, which code scanning reads.
 
-use super::super::diagnostic::{Code, Diagnostic, Label, Report, Severity};
+use super::super::diagnostic::{Code, Diagnostic, Label, Severity};
+use super::super::report::Report;
 use super::super::source::Source;
 use super::MOST_LISTED;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
-//! Bytes in a second: `256B/s`, `4KiB/s`.
+//! Rates of bytes: `256B/s`, `4KiB/s`.
 
-use super::{Code, ValueError, mended, quoted};
+use super::{Code, ValueError, with_valid_offers};
 
-/// Units and what they are in bytes, as people write them.
+/// The units and their sizes in bytes.
 const UNITS: [(&str, u64); 7] = [
     ("B", 1),
     ("kB", 1_000),
@@ -12,21 +12,17 @@ const UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
     ("GiB", 1 << 30),
 ];
-/// Nobody is asked for more.
+/// The largest rate.
 const MOST: u64 = 1 << 30;
 
 /// Reads `NUNIT/s`, or a lone 0.
 pub(in crate::config) fn byte_rate(text: &str) -> Result<u64, ValueError> {
-    mended(text, read)
+    with_valid_offers(text, read)
 }
 
 fn read(text: &str) -> Result<u64, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadRate,
-            format!("{} is not a rate of bytes", quoted(text)),
-            label,
-        )
+        ValueError::of(Code::BadRate, text, "is not a rate of bytes", label)
         .help("write a whole number and its unit in a second, as `\"256B/s\"` or `\"4KiB/s\"`; 0 is off")
     };
     let written = text.trim();
@@ -48,7 +44,7 @@ fn read(text: &str) -> Result<u64, ValueError> {
     let Some((spelling, time)) = unit.split_once('/') else {
         let label = match unit {
             "" => "a number without its unit",
-            _ => "in how long?",
+            _ => "the time is missing",
         };
         let unit = known(unit).map_or("B", |(name, _)| name);
         return Err(wrong(label).offer([format!("{number}{unit}/s")]));
@@ -57,7 +53,7 @@ fn read(text: &str) -> Result<u64, ValueError> {
     let Some((name, size)) = known(spelling) else {
         let label = match spelling.to_lowercase().as_str() {
             "b" | "bit" | "bits" | "kbit" | "kb" | "mbit" | "mb" => {
-                "bits or bytes? It counts bytes"
+                "the rate counts bytes, not bits"
             }
             _ => "the unit must be one of B, kB, KiB, MB, MiB, GB or GiB",
         };
@@ -74,7 +70,7 @@ fn read(text: &str) -> Result<u64, ValueError> {
         .ok_or_else(|| wrong("at most 1GiB/s"))
 }
 
-/// The unit that a spelling stands for. Where capitals make bits of bytes, only the usual ones do.
+/// The unit that a spelling stands for. Capitals tell bits from bytes, so only the usual capitals are taken.
 fn known(spelling: &str) -> Option<(&'static str, u64)> {
     let usual = match spelling {
         "byte" | "bytes" => "B",

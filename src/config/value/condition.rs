@@ -1,4 +1,4 @@
-//! What a route asks of a request: names and values that requests can have.
+//! Conditions of a route: names and values that the fields and parameters of a request can have.
 
 use super::{Code, ValueError, quoted};
 use http::{HeaderName, HeaderValue, header};
@@ -20,10 +20,12 @@ pub(in crate::config) fn condition_field(text: &str) -> Result<HeaderName, Value
     match name.as_str() {
         _ if name == header::HOST => Err(wrong("HTTP/2 requests have no `host` field")
             .help("write it beside the path: `host = \"api.example.com\"`")),
-        "x-forwarded-proto" => Err(wrong("anybody can write it")
-            .help("write `scheme = \"https\"`, for which a trusted proxy's word counts alone")),
-        name if is_of_proxies(name) => Err(wrong("anybody can write it: it is not looked at")
-            .help("limits that count by `ip` look at it where `trust` allows that")),
+        "x-forwarded-proto" => Err(wrong("any client can write this field")
+            .help("write `scheme = \"https\"`, which only a trusted proxy can state")),
+        name if is_of_proxies(name) => Err(wrong(
+            "any client can write this field, so routes do not read it",
+        )
+        .help("limits that count by `ip` read it where `trust` allows that")),
         name if name.contains('_') => {
             let joint = name.replace('_', "-");
             Err(
@@ -52,7 +54,7 @@ pub(in crate::config) fn condition_value(text: &str) -> Result<HeaderValue, Valu
 }
 
 /// The name or the value of a parameter of the query, decoded.
-#[expect(clippy::unnecessary_wraps, reason = "read as the others are")]
+#[expect(clippy::unnecessary_wraps, reason = "the readers have one shape")]
 pub(in crate::config) fn condition_parameter(text: &str) -> Result<Arc<str>, ValueError> {
     Ok(text.into())
 }

@@ -1,22 +1,22 @@
 //! Fields that a route may change, and the values they may get.
 
-use super::{Code, ValueError, mended, quoted};
+use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::key::is_secret;
 use crate::proxy::hop;
 use http::{HeaderName, HeaderValue, header};
 
-/// Whose fields are changed.
+/// The messages whose fields are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum Direction {
-    /// Those of requests on their way to the upstream.
+    /// Requests on their way to the upstream.
     Request,
-    /// Those of answers on their way to the client.
+    /// Responses on their way to the client.
     Response,
 }
 
 /// The name of a field that may be changed.
 pub(in crate::config) fn editable_field(
-    side: Direction,
+    direction: Direction,
     text: &str,
 ) -> Result<HeaderName, ValueError> {
     let wrong = |label: &str| {
@@ -28,14 +28,14 @@ pub(in crate::config) fn editable_field(
     };
     let name = HeaderName::from_bytes(text.as_bytes())
         .map_err(|_| wrong("a field name is letters, digits and `-`"))?;
-    match why_not(side, &name) {
+    match why_not(direction, &name) {
         Some(why) => Err(wrong(why)),
         None => Ok(name),
     }
 }
 
-/// Why no file changes this field.
-fn why_not(side: Direction, name: &HeaderName) -> Option<&'static str> {
+/// The reason that no file changes this field.
+fn why_not(direction: Direction, name: &HeaderName) -> Option<&'static str> {
     const OURS: &str = "Tollgate writes it itself";
     let text = name.as_str();
     let frames = [
@@ -66,7 +66,7 @@ fn why_not(side: Direction, name: &HeaderName) -> Option<&'static str> {
         name.starts_with("x-forwarded-")
             || matches!(name, "forwarded" | "via" | "x-real-ip" | "max-forwards")
     };
-    match side {
+    match direction {
         Direction::Request if *name == header::HOST => {
             Some("the upstream is asked for the host that the client asked for")
         }
@@ -78,22 +78,22 @@ fn why_not(side: Direction, name: &HeaderName) -> Option<&'static str> {
 
 /// A value to set or to add.
 pub(in crate::config) fn field_value(
-    side: Direction,
+    direction: Direction,
     name: &str,
     text: &str,
 ) -> Result<HeaderValue, ValueError> {
     let mut value = value(text)?;
-    // No compression of fields remembers it, and no dump shows it.
-    value.set_sensitive(side == Direction::Request || is_secret(name));
+    // HPACK does not index a sensitive value, and no dump shows it.
+    value.set_sensitive(direction == Direction::Request || is_secret(name));
     Ok(value)
 }
 
 fn value(text: &str) -> Result<HeaderValue, ValueError> {
-    mended(text, |text| {
+    with_valid_offers(text, |text| {
         let wrong =
             |label: &str| ValueError::new(Code::BadField, "no field can have this value", label);
         if text.contains("${") {
-            return Err(wrong("nothing is filled in here"));
+            return Err(wrong("the value of a field has no variables"));
         }
         if text.trim_ascii() != text {
             return Err(wrong("blanks around a value are no part of it"));

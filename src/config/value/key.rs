@@ -1,8 +1,9 @@
 //! One part of a key template: `ip`, `ip/24,64`, `header:NAME`, `cookie:NAME`, `query:NAME`, `path:NAME`, `jwt:CLAIM`,
 //! `method`, `host`, `route`, `everyone`.
 
-use super::{Code, ValueError, mended, quoted};
-use crate::key::{KeyPart, Mask, is_secret};
+use super::super::suggest::nearest;
+use super::{Code, ValueError, quoted, with_valid_offers};
+use crate::key::{Mask, Part, is_secret};
 use http::HeaderName;
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ const KINDS: [&str; 10] = [
 ];
 
 /// Reads one part; nothing for `everyone`, which is a key without parts.
-pub(in crate::config) fn part(text: &str) -> Result<Option<KeyPart>, ValueError> {
-    mended(text, read)
+pub(in crate::config) fn part(text: &str) -> Result<Option<Part>, ValueError> {
+    with_valid_offers(text, read)
 }
 
 fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
@@ -31,85 +32,107 @@ fn read(text: &str) -> Result<Option<KeyPart>, ValueError> {
     };
     match (kind, rest) {
         ("everyone", None) => Ok(None),
-        ("route", None) => Ok(Some(KeyPart::Route)),
-        ("method", None) => Ok(Some(KeyPart::Method)),
-        ("host", None) => Ok(Some(KeyPart::Host)),
-        ("ip", None) => Ok(Some(KeyPart::Ip(Mask::DEFAULT))),
-        ("ip", Some(bits)) => match bits.strip_prefix('/').and_then(mask) {
-            Some(mask) => Ok(Some(KeyPart::Ip(mask))),
-            None => Err(wrong("bits of IPv4 (1 to 32), then of IPv6 (1 to 128)")
-                .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")),
-        },
+        ("route", None) => Ok(Some(Part::Route)),
+        ("method", None) => Ok(Some(Part::Method)),
+        ("host", None) => Ok(Some(Part::Host)),
+        ("ip", None) => Ok(Some(Part::Ip(Mask::DEFAULT))),
+        ("ip", Some(bits)) => {
+            let mask = bits.strip_prefix('/').and_then(mask).ok_or_else(|| {
+                wrong("bits of IPv4 (1 to 32), then of IPv6 (1 to 128)")
+                    .help("write `\"ip/24,64\"`: clients of one IPv4 /24 or IPv6 /64 count as one")
+            })?;
+            Ok(Some(Part::Ip(mask)))
+        }
         ("header", rest) => header(rest, wrong),
-        ("cookie", rest) => {
-            let name = name(rest).filter(|name| HeaderName::from_bytes(name.as_bytes()).is_ok());
-            name.map(|name| Some(KeyPart::Cookie(name.into())))
-                .ok_or_else(|| wrong("which cookie?").help("write `\"cookie:session\"`"))
-        }
-        ("query", rest) => {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-._~[]:@$!*()".contains(c);
-            let name = name(rest).filter(|name| name.chars().all(plain));
-            let part = |name: &str| KeyPart::Query {
-                name: name.into(),
-                secret: is_secret(name),
-            };
-            name.map(|name| Some(part(name))).ok_or_else(|| {
-                wrong("which parameter of the query?")
-                    .help("write `\"query:api_key\"`, the name as it is when decoded")
-            })
-        }
-        ("path", rest) => {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            let bare = |name: &'_ str| name.trim_matches(['{', '}', '*']).to_owned();
-            let name = name(rest).map(bare).filter(|name| !name.is_empty());
-            name.filter(|name| name.chars().all(plain))
-                .map(|name| Some(KeyPart::Path(name.into())))
-                .ok_or_else(|| {
-                    wrong("which parameter of the path?")
-                        .help("write `\"path:id\"` for a route with `path = \"/orders/{id}\"`")
-                })
-        }
-        ("jwt", rest) => {
-            let plain = |c: char| c.is_ascii_graphic() && !"\"\\|".contains(c);
-            let claim = name(rest).filter(|name| name.chars().all(plain) && name.len() <= 200);
-            let part = |claim: &str| KeyPart::Jwt {
-                claim: claim.into(),
-                secret: is_secret(claim),
-            };
-            claim.map(|claim| Some(part(claim))).ok_or_else(|| {
-                wrong("which claim of the token?")
-                    .help("write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`")
-            })
-        }
+        ("cookie", rest) => named(rest, cookie).ok_or_else(|| {
+            wrong("the name of the cookie is missing").help("write `\"cookie:session\"`")
+        }),
+        ("query", rest) => named(rest, query).ok_or_else(|| {
+            wrong("the name of the parameter is missing")
+                .help("write `\"query:api_key\"`, the name as it is when decoded")
+        }),
+        ("path", rest) => named(rest, path_parameter).ok_or_else(|| {
+            wrong("the name of the path's parameter is missing")
+                .help("write `\"path:id\"` for a route with `path = \"/orders/{id}\"`")
+        }),
+        ("jwt", rest) => named(rest, claim).ok_or_else(|| {
+            wrong("the name of the claim is missing")
+                .help("write `\"jwt:sub\"`, or with dots `\"jwt:realm.tenant\"`")
+        }),
         ("tls", _) => Err(ValueError::new(
             Code::NotAvailable,
             format!("counting by `{kind}` is not available in this version"),
             format!("{KNOWN} is"),
         )),
-        _ => Err(match super::super::suggest::nearest(kind, KINDS) {
-            Some(near) => wrong("no such part of a request")
-                .help(match near {
-                    "header" => "write `\"header:x-api-key\"`, or another field".into(),
-                    near => format!("did you mean `{near}`?"),
-                })
-                .offer(rest.map(|rest| format!("{near}{rest}"))),
-            None if HeaderName::from_bytes(text.as_bytes()).is_ok_and(|_| text.contains('-')) => {
-                wrong("no such part of a request; a request field is written `header:NAME`")
-                    .offer([format!("header:{text}")])
-            }
-            None => wrong("no such part of a request"),
-        }),
+        _ => Err(unknown(text, kind, rest, wrong)),
     }
+}
+
+/// A part of no kind that is known.
+fn unknown(
+    text: &str,
+    kind: &str,
+    rest: Option<&str>,
+    wrong: impl Fn(&str) -> ValueError,
+) -> ValueError {
+    let field = HeaderName::from_bytes(text.as_bytes());
+    match nearest(kind, KINDS) {
+        Some(near) => wrong("no such part of a request")
+            .help(match near {
+                "header" => "write `\"header:x-api-key\"`, or another field".into(),
+                near => format!("did you mean `{near}`?"),
+            })
+            .offer(rest.map(|rest| format!("{near}{rest}"))),
+        None if field.is_ok_and(|_| text.contains('-')) => {
+            wrong("no such part of a request; a request field is written `header:NAME`")
+                .offer([format!("header:{text}")])
+        }
+        None => wrong("no such part of a request"),
+    }
+}
+
+/// The part whose name stands behind the colon.
+fn named(rest: Option<&str>, read: fn(&str) -> Option<Part>) -> Option<Option<Part>> {
+    let name = rest?.strip_prefix(':')?;
+    read(name).filter(|_| !name.is_empty()).map(Some)
+}
+
+fn cookie(name: &str) -> Option<Part> {
+    HeaderName::from_bytes(name.as_bytes()).ok()?;
+    Some(Part::Cookie(name.into()))
+}
+
+fn query(name: &str) -> Option<Part> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~[]:@$!*()".contains(c);
+    name.chars().all(plain).then(|| Part::Query {
+        name: name.into(),
+        secret: is_secret(name),
+    })
+}
+
+fn path_parameter(name: &str) -> Option<Part> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name = name.trim_matches(['{', '}', '*']);
+    (!name.is_empty() && name.chars().all(plain)).then(|| Part::Path(name.into()))
+}
+
+fn claim(name: &str) -> Option<Part> {
+    let plain = |c: char| c.is_ascii_graphic() && !"\"\\|".contains(c);
+    (name.len() <= 200 && name.chars().all(plain)).then(|| Part::Jwt {
+        claim: name.into(),
+        secret: is_secret(name),
+    })
 }
 
 /// Reads the name of a request's field.
 pub(in crate::config) fn field(text: &str) -> Result<HeaderName, ValueError> {
-    mended(text, |text| {
+    with_valid_offers(text, |text| {
         HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
             let name = text.strip_prefix("header:").unwrap_or_default();
-            ValueError::new(
+            ValueError::of(
                 Code::BadKey,
-                format!("{} is no name of a field", quoted(text)),
+                text,
+                "is no name of a field",
                 "a field name is letters, digits and `-`",
             )
             .offer((!name.is_empty()).then_some(name))
@@ -122,9 +145,10 @@ pub(in crate::config) fn members(text: &str) -> Result<Arc<[Box<str>]>, ValueErr
     let names: Vec<&str> = text.split('.').collect();
     let good = |name: &&str| !name.is_empty() && !name.contains(['"', '\\']);
     if names.len() > 8 || text.len() > 256 || !names.iter().all(good) {
-        return Err(ValueError::new(
+        return Err(ValueError::of(
             Code::BadKey,
-            format!("{} does not lead to a member", quoted(text)),
+            text,
+            "does not lead to a member",
             "up to eight names with dots between them",
         )
         .help("write `\"usage.total_tokens\"` for `{\"usage\": {\"total_tokens\": 7}}`"));
@@ -140,7 +164,7 @@ fn header(
         .and_then(|rest| rest.strip_prefix(':'))
         .unwrap_or_default();
     if name.is_empty() {
-        return Err(wrong("which field?").help("write `\"header:x-api-key\"`"));
+        return Err(wrong("the name of the field is missing").help("write `\"header:x-api-key\"`"));
     }
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
         wrong("a field name is letters, digits and `-`").help("write `\"header:x-api-key\"`")
@@ -154,18 +178,12 @@ fn header(
     }
     if name == http::header::FORWARDED || name.as_str() == "x-forwarded-for" {
         return Err(
-            wrong("anybody can write anything there, and be somebody else each time")
+            wrong("any client can write a new address there with each request")
                 .help("write `\"ip\"` and name the proxies in `[server] trust`"),
         );
     }
     let secret = is_secret(name.as_str());
     Ok(Some(KeyPart::Header { name, secret }))
-}
-
-/// What stands behind the colon.
-fn name(rest: Option<&str>) -> Option<&str> {
-    let name = rest?.strip_prefix(':')?;
-    (!name.is_empty()).then_some(name)
 }
 
 fn mask(bits: &str) -> Option<Mask> {

@@ -1,22 +1,22 @@
 //! Addresses to listen on, networks, hosts and methods.
 
-use super::{Code, ValueError, mended, quoted};
+use super::{Code, ValueError, with_valid_offers};
 use crate::route::HostPattern;
 use http::Method;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 
-/// Reads `host:port` or `:port`. Names are not looked up: what a name means may differ from one start to the next.
+/// Reads `host:port` or `:port`. A name is not looked up: its address may differ from one start to the next.
 pub(in crate::config) fn address(text: &str) -> Result<SocketAddr, ValueError> {
-    mended(text, read_address)
+    with_valid_offers(text, read_address)
 }
 
 fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
+        ValueError::of(
             Code::BadAddress,
-            format!("{} is not an address to listen on", quoted(text)),
+            text,
+            "is not an address to listen on",
             label,
         )
         .help("write `\":8080\"` for every address, or `\"127.0.0.1:8080\"`")
@@ -56,15 +56,17 @@ fn read_address(text: &str) -> Result<SocketAddr, ValueError> {
             return Err(wrong("an IPv6 address needs brackets").offer([format!("[{host}]:{port}")]));
         }
         _ => {
-            return Err(wrong("a name; an address is needed").help(format!(
-                "write the address itself, or `\":{port}\"` for every address"
-            )));
+            return Err(
+                wrong("the host must be an address, not a name").help(format!(
+                    "write the address itself, or `\":{port}\"` for every address"
+                )),
+            );
         }
     };
     Ok(SocketAddr::new(host, port))
 }
 
-/// `::1:8080`, which may be an address alone, but more likely has a port.
+/// The brackets for `::1:8080`, which may be an address alone, but more likely has a port.
 fn in_brackets(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     (port.len() >= 2 && host.parse::<Ipv6Addr>().is_ok()).then(|| format!("[{host}]:{port}"))
@@ -72,17 +74,13 @@ fn in_brackets(text: &str) -> Option<String> {
 
 /// Reads an address or address/bits.
 pub(in crate::config) fn network(text: &str) -> Result<IpNet, ValueError> {
-    mended(text, read_network)
+    with_valid_offers(text, read_network)
 }
 
 fn read_network(text: &str) -> Result<IpNet, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadNetwork,
-            format!("{} is not a network", quoted(text)),
-            label,
-        )
-        .help("write `\"10.0.0.0/8\"`, or an address alone as `\"10.0.0.1\"`")
+        ValueError::of(Code::BadNetwork, text, "is not a network", label)
+            .help("write `\"10.0.0.0/8\"`, or an address alone as `\"10.0.0.1\"`")
     };
     let network = match (text.parse::<IpNet>(), text.parse::<IpAddr>()) {
         (Ok(network), _) => network,
@@ -102,7 +100,7 @@ fn read_network(text: &str) -> Result<IpNet, ValueError> {
     {
         let bits = v6.prefix_len().saturating_sub(96);
         return Err(
-            wrong("IPv4 in IPv6 clothes; peers are compared without them")
+            wrong("an IPv4 address mapped into IPv6; peers are compared as IPv4")
                 .offer([format!("{v4}/{bits}")]),
         );
     }
@@ -111,17 +109,11 @@ fn read_network(text: &str) -> Result<IpNet, ValueError> {
 
 /// Reads a host to match: exact, or `*.` in front.
 pub(in crate::config) fn host(text: &str) -> Result<HostPattern, ValueError> {
-    mended(text, read_host)
+    with_valid_offers(text, read_host)
 }
 
 fn read_host(text: &str) -> Result<HostPattern, ValueError> {
-    let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadHost,
-            format!("{} is not a host", quoted(text)),
-            label,
-        )
-    };
+    let wrong = |label: &str| ValueError::of(Code::BadHost, text, "is not a host", label);
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or(rest);
         return Err(wrong("a host alone, without scheme and path").offer([host]));
@@ -131,16 +123,11 @@ fn read_host(text: &str) -> Result<HostPattern, ValueError> {
             wrong("every host").help("leave `host` out: a route without it is for any host")
         );
     }
-    if text.starts_with('[') {
-        let inside = text
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        return match inside.and_then(|inside| inside.parse::<Ipv6Addr>().ok()) {
-            Some(v6) => Ok(HostPattern::Exact(Arc::from(format!("[{v6}]")))),
-            None => Err(wrong(
-                "an IPv6 address in brackets, without a port, can stand here",
-            )),
-        };
+    if let Some(rest) = text.strip_prefix('[') {
+        let inside = rest.strip_suffix(']');
+        let v6 = inside.and_then(|inside| inside.parse::<Ipv6Addr>().ok());
+        let v6 = v6.ok_or_else(|| wrong("only an IPv6 address without a port has brackets"))?;
+        return Ok(HostPattern::Exact(format!("[{v6}]").into()));
     }
     if let Ok(v6) = text.parse::<Ipv6Addr>() {
         return Err(wrong("an IPv6 address needs brackets").offer([format!("[{v6}]")]));
@@ -151,49 +138,40 @@ fn read_host(text: &str) -> Result<HostPattern, ValueError> {
     if let Some((host, _)) = text.split_once(':') {
         return Err(wrong("a port is not part of a host: every port matches").offer([host]));
     }
+    host_name(text, wrong)
+}
+
+/// Reads the name of a host, exact or with `*.` in front.
+fn host_name(text: &str, wrong: impl Fn(&str) -> ValueError) -> Result<HostPattern, ValueError> {
     let lower = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    let (wild, name) = match lower.strip_prefix("*.") {
-        Some(name) => (true, name),
-        None => (false, lower.as_str()),
-    };
+    let suffix = lower.strip_prefix("*.");
+    let name = suffix.unwrap_or(&lower);
     if name.contains('*') {
-        return Err(
-            wrong("`*` stands for whole labels in front only").help("write `\"*.example.com\"`")
-        );
+        let label = "`*` stands for whole labels in front only";
+        return Err(wrong(label).help("write `\"*.example.com\"`"));
     }
     if !name.is_ascii() {
-        return Err(wrong("requests carry such names in their ASCII form")
-            .help("write the `xn--` form of the name"));
+        let label = "requests carry such names in their ASCII form";
+        return Err(wrong(label).help("write the `xn--` form of the name"));
     }
-    let label_is_good = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-    };
-    if name.len() > 253 || !name.split('.').all(label_is_good) {
+    let in_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(in_label);
+    if name.len() > 253 || !name.split('.').all(is_label) {
         return Err(wrong("letters, digits, `-` and `_`, with dots between"));
     }
-    Ok(if wild {
-        HostPattern::Suffix(Arc::from(format!(".{name}")))
-    } else {
-        HostPattern::Exact(Arc::from(name))
+    Ok(match suffix {
+        Some(suffix) => HostPattern::Suffix(format!(".{suffix}").into()),
+        None => HostPattern::Exact(name.into()),
     })
 }
 
-/// Reads a method. They are case-sensitive, and all that anybody uses are upper case.
+/// Reads a method. Methods are case-sensitive, and those in use are upper case.
 pub(in crate::config) fn method(text: &str) -> Result<Method, ValueError> {
-    mended(text, read_method)
+    with_valid_offers(text, read_method)
 }
 
 fn read_method(text: &str) -> Result<Method, ValueError> {
-    let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadMethod,
-            format!("{} is not a method", quoted(text)),
-            label,
-        )
-    };
+    let wrong = |label: &str| ValueError::of(Code::BadMethod, text, "is not a method", label);
     if text == "*" {
         return Err(
             wrong("every method").help("leave `methods` out: a route without it is for any method")
@@ -202,7 +180,7 @@ fn read_method(text: &str) -> Result<Method, ValueError> {
     let upper = text.to_ascii_uppercase();
     if upper == "CONNECT" {
         return Err(wrong(
-            "CONNECT asks for a tunnel, which a gateway does not dig",
+            "CONNECT asks for a tunnel, and this gateway opens none",
         ));
     }
     match Method::from_bytes(text.as_bytes()) {

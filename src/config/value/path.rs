@@ -1,16 +1,16 @@
 //! Path patterns, brought into the normal form that requests are matched in.
 
-use super::{Code, ValueError, mended, quoted};
+use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::route::path::BadPath;
 use crate::route::{self, PathPattern, Segment};
 use std::sync::Arc;
 
 /// Reads `/v1/orders/{id}` or `/files/{*rest}`.
 ///
-/// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. What can
-/// never be in a normalised request (dot segments, `;parameters`, escaped separators) is refused: it would never match.
+/// Literals are normalised as requests are: duplicate and trailing slashes go, unreserved escapes are decoded. A
+/// pattern that no normalised request can match (dot segments, `;parameters`, escaped separators) is refused.
 pub(in crate::config) fn path(text: &str) -> Result<PathPattern, ValueError> {
-    mended(text, read)
+    with_valid_offers(text, read)
 }
 
 /// Reads `/static`, which stands for itself and all below it, into the form that requests are matched in.
@@ -20,9 +20,10 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, ValueError> {
     let mut whole = String::new();
     for segment in &path.segments {
         let Segment::Literal(literal) = segment else {
-            return Err(ValueError::new(
+            return Err(ValueError::of(
                 Code::BadPath,
-                format!("{} is not a path", quoted(text)),
+                text,
+                "is not a path",
                 "parameters are for routes; a path stands for itself and all below it",
             ));
         };
@@ -36,7 +37,7 @@ pub(in crate::config) fn top(text: &str) -> Result<Box<str>, ValueError> {
     })
 }
 
-/// Reads what a path is made into, written as a pattern is; the text as it stands.
+/// Reads the path that another is rewritten into, and returns the text as it stands.
 pub(in crate::config) fn new_path(text: &str) -> Result<String, ValueError> {
     match path(text) {
         Ok(_) => Ok(text.to_owned()),
@@ -47,15 +48,10 @@ pub(in crate::config) fn new_path(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// Reads where a redirect leads: scheme and host, or nothing for the same, and a path.
+/// Reads the target of a redirect: scheme and host, empty for the request's own, and a path.
 pub(in crate::config) fn destination(text: &str) -> Result<(String, String), ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadPath,
-            format!("{} is no place to lead to", quoted(text)),
-            label,
-        )
-        .help(
+        ValueError::of(Code::BadPath, text, "is not a redirect target", label).help(
             "write `\"https://new.example.com/{*rest}\"`, or `\"/new/{*rest}\"` for the same host",
         )
     };
@@ -63,7 +59,7 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Val
         return if text.starts_with('/') {
             Ok((String::new(), new_path(text)?))
         } else {
-            Err(wrong("a path, or all from `https://` on"))
+            Err(wrong("a path, or a URL from `https://` on"))
         };
     };
     if !matches!(scheme, "http" | "https") {
@@ -88,23 +84,18 @@ pub(in crate::config) fn destination(text: &str) -> Result<(String, String), Val
     Ok((format!("{scheme}://{host}"), path))
 }
 
-/// Reads a beginning that all paths of a route have.
+/// Reads a prefix that all paths of a route have.
 pub(in crate::config) fn prefix(text: &str) -> Result<PathPattern, ValueError> {
-    let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadPath,
-            format!("{} is no beginning to take away", quoted(text)),
-            label,
-        )
-    };
+    let wrong =
+        |label: &str| ValueError::of(Code::BadPath, text, "is not a prefix to strip", label);
     let read = path(text)?;
     if read.segments.is_empty() {
-        return Err(wrong("nothing of a path").help("leave it out"));
+        return Err(wrong("the prefix is empty").help("leave it out"));
     }
     let name = read.parameters().next().map(str::to_owned);
     match name {
         None => Ok(read),
-        Some(name) => Err(wrong(&format!("`{name}` is another in each request"))
+        Some(name) => Err(wrong(&format!("`{name}` differs in each request"))
             .help("write what is left as `rewrite = \"/{*rest}\"`")),
     }
 }
@@ -122,12 +113,7 @@ pub(in crate::config) fn literal_path(path: &PathPattern) -> String {
 
 fn read(text: &str) -> Result<PathPattern, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadPath,
-            format!("{} is not a path to match", quoted(text)),
-            label,
-        )
-        .offer([repaired(text)])
+        ValueError::of(Code::BadPath, text, "is not a path to match", label).offer([repaired(text)])
     };
     if !text.starts_with('/') {
         return Err(match text.split_once("://") {
@@ -182,7 +168,7 @@ fn name_of(segment: &Segment) -> Option<&Arc<str>> {
     }
 }
 
-/// What is wrong with a segment, and what to do about it.
+/// The mistake in a segment, and the advice about it.
 type SegmentError = (&'static str, Option<&'static str>);
 
 fn one(segment: &str) -> Result<Segment, SegmentError> {
@@ -247,7 +233,7 @@ fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-".contains(c)
 }
 
-/// Is it all one parameter, however it is written? Half of one is nothing to guess about.
+/// Is the whole segment one parameter, however it is written? Half a parameter gives no guess.
 fn is_parameter(segment: &str) -> bool {
     let braces = |c| segment.matches(c).count();
     let whole = |c| braces(c) <= usize::from(segment.starts_with(c) || segment.ends_with(c));
@@ -255,7 +241,7 @@ fn is_parameter(segment: &str) -> bool {
         || segment.ends_with('}') && !segment.contains('{') && whole('}')
 }
 
-/// The pattern that was probably meant. It is a guess: whoever offers it reads it first.
+/// The pattern that was probably meant: a guess, which [`with_valid_offers`] reads before it is shown.
 fn repaired(text: &str) -> String {
     let after_host = |rest: &str| {
         rest.find('/')

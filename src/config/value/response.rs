@@ -1,7 +1,7 @@
-//! What answers of the gateway's own say and look like.
+//! Values for responses of the gateway: error bodies, percentages, public names.
 
 use super::super::document::ErrorText;
-use super::{Code, ValueError, mended, quoted};
+use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::snapshot::errors::Page;
 
 /// Reads `problem+json`, `text`, `html`, `accept` or `file:PATH`.
@@ -32,9 +32,9 @@ pub(in crate::config) fn error_text(text: &str) -> Result<ErrorText, ValueError>
 
 /// Reads `10%`, up to 100.
 pub(in crate::config) fn percent(text: &str) -> Result<u8, ValueError> {
-    mended(text, |text| {
+    with_valid_offers(text, |text| {
         let wrong = |label: &str| {
-            let message = format!("{} is no share of the time to wait", quoted(text));
+            let message = format!("{} is not a share of the time to wait", quoted(text));
             ValueError::new(Code::BadNumber, message, label)
         };
         let Some(digits) = text.strip_suffix('%') else {
@@ -48,27 +48,22 @@ pub(in crate::config) fn percent(text: &str) -> Result<u8, ValueError> {
     })
 }
 
-/// Reads a tag that counters share: what a name may be.
+/// Reads a tag that counters share.
 pub(in crate::config) fn tag(text: &str) -> Result<String, ValueError> {
-    public_name(text).map_err(|_| {
-        ValueError::new(
-            Code::BadName,
-            format!("{} cannot be a tag", quoted(text)),
-            "1 to 64 letters, digits, `_` and `-`",
-        )
-    })
+    name(text, "cannot be a tag")
 }
 
-/// Reads a name for the wire: what a limit's own name may be.
+/// Reads a name for the wire.
 pub(in crate::config) fn public_name(text: &str) -> Result<String, ValueError> {
+    name(text, "cannot be the name of a limit")
+}
+
+/// Reads a name of the characters that the name of a limit may have.
+fn name(text: &str, what: &str) -> Result<String, ValueError> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if (1..=64).contains(&text.len()) && text.bytes().all(is_good) {
-        Ok(text.to_owned())
-    } else {
-        Err(ValueError::new(
-            Code::BadName,
-            format!("{} cannot be the name of a limit", quoted(text)),
-            "1 to 64 letters, digits, `_` and `-`",
-        ))
+        return Ok(text.to_owned());
     }
+    let label = "1 to 64 letters, digits, `_` and `-`";
+    Err(ValueError::of(Code::BadName, text, what, label))
 }

@@ -1,15 +1,15 @@
-//! Where to forward to: servers of an upstream.
+//! Servers of an upstream.
 //!
-//! What is written here may hold a password, so messages never repeat it.
+//! The address may hold a password, so messages never repeat it.
 
-use super::{Code, ValueError, mended};
+use super::{Code, ValueError, with_valid_offers};
 use crate::upstream::Server;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Reads `http://host:port`, `host:port` or `demo:`.
 pub(in crate::config) fn server(text: &str) -> Result<Server, ValueError> {
-    mended(text, read_server)
+    with_valid_offers(text, read_server)
 }
 
 fn read_server(text: &str) -> Result<Server, ValueError> {
@@ -49,13 +49,13 @@ fn read_server(text: &str) -> Result<Server, ValueError> {
     }
     if let Some(at) = rest.find(['/', '?', '#']) {
         return Err(
-            wrong("a path or query has no place here: the request's own is forwarded")
+            wrong("a server has no path or query: those of the request are forwarded")
                 .offer([format!("http://{}", &rest[..at])]),
         );
     }
     let digits = text.strip_prefix(':').unwrap_or(text);
     let (host, port) = host_and_port(rest, port).map_err(|label| {
-        // A port alone is somebody's own machine.
+        // A port alone probably means a server on this machine.
         let port = digits.parse::<u16>().ok();
         wrong(label).offer(port.map(|port| format!("http://127.0.0.1:{port}")))
     })?;

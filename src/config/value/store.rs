@@ -1,15 +1,16 @@
-//! Where the store is: in this process, at one Redis, behind sentinels, in a cluster.
+//! Addresses of the store: this process, one Redis, sentinels, a cluster.
 //!
-//! What is written here may hold a password, so messages never repeat it.
+//! The address may hold a password, so messages never repeat it.
 
 use super::server::host_and_port;
-use super::{Code, ValueError, mended};
+use super::{Code, ValueError, with_valid_offers};
 use crate::store::{Address, Backend, RedisEndpoint, RedisTarget, Secret};
 use crate::tls::{self, ClientTls};
 use std::sync::Arc;
 
-/// Where a Redis listens, if nothing else is said, and where a sentinel does.
+/// The default port of a Redis.
 const REDIS: u16 = 6379;
+/// The default port of a sentinel.
 const SENTINEL: u16 = 26379;
 /// Nodes that can stand in one address.
 const MOST_NODES: usize = 64;
@@ -18,7 +19,7 @@ const LONGEST_PATH: usize = 100;
 
 /// Reads the store's address, which may have a password in it.
 pub(in crate::config) fn store(text: &str) -> Result<Backend, ValueError> {
-    mended(text, read)
+    with_valid_offers(text, read)
 }
 
 /// Reads a name that the certificate of a server can have.
@@ -86,7 +87,7 @@ fn read(text: &str) -> Result<Backend, ValueError> {
     }))
 }
 
-/// A user or a password that means something else in an address.
+/// A user or password with a character that has a meaning in an address.
 fn encoded(label: &str) -> ValueError {
     wrong(label).help(
         "write `%25` for a `%`, `%3F` for a `?`, `%23` for a `#`, or take the password out of the address and write \
@@ -98,7 +99,7 @@ fn without_scheme(text: &str) -> ValueError {
     if text == "memory" {
         return wrong("the store in this process has a colon").help("write `\"memory:\"`");
     }
-    // What may hold a password is not repeated.
+    // The text may hold a password, and is not repeated.
     if text.contains('@') {
         return wrong("no scheme");
     }
@@ -128,7 +129,9 @@ fn unix(text: &str) -> Result<Backend, ValueError> {
             .help("write `\"unix:/run/redis/redis.sock\"`"));
     }
     if path.len() > LONGEST_PATH {
-        return Err(wrong("the path of a socket has at most 100 bytes").help("put it elsewhere"));
+        return Err(
+            wrong("the path of a socket has at most 100 bytes").help("choose a shorter path")
+        );
     }
     let database = number(database, "`unix:/run/redis/redis.sock?db=0`")?;
     Ok(Backend::Redis(RedisTarget {
@@ -154,7 +157,7 @@ fn sentinel(text: &str) -> Result<(RedisEndpoint, u16), ValueError> {
     let mut parts = text.splitn(3, '/');
     let nodes = addresses(parts.next().unwrap_or_default(), SENTINEL)?;
     let name = parts.next().unwrap_or_default();
-    // What sentinels take as a name themselves.
+    // The characters that sentinels take in a name.
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if name.is_empty() || !name.bytes().all(good) {
         return Err(wrong("the name that the sentinels know it by must follow")
@@ -193,7 +196,7 @@ fn addresses(text: &str, port: u16) -> Result<Arc<[Address]>, ValueError> {
     }
     if all.len() > MOST_NODES {
         return Err(wrong("at most 64 addresses can stand here")
-            .help("name some of them: these know the others"));
+            .help("name some of the nodes: each node knows the others"));
     }
     Ok(all.into())
 }

@@ -1,6 +1,6 @@
 //! Rates and durations: `100/min`, `7/3s`, `250ms`, `1m30s`.
 
-use super::{Code, ValueError, mended, quoted};
+use super::{Code, ValueError, quoted, with_valid_offers};
 use crate::limit::Unit;
 use crate::limit::rate::{MAX_SPAN, Rate};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -9,27 +9,27 @@ use std::time::Duration;
 /// Microseconds in a second.
 pub(in crate::config) const MICROS: u64 = 1_000_000;
 
-/// What somebody may have meant who wrote none.
+/// The units to offer for a number without one.
 const UNITLESS: [&str; 3] = ["s", "min", "h"];
 
 const UNITS: &str = "us, ms, s, min, h, d or w";
-/// Of rates: a window may be a month of the calendar.
+/// The units of a rate: a window may be a month of the calendar.
 const RATE_UNITS: &str = "us, ms, s, min, h, d, w or month";
 
 /// Days that stand for a month where a length is needed.
 const MONTH: u64 = 30;
 
-/// How much in how long, as written.
+/// A count and its time, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct Quota {
-    /// N per P. Of months P is as long as so many times thirty days.
+    /// The rate N per P. A month counts as thirty days in P.
     pub(in crate::config) rate: Rate,
-    /// Written in units that a calendar may count: so many days or months.
+    /// The time in days or months, where it is written so: a calendar may count it.
     pub(in crate::config) calendar: Option<(Unit, u32)>,
 }
 
 impl Quota {
-    /// Is it over months, which have no length of their own?
+    /// Is the time in months, which have no fixed length?
     pub(in crate::config) fn is_monthly(self) -> bool {
         matches!(self.calendar, Some((Unit::Month, _)))
     }
@@ -46,7 +46,7 @@ const LENGTHS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// The unit that a spelling stands for. A lone capital is nobody's usual spelling: `M` may be minutes or months.
+/// The unit that a spelling stands for. A lone capital stands for none: `M` may be minutes or months.
 fn unit(spelling: &str) -> Option<&'static str> {
     let lower = spelling.to_lowercase();
     if spelling.chars().count() == 1 && spelling != lower {
@@ -65,7 +65,8 @@ fn unit(spelling: &str) -> Option<&'static str> {
     })
 }
 
-fn micros(unit: &str) -> Option<u64> {
+/// The microseconds of a unit; none for a month.
+fn unit_length(unit: &str) -> Option<u64> {
     LENGTHS
         .iter()
         .find(|(name, _)| *name == unit)
@@ -74,17 +75,13 @@ fn micros(unit: &str) -> Option<u64> {
 
 /// Reads `N/[M]UNIT`.
 pub(in crate::config) fn rate(text: &str) -> Result<Quota, ValueError> {
-    mended(text, read_rate)
+    with_valid_offers(text, read_rate)
 }
 
 fn read_rate(text: &str) -> Result<Quota, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadRate,
-            format!("{} is not a rate", quoted(text)),
-            label,
-        )
-        .help("write how many in how long, as `\"100/min\"` or `\"10/s\"`")
+        ValueError::of(Code::BadRate, text, "is not a rate", label)
+            .help("write how many in how long, as `\"100/min\"` or `\"10/s\"`")
     };
     let Some((count, time)) = text.split_once('/') else {
         return Err(without_time(
@@ -93,14 +90,56 @@ fn read_rate(text: &str) -> Result<Quota, ValueError> {
         ));
     };
     let (count, time) = (count.trim(), time.trim());
-    let count = whole(count).map_err(|problem| match problem {
-        CountError::Huge => wrong("the count is at most 4294967295"),
+    let count = rate_count(count, time, wrong)?;
+    let (number, unit) = rate_time(count, time, wrong)?;
+    let length = unit_length(unit).unwrap_or(MONTH * 86_400 * MICROS);
+    let period = number.checked_mul(length);
+    let period = period.filter(|period| *period <= MAX_SPAN);
+    let Some(period) = period.and_then(NonZeroU64::new) else {
+        return Err(ValueError::new(
+            Code::OutOfRange,
+            format!("the time of {} is too long to count exactly", quoted(text)),
+            "beyond what can be computed exactly",
+        )
+        .help(format!(
+            "the longest is `{}d`",
+            MAX_SPAN / (86_400 * MICROS)
+        )));
+    };
+    let calendar = match unit {
+        "month" => Some(Unit::Month),
+        "d" => Some(Unit::Day),
+        _ => None,
+    };
+    Ok(Quota {
+        rate: Rate { count, period },
+        calendar: calendar.zip(u32::try_from(number).ok()),
+    })
+}
+
+/// The count in front of the `/`.
+fn rate_count(
+    count: &str,
+    time: &str,
+    wrong: impl Fn(&str) -> ValueError,
+) -> Result<NonZeroU32, ValueError> {
+    let too_many = || wrong("the count is at most 4294967295");
+    let number = whole(count).map_err(|problem| match problem {
+        CountError::Huge => too_many(),
         CountError::NotDigits => count_hint(count, time, wrong("the count is not a whole number")),
     })?;
-    let count = u32::try_from(count).map_err(|_| wrong("the count is at most 4294967295"))?;
-    let count = NonZeroU32::new(count).ok_or_else(|| {
-        wrong("a rate of nothing").help("the least rate is 1 in a long time, as `\"1/w\"`")
-    })?;
+    let number = u32::try_from(number).map_err(|_| too_many())?;
+    NonZeroU32::new(number).ok_or_else(|| {
+        wrong("the count is zero").help("the least rate is 1 in a long time, as `\"1/w\"`")
+    })
+}
+
+/// The time behind the `/`: how many of which unit.
+fn rate_time(
+    count: NonZeroU32,
+    time: &str,
+    wrong: impl Fn(&str) -> ValueError,
+) -> Result<(u64, &'static str), ValueError> {
     let digits = time.len() - time.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, spelling) = time.split_at(digits);
     let spelling = spelling.trim();
@@ -116,46 +155,23 @@ fn read_rate(text: &str) -> Result<Quota, ValueError> {
         let halves = parts(time).map(|micros| format!("{count}/{}", show_span(micros)));
         return Err(wrong("the time must be a whole number and its unit").offer(halves));
     }
-    if unit(spelling).is_none() && spelling != "M" && unit(&spelling.to_lowercase()).is_some() {
-        let small = spelling.to_lowercase();
+    let small = spelling.to_lowercase();
+    if unit(spelling).is_none() && spelling != "M" && unit(&small).is_some() {
         return Err(wrong("units are lower case").offer([format!("{count}/{number}{small}")]));
     }
     let number = match whole(number) {
         _ if digits == 0 => 1,
-        Ok(0) => return Err(wrong("a time of nothing")),
+        Ok(0) => return Err(wrong("the time is zero")),
         Ok(number) => number,
         Err(_) => u64::MAX,
     };
-    let (length, calendar) = match unit(spelling) {
-        Some("month") => (Some(MONTH * 86_400 * MICROS), Some(Unit::Month)),
-        Some("d") => (micros("d"), Some(Unit::Day)),
-        Some(unit) => (micros(unit), None),
-        None => (None, None),
-    };
-    let length = length.ok_or_else(|| {
+    let unit = unit(spelling).ok_or_else(|| {
         unknown_unit(
             spelling,
             wrong(&format!("the unit must be one of {RATE_UNITS}")),
         )
     })?;
-    let period = number
-        .checked_mul(length)
-        .filter(|period| *period <= MAX_SPAN);
-    match period.and_then(NonZeroU64::new) {
-        Some(period) => Ok(Quota {
-            rate: Rate { count, period },
-            calendar: calendar.zip(u32::try_from(number).ok()),
-        }),
-        None => Err(ValueError::new(
-            Code::OutOfRange,
-            format!("the time of {} is too long to count exactly", quoted(text)),
-            "beyond what can be computed exactly",
-        )
-        .help(format!(
-            "the longest is `{}d`",
-            MAX_SPAN / (86_400 * MICROS)
-        ))),
-    }
+    Ok((number, unit))
 }
 
 /// `100` alone, or `100 per minute`.
@@ -225,21 +241,17 @@ fn unknown_unit(spelling: &str, wrong: ValueError) -> ValueError {
 
 /// Reads numbers with units, one after the other, that add up.
 pub(in crate::config) fn duration(text: &str) -> Result<Duration, ValueError> {
-    mended(text, read_duration)
+    with_valid_offers(text, read_duration)
 }
 
 fn read_duration(text: &str) -> Result<Duration, ValueError> {
     let wrong = |label: &str| {
-        ValueError::new(
-            Code::BadDuration,
-            format!("{} is not a time", quoted(text)),
-            label,
-        )
-        .help("write a number with its unit, as `\"250ms\"`, `\"2s\"` or `\"1m30s\"`")
+        ValueError::of(Code::BadDuration, text, "is not a time", label)
+            .help("write a number with its unit, as `\"250ms\"`, `\"2s\"` or `\"1m30s\"`")
     };
     let mut rest = text.trim();
     if rest.is_empty() {
-        return Err(wrong("nothing is written"));
+        return Err(wrong("the text is empty"));
     }
     let mut total: u64 = 0;
     while !rest.is_empty() {
@@ -260,7 +272,7 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
             return Err(wrong("whole numbers only").offer(micros.map(show_span)));
         }
         if spelling.is_empty() {
-            // Nothing at all is seldom meant, and seldom taken.
+            // A time of zero is seldom meant, and seldom taken.
             let units = ["s", "ms"]
                 .into_iter()
                 .filter(|_| number.contains(|c| c != '0'));
@@ -271,7 +283,7 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
             Some("month") => {
                 return Err(wrong("months differ in length").help("write days, as `30d`"));
             }
-            Some(unit) => micros(unit),
+            Some(unit) => unit_length(unit),
             None => None,
         };
         let length = length.ok_or_else(|| {
@@ -292,7 +304,7 @@ fn read_duration(text: &str) -> Result<Duration, ValueError> {
 fn parts(text: &str) -> Option<u64> {
     let cut = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, spelling) = text.split_at(cut);
-    let length = unit(spelling.trim()).and_then(micros)?;
+    let length = unit(spelling.trim()).and_then(unit_length)?;
     let (whole_part, part) = number.split_once('.')?;
     let scale = 10_u64.checked_pow(u32::try_from(part.len()).ok()?)?;
     let part = whole(part).ok()?.checked_mul(length)?;

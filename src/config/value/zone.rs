@@ -1,7 +1,7 @@
 //! Time zones by their names: `Europe/Berlin`.
 
 use super::super::suggest::nearest;
-use super::{Code, ValueError, quoted};
+use super::{Code, ValueError};
 use jiff::tz::{self, TimeZone};
 
 /// Reads the name of a time zone.
@@ -10,9 +10,10 @@ pub(in crate::config) fn zone(text: &str) -> Result<TimeZone, ValueError> {
         return Ok(TimeZone::UTC);
     }
     TimeZone::get(text).map_err(|_| {
-        let wrong = ValueError::new(
+        let wrong = ValueError::of(
             Code::BadChoice,
-            format!("{} is no time zone", quoted(text)),
+            text,
+            "is no time zone",
             "a name like `Europe/Berlin`",
         );
         let names: Vec<String> = tz::db().available().map(|name| name.to_string()).collect();

@@ -59,11 +59,12 @@ async fn live_answers_as_the_gateway_then_does() {
                 let wait = bucket["wait_us"].as_u64().unwrap().div_ceil(1_000_000);
                 assert!(wait.abs_diff(told) <= 60 && told <= 1200, "{wait} {told}");
                 assert!(
-                    people.contains("; refuses this with 429, for another "),
+                    people.contains("; refuses the request with 429, for another "),
                     "{people}"
                 );
                 assert!(
-                    people.contains("; this takes nothing of it, since another refuses"),
+                    people
+                        .contains("; the request takes nothing of it, since another limit refuses"),
                     "{people}"
                 );
             }

@@ -54,7 +54,7 @@ async fn a_tier_and_its_group_are_said() {
     assert!(said.contains("on the key %ip=127.0.0.1"), "{said}");
     let office = ["--from", "198.51.100.7"];
     let said = ask(&office).await;
-    let spared = "does not apply: it exempts group office, and the client is in it";
+    let spared = "does not apply: the limit exempts group office, which the client is in";
     assert!(said.contains(spared), "{said}");
     let limit = json(&ask(&[&office[..], &["--json"]].concat()).await);
     assert_eq!(

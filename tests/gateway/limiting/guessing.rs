@@ -262,7 +262,7 @@ async fn explain_says_what_counts_a_guess() {
     let all = explained(&[]).await;
     for told in [
         "refuses: no group knows the request's header:x-api-key",
-        "is not asked: nobody knows the request's header:x-api-key",
+        "is not asked: no group knows the request's header:x-api-key",
         "counts 1, by ip on the key 127.0.0.1",
         &format!(
             "answer  {lacks}; the other limits count it, and where one refuses its answer goes first"
@@ -273,7 +273,7 @@ async fn explain_says_what_counts_a_guess() {
     let now = explained(&[&live]).await;
     let room = format!("answer  {lacks}; the other limits count it and have room for it now");
     assert!(
-        now.contains(&room) && now.contains("; this takes 1"),
+        now.contains(&room) && now.contains("; the request takes 1"),
         "{now}"
     );
     for _ in 0..2 {

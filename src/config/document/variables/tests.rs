@@ -1,7 +1,7 @@
 //! Variables in an environment that the test makes up.
 
-use super::super::super::diagnostic::Report;
 use super::super::super::render::Colour;
+use super::super::super::report::Report;
 use super::*;
 use std::sync::Arc;
 

@@ -1,17 +1,46 @@
-//! Stretches of the text by where they start: which of them meet another is found without looking at every one, so that a
-//! file of many tables is read in a time that grows as it does.
+//! Places in the text of a file: a span, a value with its span, and an index of spans.
 
-use super::source::Span;
 #[cfg(test)]
 use std::cell::Cell;
+use std::ops::Range;
+
+/// A stretch of the text, in bytes.
+pub type Span = Range<usize>;
+
+/// A value and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    /// What was written.
+    pub value: T,
+    /// Where.
+    pub span: Span,
+}
+
+impl<T> At<T> {
+    /// `value`, written at `span`.
+    pub fn new(value: T, span: Span) -> Self {
+        Self { value, span }
+    }
+
+    /// The same place, another value.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> At<U> {
+        At {
+            value: change(self.value),
+            span: self.span,
+        }
+    }
+}
 
 #[cfg(test)]
 thread_local! {
-    /// How many stretches have been looked at.
+    /// The number of spans that lookups have visited.
     pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Stretches, each with what it stands for.
+/// An index of spans by their start, each with what it stands for.
+///
+/// The spans that meet another are found without a look at every one: the time to read a file grows no faster than the
+/// number of its tables.
 #[derive(Debug)]
 pub(super) struct Spans<T> {
     sorted: Vec<(Span, T)>,
@@ -29,12 +58,12 @@ impl<T> Spans<T> {
         }
     }
 
-    /// Every one.
+    /// Every span of the index.
     pub(super) fn all(&self) -> impl Iterator<Item = &(Span, T)> {
         self.sorted.iter()
     }
 
-    /// All that may have a byte with `span` in common, or begin where it does.
+    /// The spans that may share a byte with `span`, or begin at its start.
     pub(super) fn near(&self, span: &Span) -> impl Iterator<Item = &(Span, T)> {
         let from = span.start.saturating_sub(self.longest);
         let first = self.sorted.partition_point(|(own, _)| own.start < from);

@@ -1,0 +1,209 @@
+//! The explanation of a request: its data, which `request` fills in and `text` and `json` show.
+
+use super::candidates::RouteCandidate;
+use super::stripped_fields::StrippedField;
+use crate::key::Misquoted;
+use crate::key::client_ip::Walk;
+use crate::key::token::NoToken;
+use crate::limit::Limit;
+use crate::limit::verdict::{Outcome, Verdict};
+use crate::proxy::error::ProxyError;
+use http::Method;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What would become of a request.
+#[derive(Debug)]
+pub(super) struct Explanation {
+    pub(super) method: Method,
+    pub(super) target: String,
+    pub(super) peer: IpAddr,
+    pub(super) client: Walk,
+    /// None where the gateway answers before it looks at the path.
+    pub(super) routing: Option<Routing>,
+    pub(super) answer: ExpectedAnswer,
+}
+
+/// The route that a request takes, and the limits on its way.
+#[derive(Debug)]
+pub(super) struct Routing {
+    pub(super) host: String,
+    /// Did neither the request nor `--host` name a host?
+    pub(super) host_assumed: bool,
+    /// The path that routes are matched against.
+    pub(super) matched: String,
+    /// The path that the upstream gets, if one does.
+    pub(super) forwarded: Option<String>,
+    pub(super) route: Option<ChosenRoute>,
+    pub(super) candidates: Vec<RouteCandidate>,
+    pub(super) stripped: Vec<StrippedField>,
+    pub(super) limits: Vec<AppliedLimit>,
+    /// The reason that the token claims nothing, where a limit asks for a claim.
+    pub(super) token: Option<NoToken>,
+}
+
+/// The route that is taken.
+#[derive(Debug)]
+pub(super) struct ChosenRoute {
+    pub(super) name: Arc<str>,
+    pub(super) place: Option<String>,
+    /// None where the route answers by itself.
+    pub(super) upstream: Option<Arc<str>>,
+    pub(super) servers: Vec<String>,
+}
+
+/// A limit that the request is held to.
+#[derive(Debug)]
+pub(super) struct AppliedLimit {
+    /// The limit, or its tier for the client's group.
+    pub(super) limit: Arc<Limit>,
+    pub(super) place: Option<String>,
+    pub(super) means: String,
+    /// The key template as the file writes it.
+    pub(super) by: String,
+    /// The group whose tier holds, and the meaning of the tier.
+    pub(super) tier: Option<(Arc<str>, String)>,
+    pub(super) key: KeyResult,
+    /// The terms of its leases, where the counters are in a Redis.
+    pub(super) leased: Option<String>,
+    /// The state of the counter in the running gateway, if that was asked.
+    pub(super) state: Option<CounterState>,
+    /// The verdict on the request from that state.
+    pub(super) live: Option<LiveVerdict>,
+}
+
+impl AppliedLimit {
+    /// The key, where the limit decides on the request by it.
+    pub(super) fn deciding(&self) -> Option<&CountedKey> {
+        match &self.key {
+            KeyResult::Counted(counted) if self.limit.mode.decides() => Some(counted),
+            _ => None,
+        }
+    }
+}
+
+/// What the key template of a limit makes of the request.
+#[derive(Debug)]
+pub(super) enum KeyResult {
+    /// A key to count under.
+    Counted(CountedKey),
+    /// No key: the limit does not apply.
+    Skipped,
+    /// The limit exempts the request, or the group that the client is in.
+    Exempt(Option<Arc<str>>),
+    /// No key, for a fault of this part of the template.
+    Faulty(KeyFault, String),
+}
+
+/// The key of a counter, and what the request takes from it.
+#[derive(Debug)]
+pub(super) struct CountedKey {
+    pub(super) key: String,
+    /// The key as the store has it.
+    pub(super) raw: Vec<u8>,
+    pub(super) cost: u32,
+    pub(super) misquoted: Option<Misquoted>,
+    /// The verdict of an unused counter.
+    pub(super) fresh: Verdict,
+}
+
+/// The fault of a part of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyFault {
+    /// The part is demanded, and absent.
+    Absent,
+    /// A group is to know the part, and none does.
+    Unknown,
+    /// The part came several times, with different values.
+    Ambiguous,
+    /// A token that is not believed claims the part.
+    Unbelieved,
+    /// Another limit refuses the part as unknown, so that this one is not asked.
+    LeftOut,
+}
+
+impl KeyFault {
+    /// Its name in JSON.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Unknown => "unknown",
+            Self::Ambiguous => "ambiguous",
+            Self::Unbelieved => "unbelieved",
+            Self::LeftOut => "left_out",
+        }
+    }
+}
+
+/// The answer that the request would get.
+#[derive(Debug)]
+pub(super) enum ExpectedAnswer {
+    /// The gateway's own, whatever has been counted.
+    Gateway { status: u16, reason: String },
+    /// The upstream's, where no limit refuses.
+    Upstream(LimitOutlook),
+    /// The route's own, where no limit refuses.
+    Route {
+        status: u16,
+        reason: String,
+        limits: LimitOutlook,
+    },
+    /// The gateway's, for something that the request lacks, where no limit refuses.
+    Lacking {
+        status: u16,
+        reason: String,
+        limits: LimitOutlook,
+    },
+}
+
+impl ExpectedAnswer {
+    /// The gateway's own answer to `error`.
+    pub(super) fn refused(error: &ProxyError) -> Self {
+        Self::Gateway {
+            status: error.status().as_u16(),
+            reason: error.to_string(),
+        }
+    }
+
+    /// What limits make of the request, where that is open.
+    pub(super) fn limits_mut(&mut self) -> Option<&mut LimitOutlook> {
+        match self {
+            Self::Gateway { .. } => None,
+            Self::Upstream(limits) | Self::Route { limits, .. } | Self::Lacking { limits, .. } => {
+                Some(limits)
+            }
+        }
+    }
+}
+
+/// What the limits make of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LimitOutlook {
+    /// No limit applies.
+    None,
+    /// The counters were not read.
+    Unasked,
+    /// Every limit has room now, and the request is held for so many microseconds.
+    Room(u64),
+}
+
+/// The state of a counter in the running gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CounterState {
+    /// So many units left of so many, and the microseconds until the counter is as if unused.
+    Units { remaining: u64, of: u64, reset: u64 },
+    /// The gateway runs with a file that has no such limit.
+    Unknown,
+    /// The gateway could not read the counter.
+    Failed(String),
+}
+
+/// What the request would get from a counter as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LiveVerdict {
+    pub(super) outcome: Outcome,
+    /// Is the wait of a refusal exact, and no upper bound?
+    pub(super) is_exact: bool,
+    /// The units that the request would be charged.
+    pub(super) takes: u32,
+}
