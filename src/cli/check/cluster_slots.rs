@@ -34,7 +34,7 @@ struct SlotLimits<'a> {
 enum SlotChoice {
     Tag(Arc<str>),
     /// A key template as the file writes it, and what counts requests without the key, if anything does.
-    Key(String, Option<Missing>),
+    Key(String, Option<MissingKey>),
 }
 
 /// A slot that many keys, or all requests, are counted in: on one master.
@@ -225,8 +225,8 @@ impl SlotChoice {
     fn shown(&self) -> String {
         match self {
             Self::Tag(tag) => format!("with {tag}"),
-            Self::Key(key, Some(Missing::Ip)) => format!("by {key}, requests without it by ip"),
-            Self::Key(key, Some(Missing::Shared)) => {
+            Self::Key(key, Some(MissingKey::Ip)) => format!("by {key}, requests without it by ip"),
+            Self::Key(key, Some(MissingKey::Shared)) => {
                 format!("by {key}, requests without it together")
             }
             Self::Key(key, _) => format!("by {key}"),

@@ -85,7 +85,7 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
         _ if fits => (VerdictOutcome::Admit { delay: 0 }, true),
         Rule::TokenBucket(rule) => {
             let wait = overflow(rule.interval, takes, reset, rule.capacity);
-            (Outcome::Refuse(Wait::Micros(wait.max(1))), true)
+            (VerdictOutcome::Refuse(Wait::Micros(wait.max(1))), true)
         }
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
             (VerdictOutcome::Refuse(Wait::Micros(reset)), false)

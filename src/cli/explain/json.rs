@@ -109,9 +109,9 @@ fn outcome(outcome: VerdictOutcome) -> &'static str {
 /// How long the request is held, or refused; none where that is not known.
 fn wait(live: &LiveVerdict) -> Option<u64> {
     match live.outcome {
-        Outcome::Admit { delay } => Some(delay),
-        Outcome::Refuse(Wait::Micros(wait)) if live.is_exact => Some(wait),
-        Outcome::Refuse(_) => None,
+        VerdictOutcome::Admit { delay } => Some(delay),
+        VerdictOutcome::Refuse(Wait::Micros(wait)) if live.is_exact => Some(wait),
+        VerdictOutcome::Refuse(_) => None,
     }
 }
 

@@ -128,13 +128,13 @@ impl AppliedLimit {
         let status = self.status();
         let left = fresh.remaining;
         match fresh.outcome {
-            Outcome::Refuse(_) if !self.limit.mode.decides() => {
+            VerdictOutcome::Refuse(_) if !self.limit.mode.decides() => {
                 "would refuse it even unused, and lets it pass".into()
             }
-            Outcome::Admit { .. } if !self.limit.mode.decides() => format!(
+            VerdictOutcome::Admit { .. } if !self.limit.mode.decides() => format!(
                 "unused it would admit this and have {left} left; used up, it would refuse, and lets the request pass"
             ),
-            Outcome::Refuse(Wait::Micros(_)) => {
+            VerdictOutcome::Refuse(Wait::Micros(_)) => {
                 format!("refuses the request even on an unused counter: {status}")
             }
             VerdictOutcome::Refuse(_) => {

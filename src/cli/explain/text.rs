@@ -119,11 +119,13 @@ fn walk(walk: &Walk, peer: IpAddr) -> String {
         shown.join(", ")
     };
     match walk.why {
-        Why::NobodyTrusted => {
+        AddressReason::NobodyTrusted => {
             format!("{client}: the peer's own, since [server] trust names no network")
         }
-        Why::Stranger => format!("{client}: the peer's own, since [server] trust does not name it"),
-        Why::Unsaid => {
+        AddressReason::Stranger => {
+            format!("{client}: the peer's own, since [server] trust does not name it")
+        }
+        AddressReason::Unsaid => {
             format!("{client}: the peer's own; the peer is trusted, and names no client")
         }
         AddressReason::Said(field) => format!(
@@ -252,11 +254,11 @@ fn state(state: &CounterState) -> String {
 fn gets(applied: &AppliedLimit, live: &LiveVerdict, cost: u32) -> String {
     let takes = live.takes;
     let wait = match live.outcome {
-        Outcome::Admit { .. } if takes == 0 && cost > 0 => {
+        VerdictOutcome::Admit { .. } if takes == 0 && cost > 0 => {
             return "; the request takes nothing of it, since another limit refuses".to_owned();
         }
-        Outcome::Admit { delay: 0 } => return format!("; the request takes {takes}"),
-        Outcome::Admit { delay } => {
+        VerdictOutcome::Admit { delay: 0 } => return format!("; the request takes {takes}"),
+        VerdictOutcome::Admit { delay } => {
             let delay = describe::rounded_up(delay);
             return format!("; the request takes {takes}, and is held for {delay}");
         }
