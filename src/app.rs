@@ -4,7 +4,7 @@ mod banner;
 mod worker;
 
 use crate::admin::{self, AdminState, Phase, Readiness};
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::config::diff::{Outline, diff};
 use crate::config::{Boot, Compiled, Files};
 use crate::descriptors::{self, Budget};
@@ -28,14 +28,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use worker::{WorkerSetup, WorkerThread};
 
 /// One shard of the memory store is swept at each tick.
 const SWEEP: Duration = Duration::from_millis(50);
-/// Clients are let in when the store has answered, or after this without it.
+/// Clients are accepted when the store has answered, or after this without it.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
-/// What the log writer gets to write out its last lines.
+/// Time in which the log writer writes its last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Why the gateway did not start.
@@ -48,7 +47,7 @@ pub enum StartError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system refused something else.
@@ -105,7 +104,7 @@ struct Gateway {
     workers: Vec<WorkerThread>,
     log: AccessLog,
     signals: Signals,
-    /// It was told to stop before it had begun.
+    /// A signal to stop came before it had begun.
     is_stopped: bool,
     reload: reload::Trigger,
 }
@@ -121,10 +120,10 @@ impl Gateway {
         } = compiled;
         snapshot.generation = 1;
         let mut signals = Signals::install()?;
-        let claimed = claim_all(&boot.listen.addresses)?;
+        let bound = bind_all(&boot.listen.addresses)?;
         let admin = boot
             .admin
-            .map(|admin| open_all(&[admin.listen], claim_all(&[admin.listen])?))
+            .map(|admin| open_all(&[admin.listen], bind_all(&[admin.listen])?))
             .transpose()?;
         start_demo(&snapshot).await?;
 
@@ -152,7 +151,7 @@ impl Gateway {
 
         let trusted = trusted(&shared.snapshots);
         let mut addresses = Vec::new();
-        for listener in open_all(&boot.listen.addresses, claimed)? {
+        for listener in open_all(&boot.listen.addresses, bound)? {
             addresses.push(listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(accept(
@@ -185,7 +184,7 @@ impl Gateway {
         let grace = self.boot.drain;
         tracing::info!("stopping: no new connections, {grace:?} for what is under way");
         self.switch.pull(grace);
-        let deadline = Instant::now() + grace;
+        let deadline = clock::now() + grace;
         tokio::select! {
             () = finished(&self.dispatcher) => tracing::info!("stopped: everything was finished"),
             () = tokio::time::sleep_until(deadline) => {
@@ -205,7 +204,7 @@ impl Gateway {
     }
 }
 
-/// The bound on connections, told where it is not the file's.
+/// The bound on connections, logged where it is not the file's.
 fn most_taken(asked: usize, files: Option<u64>) -> usize {
     let most = most_connections(asked, files);
     if let Some(files) = files.filter(|_| most < asked) {
@@ -223,7 +222,7 @@ async fn finished(dispatcher: &Dispatcher) {
     }
 }
 
-/// Asks the snapshot in force.
+/// Trusted peers by the snapshot in force.
 fn trusted(snapshots: &Arc<ArcSwap<Snapshot>>) -> TrustedPeers {
     let snapshots = Arc::clone(snapshots);
     Arc::new(move |peer| snapshots.load().trust.believes(peer))
@@ -253,17 +252,17 @@ async fn until_store_ready(
     }
 }
 
-fn claim_all(addresses: &[SocketAddr]) -> Result<Vec<bind::BoundSocket>, StartError> {
-    let claim = |address: &SocketAddr| bind::claim(*address).map_err(not_at(*address));
-    addresses.iter().map(claim).collect()
+fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<bind::BoundSocket>, StartError> {
+    let bind = |address: &SocketAddr| bind::bind(*address).map_err(not_at(*address));
+    addresses.iter().map(bind).collect()
 }
 
 fn open_all(
     addresses: &[SocketAddr],
-    claimed: Vec<bind::BoundSocket>,
+    bound: Vec<bind::BoundSocket>,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
-    let both = addresses.iter().zip(claimed);
-    both.map(|(address, claimed)| claimed.open().map_err(not_at(*address)))
+    let both = addresses.iter().zip(bound);
+    both.map(|(address, bound)| bound.open().map_err(not_at(*address)))
         .collect()
 }
 
@@ -336,12 +335,12 @@ fn start_admin(
         readiness: readiness.clone(),
         peeks: Some(peeks),
     };
-    // It answers to the last: draining is something to see.
+    // The admin listener answers to the last: draining can be watched.
     tokio::spawn(admin::serve(listener, state, std::future::pending()));
     Ok(Some(address))
 }
 
-/// Watches the file and what it names, if there is one.
+/// Watches the file and the files that it names, if there is one.
 fn start_reload(
     file: Option<PathBuf>,
     files: Files,
@@ -399,7 +398,7 @@ async fn start_demo(snapshot: &Snapshot) -> io::Result<()> {
     Ok(())
 }
 
-/// Forgets what has ended, one shard at a time, and reports how full the memory store is.
+/// Removes expired counters, one shard at a time, and reports how full the memory store is.
 async fn sweep(shared: GatewayState) {
     let mut ticks = tokio::time::interval(SWEEP);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,14 +1,42 @@
-//! Whose a connection or a request is, wherever a client is bounded: an address, or the network that one subscriber gets in
-//! IPv6 (RFC 6177 section 2), from which it may take as many addresses as it likes.
+//! The client of a connection or a request, wherever a client is bounded: an address, or the network that one subscriber gets
+//! in IPv6 (RFC 6177 section 2), from which it may take as many addresses as it likes. And the scheme it uses.
 
 use std::net::{IpAddr, Ipv6Addr};
+
+/// The scheme of a request: whether the connection that a client sent it on was encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Clear text.
+    Http,
+    /// TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The scheme by its name, in any case.
+    #[must_use]
+    pub fn read(name: &[u8]) -> Option<Self> {
+        [Self::Http, Self::Https]
+            .into_iter()
+            .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str().as_bytes()))
+    }
+
+    /// As URIs and fields spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
 
 /// One client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(IpAddr);
 
 impl Client {
-    /// The one at this address: of IPv6 all of a /64, and an IPv4 one never in IPv6 clothes.
+    /// The client at this address: of IPv6 all of a /64, and an IPv4 address never mapped to IPv6.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {

@@ -41,6 +41,12 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// The present of the monotonic clock, which deadlines and waits are measured by.
+#[must_use]
+pub fn now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// The wall clock of this machine. For what people read; never for counting.
 #[must_use]
 pub fn wall() -> Timestamp {

@@ -1,17 +1,17 @@
 //! Open files: as many as the system allows, and shared out before they run out.
 //!
-//! What clients connect takes one half, which bounds itself. The other half is a budget: each connection to a server takes one
-//! of it, and a request that would need one is told early that there is none, not by an error of the system half-way.
-//! Workers draw from it in pieces, so that a request looks only at its own worker's.
+//! Connections of clients take one half, which has a bound of its own. The other half is a budget: each connection to a server
+//! takes one descriptor of it, and a request that would need one is refused early when there is none, not by an error of
+//! the system half-way. Workers draw from the budget in pieces, so that a request looks only at its own worker's share.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
-/// What a worker draws at once, where the budget is not small.
+/// Descriptors that a worker draws at once, where the budget is not small.
 const PIECE: isize = 64;
 
-/// Which part of all may be taken for what can be done without.
+/// The part of the budget that may be taken as spare descriptors, which a request can do without.
 const SPARE: isize = 4;
 
 /// Raises the bound on open files to what the system allows without asking anybody, and returns what it is then; nothing
@@ -40,13 +40,13 @@ pub fn raise() -> Option<u64> {
 #[derive(Debug)]
 pub struct Budget {
     rest: AtomicIsize,
-    /// How many may still be taken for what can be done without.
+    /// Spare descriptors that may still be taken.
     spare: AtomicIsize,
     piece: isize,
 }
 
 impl Budget {
-    /// So many for so many workers; nothing for as many as they like.
+    /// A budget of so many descriptors for so many workers; without a bound if that is nothing.
     #[must_use]
     pub fn new(descriptors: Option<u64>, workers: usize) -> Arc<Self> {
         let all = descriptors.and_then(|all| isize::try_from(all).ok());
@@ -55,12 +55,12 @@ impl Budget {
         Arc::new(Self {
             rest: AtomicIsize::new(all),
             spare: AtomicIsize::new(all / SPARE),
-            // Little is stranded with workers that do not need it.
+            // Few descriptors are stranded with workers that do not need them.
             piece: (all / (8 * workers)).clamp(1, PIECE),
         })
     }
 
-    /// One worker's part of it.
+    /// One worker's share of the budget.
     #[must_use]
     pub fn share(self: &Arc<Self>) -> DescriptorShare {
         DescriptorShare(Arc::new(ShareState {
@@ -78,20 +78,20 @@ impl Budget {
     }
 }
 
-/// A worker's part. Used on its thread alone.
+/// A worker's share. Used on its thread alone.
 #[derive(Debug, Clone)]
 pub struct DescriptorShare(Arc<ShareState>);
 
 #[derive(Debug)]
 struct ShareState {
-    /// Neither taken nor with the others.
+    /// Drawn from the budget and not taken.
     free: AtomicIsize,
-    /// Free, and spoken for.
+    /// Of the free ones, those reserved.
     reserved: AtomicIsize,
     budget: Arc<Budget>,
 }
 
-/// A descriptor that will be there when it is taken.
+/// A reserved descriptor: it will be there when it is taken.
 #[derive(Debug)]
 pub struct DescriptorReserve<'a>(&'a ShareState);
 
@@ -99,7 +99,7 @@ pub struct DescriptorReserve<'a>(&'a ShareState);
 #[derive(Debug)]
 pub struct Descriptor(Arc<ShareState>);
 
-/// One that could be done without, likewise.
+/// A spare descriptor that is in use, until dropped.
 #[derive(Debug)]
 pub struct SpareDescriptor(Descriptor);
 
@@ -112,19 +112,19 @@ impl DescriptorShare {
         if part.free.load(Relaxed) <= reserved && !part.draws() {
             return None;
         }
-        // Nobody else writes it: no need to lock the bus for each request.
+        // Only this worker writes it: no need to lock the bus for each request.
         part.reserved.store(reserved + 1, Relaxed);
         Some(DescriptorReserve(part))
     }
 
-    /// Takes a descriptor, reserved or not: what is under way is not broken off for want of one that others may give back in time.
+    /// Takes a descriptor, reserved or not: a request under way is not broken off for want of a descriptor that another may give back in time.
     #[must_use]
     pub fn take(&self) -> Descriptor {
         self.0.free.fetch_sub(1, Relaxed);
         Descriptor(Arc::clone(&self.0))
     }
 
-    /// Takes one for what can be done without.
+    /// Takes a spare descriptor.
     #[must_use]
     pub fn take_spare(&self) -> Option<SpareDescriptor> {
         let spare = &self.0.budget.spare;
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_are_promised_than_there_are_and_all_of_them_come_back() {
+    fn no_more_are_reserved_than_there_are_and_all_of_them_come_back() {
         let budget = Budget::new(Some(10), 2);
         let (one, other) = (budget.share(), budget.share());
         let mut reserves: Vec<DescriptorReserve<'_>> = Vec::new();
@@ -197,14 +197,14 @@ mod tests {
             .collect();
         assert!(one.reserve().is_none());
         drop(taken);
-        // Most of what one has no need for is there for the other.
+        // Most of what one worker has no need for is there for the next.
         reserves.extend(std::iter::from_fn(|| other.reserve()));
         assert!(reserves.len() >= 7);
         assert!(one.reserve().is_some());
     }
 
     #[test]
-    fn what_is_taken_without_a_promise_is_missed_later() {
+    fn a_descriptor_taken_without_a_reserve_is_missed_later() {
         let budget = Budget::new(Some(1), 1);
         let share = budget.share();
         let reserve = share.reserve().unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_done_without_takes_a_quarter_at_most() {
+    fn spare_descriptors_are_a_quarter_at_most() {
         let share = Budget::new(Some(40), 1).share();
         let spare: Vec<SpareDescriptor> = std::iter::from_fn(|| share.take_spare()).collect();
         assert_eq!(spare.len(), 10);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_nobody_is_refused() {
+    fn without_a_bound_every_reserve_succeeds() {
         let share = Budget::new(None, 2).share();
         let all: Vec<_> = std::iter::from_fn(|| share.reserve()).take(1000).collect();
         assert_eq!(all.len(), 1000);

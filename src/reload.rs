@@ -1,4 +1,4 @@
-//! Takes changes of the file over while the gateway runs: the whole new file, or the whole old one stays.
+//! Takes changes of the file over while the gateway runs: the whole new file, or the whole old one stays in force.
 //!
 //! Events only say when to look; what counts is the content of every file that the configuration names. A change is taken
 //! once two readings a moment apart agree, because a half-written file can be valid without its limits.
@@ -7,6 +7,7 @@ mod folders;
 #[cfg(test)]
 mod tests;
 
+use crate::clock;
 use crate::config::render::Colour;
 use crate::config::{self, Compiled, Files, Report};
 use folders::Folders;
@@ -17,48 +18,48 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep};
 
 /// Two readings this far apart must agree.
 const SETTLE: Duration = Duration::from_millis(50);
 /// A file that never stops changing is taken as it is after so long.
 const AT_THE_LATEST: Duration = Duration::from_secs(1);
-/// The net under the events: some file systems send none.
+/// Every file is read this often beside the events: some file systems send none.
 const NET: Duration = Duration::from_secs(30);
 /// How often the file is looked at when there are no events at all.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Asks for a reading now.
+/// Triggers a reading now.
 #[derive(Debug, Clone)]
 pub struct Trigger(Arc<Notify>);
 
-/// What hears a [`Trigger`].
+/// Receives a [`Trigger`].
 #[derive(Debug)]
 pub struct TriggerReceiver(Arc<Notify>);
 
 impl Trigger {
-    /// Reads the file again, and says so when nothing has changed.
+    /// Reads the file again, and logs when nothing has changed.
     pub fn pull(&self) {
         self.0.notify_one();
     }
 }
 
-/// A trigger and what hears it.
+/// A trigger and its receiver.
 #[must_use]
 pub fn trigger() -> (Trigger, TriggerReceiver) {
     let notify = Arc::new(Notify::new());
     (Trigger(Arc::clone(&notify)), TriggerReceiver(notify))
 }
 
-/// What becomes of a reading.
+/// Takes readings over.
 pub trait ReloadTarget {
-    /// A good one.
+    /// Takes a valid file.
     fn apply(&mut self, compiled: Compiled) -> impl Future<Output = ()>;
-    /// A bad one; it has been reported.
+    /// Notes an invalid file, which has been reported.
     fn refused(&mut self);
 }
 
-/// What came of a reading.
+/// The outcome of a reading.
 type LoadResult = Result<Compiled, Report>;
 
 /// Why the file is looked at.
@@ -66,8 +67,8 @@ type LoadResult = Result<Compiled, Report>;
 enum ReadCause {
     /// It may have changed.
     Event,
-    /// Somebody asked.
-    Asked,
+    /// A signal asked for it.
+    Signal,
 }
 
 /// Watches the file.
@@ -75,14 +76,14 @@ enum ReadCause {
 pub struct Watcher {
     file: PathBuf,
     pulled: TriggerReceiver,
-    /// What was read last.
+    /// The files as they were read last.
     last: Files,
     /// Was the last reading taken over?
     taken: bool,
     /// Does the file system report changes?
     has_events: bool,
-    /// How often everything is read without being told.
-    net: Duration,
+    /// How often every file is read without an event.
+    interval: Duration,
 }
 
 impl Watcher {
@@ -95,7 +96,7 @@ impl Watcher {
             last: files,
             taken: true,
             has_events: true,
-            net: NET,
+            interval: NET,
         }
     }
 
@@ -104,7 +105,7 @@ impl Watcher {
     pub fn polling(self, every: Duration) -> Self {
         Self {
             has_events: false,
-            net: every,
+            interval: every,
             ..self
         }
     }
@@ -114,25 +115,25 @@ impl Watcher {
         let changed = Arc::new(Notify::new());
         let mut folders = Folders::new(Arc::clone(&changed));
         let mut ticks = self.watch(&mut folders, None);
-        // What happened before anybody watched.
+        // A change before the watch began.
         let mut cause = ReadCause::Event;
         loop {
             self.look(cause, &mut apply).await;
-            // The paths may lead elsewhere by now, through folders nobody has watched yet.
+            // The paths may lead elsewhere by now, through folders that are not watched yet.
             ticks = self.watch(&mut folders, Some(ticks));
             if again(&self.last).await != self.last {
-                // It happened before they were watched: nobody will tell.
+                // The change came before they were watched: there will be no event.
                 changed.notify_one();
             }
             cause = tokio::select! {
                 () = changed.notified() => ReadCause::Event,
-                () = self.pulled.0.notified() => ReadCause::Asked,
+                () = self.pulled.0.notified() => ReadCause::Signal,
                 _ = ticks.tick() => ReadCause::Event,
             };
         }
     }
 
-    /// Watches where the paths lead now; returns when to look without being told.
+    /// Watches where the paths lead now; returns when to look without an event.
     fn watch(&self, folders: &mut Folders, ticks: Option<Interval>) -> Interval {
         let before = ticks.as_ref().map(Interval::period);
         let followed = if self.has_events {
@@ -141,7 +142,7 @@ impl Watcher {
             Ok(())
         };
         let period = match followed {
-            Ok(()) => self.net,
+            Ok(()) => self.interval,
             Err(error) => {
                 if before != Some(POLL) {
                     tracing::warn!(
@@ -155,7 +156,7 @@ impl Watcher {
         match ticks {
             Some(ticks) if ticks.period() == period => ticks,
             _ => {
-                let mut ticks = interval_at(Instant::now() + period, period);
+                let mut ticks = interval_at(clock::now() + period, period);
                 ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 ticks
             }
@@ -167,12 +168,12 @@ impl Watcher {
         if again(&self.last).await == self.last {
             return self.unchanged(cause);
         }
-        let deadline = Instant::now() + AT_THE_LATEST;
+        let deadline = clock::now() + AT_THE_LATEST;
         let outcome = loop {
             let outcome = self.load().await;
             sleep(SETTLE).await;
             let files = read_for(&outcome);
-            if again(files).await == *files || Instant::now() >= deadline {
+            if again(files).await == *files || clock::now() >= deadline {
                 break outcome;
             }
         };
@@ -198,14 +199,14 @@ impl Watcher {
 
     fn unchanged(&self, cause: ReadCause) {
         let file = self.file.display();
-        match (cause, self.taken) {
-            (ReadCause::Event, _) => {}
-            (ReadCause::Asked, true) => tracing::info!("{file} is unchanged"),
-            (ReadCause::Asked, false) => tracing::warn!("{file} is unchanged, and still not taken"),
+        match cause {
+            ReadCause::Event => {}
+            ReadCause::Signal if self.taken => tracing::info!("{file} is unchanged"),
+            ReadCause::Signal => tracing::warn!("{file} is unchanged, and still not taken"),
         }
     }
 
-    /// Says why a reading is not taken: in one line where only a file beside the file is at fault.
+    /// Logs why a reading is not taken: in one line where only an included file is at fault.
     fn refuse(&self, report: &Report) {
         match report.beside() {
             Some(line) => {
@@ -240,14 +241,14 @@ impl Watcher {
     }
 }
 
-/// The same files as they are now.
+/// These files as they are now.
 async fn again(files: &Files) -> Files {
     let files = files.clone();
     let read = spawn_blocking(move || files.reread()).await;
     read.unwrap_or_default()
 }
 
-/// What was read for this outcome.
+/// The files that were read for this outcome.
 fn read_for(outcome: &LoadResult) -> &Files {
     match outcome {
         Ok(compiled) => &compiled.files,
@@ -255,7 +256,7 @@ fn read_for(outcome: &LoadResult) -> &Files {
     }
 }
 
-/// What `check` would say, a line at a time: a log escapes line breaks.
+/// The report of `check`, line by line: a log escapes line breaks.
 fn lines(report: &Report) -> Vec<String> {
     report
         .human(Colour::Off)

@@ -1,15 +1,16 @@
-//! Stopping: the drain token, and the signals that pull it.
+//! Stopping: the drain token, and the signals that begin it.
 
+use crate::clock;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Pulled once; everyone who holds a [`Drain`] hears it.
+/// Pulled once; every holder of a [`Drain`] learns of it.
 #[derive(Debug)]
 pub struct DrainSwitch(watch::Sender<DrainState>);
 
-/// The promise to finish what was begun, until a deadline.
+/// The promise to finish requests under way, until a deadline.
 #[derive(Debug, Clone)]
 pub struct Drain(watch::Receiver<DrainState>);
 
@@ -21,7 +22,7 @@ struct DrainState {
     is_over: bool,
 }
 
-/// A switch and the token that hears it.
+/// A switch and its token.
 #[must_use]
 pub fn drain() -> (DrainSwitch, Drain) {
     let (switch, drain) = watch::channel(DrainState::default());
@@ -34,13 +35,13 @@ impl DrainSwitch {
         self.0.send_if_modified(|state| {
             let first = state.deadline.is_none();
             if first {
-                state.deadline = Some(Instant::now() + grace);
+                state.deadline = Some(clock::now() + grace);
             }
             first
         });
     }
 
-    /// Tells that what is not finished now is cut.
+    /// Marks that requests not finished now are cut.
     pub fn cut(&self) {
         self.0.send_modify(|state| state.is_over = true);
     }
@@ -53,7 +54,7 @@ impl Drain {
         self.0.borrow().deadline
     }
 
-    /// Draining has ended, and what was not finished is being cut.
+    /// Has draining ended, so that unfinished requests are being cut?
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.borrow().is_over

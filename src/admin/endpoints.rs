@@ -1,4 +1,4 @@
-//! What the admin listener answers to which request.
+//! The endpoints of the admin listener: metrics, health, readiness, the store's state.
 
 use super::{AdminState, Phase};
 use crate::telemetry::metrics::{StoreStatus, TextFormat};
@@ -33,7 +33,7 @@ pub(super) async fn answer<B>(state: AdminState, request: Request<B>) -> AdminRe
         "/metrics" => metrics(&state, request.headers()).await,
         "/readyz" => readiness(state.readiness.phase(), state.metrics.shared_store()),
         "/v1/store" => store(state.metrics.shared_store()),
-        // Whoever can answer is alive.
+        // A gateway that answers is alive.
         _ => text(StatusCode::OK, "ok\n"),
     }
 }
@@ -55,7 +55,7 @@ async fn metrics(state: &AdminState, headers: &HeaderMap) -> AdminResponse {
     shown
 }
 
-/// The store is told of, and has no say.
+/// Readiness by the phase alone; the store's state is shown beside it.
 fn readiness(phase: Phase, store: Option<StoreStatus>) -> AdminResponse {
     match phase {
         Phase::Ready => text(
@@ -80,7 +80,7 @@ fn readiness(phase: Phase, store: Option<StoreStatus>) -> AdminResponse {
     }
 }
 
-/// How the store stands.
+/// The store's state.
 fn store(shared: Option<StoreStatus>) -> AdminResponse {
     json(&match shared {
         None => serde_json::json!({ "kind": "memory", "up": true }),
@@ -95,13 +95,13 @@ fn store(shared: Option<StoreStatus>) -> AdminResponse {
     })
 }
 
-/// An object.
+/// A JSON object as a response.
 pub(super) fn json(object: &serde_json::Value) -> AdminResponse {
     response(StatusCode::OK, "application/json", object.to_string())
 }
 
-fn text(status: StatusCode, said: &'static str) -> AdminResponse {
-    response(status, TEXT, said)
+fn text(status: StatusCode, body: &'static str) -> AdminResponse {
+    response(status, TEXT, body)
 }
 
 pub(super) fn problem(status: StatusCode, detail: &str) -> AdminResponse {

@@ -1,23 +1,23 @@
 //! Whether this gateway wants traffic.
 //!
-//! The store has no say: when it is away every gateway is without it, and taking all of them out of service would
+//! The store does not count: when it is away every gateway is without it, and taking all of them out of service would
 //! turn the loss of a counter into the loss of the service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Where in its life a gateway is.
+/// The phase of a gateway's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// No configuration is in force yet.
     Starting,
     /// It takes requests.
     Ready,
-    /// It finishes what it has and takes nothing new.
+    /// It finishes the requests it has and takes no new ones.
     Draining,
 }
 
-/// The phase, as told by whoever starts and stops the gateway. Clones are one.
+/// The phase, which the program sets as it starts and stops. Clones share one phase.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness(Arc<AtomicU8>);
 
@@ -28,7 +28,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// Tells the phase.
+    /// Sets the phase.
     pub fn set(&self, phase: Phase) {
         let code = match phase {
             Phase::Starting => 0,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_are_one() {
+    fn clones_share_one_phase() {
         let readiness = Readiness::new();
         assert_eq!(readiness.phase(), Phase::Starting);
         for phase in [Phase::Ready, Phase::Draining, Phase::Starting] {

@@ -1,5 +1,5 @@
-//! Whom the admin listener is asked as. A page of another site can have its own name lead to this address, and would then read
-//! as its own what the gateway shows; the name stays in `Host`, and its own in `Origin`.
+//! The names under which the admin listener answers. A page of another site can have its own name lead to this address, and
+//! would then read as its own what the gateway shows; the name stays in `Host`, and the site in `Origin`.
 
 use super::endpoints::{AdminResponse, problem};
 use http::header::{HOST, ORIGIN};
@@ -7,7 +7,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Request, StatusCode, Uri};
 use std::net::IpAddr;
 
-/// What this listener is called.
+/// The names of this listener.
 #[derive(Debug, Clone)]
 pub(super) struct ListenerNames {
     /// The address of this end of the connection.
@@ -17,7 +17,7 @@ pub(super) struct ListenerNames {
 }
 
 impl ListenerNames {
-    /// On this machine, by a connection that has come to `address`.
+    /// Its names on this machine, for a connection that has come to `address`.
     pub(super) fn at(address: IpAddr) -> Self {
         let system = rustix::system::uname();
         Self {
@@ -26,7 +26,7 @@ impl ListenerNames {
         }
     }
 
-    /// Nothing where the request is for this listener, and no page of another site has sent it.
+    /// A refusal, unless the request is for this listener and no page of another site has sent it.
     pub(super) fn refuse<B>(&self, request: &Request<B>) -> Option<AdminResponse> {
         if !self.is_asked(request.uri(), request.headers()) {
             return Some(problem(
@@ -55,8 +55,8 @@ impl ListenerNames {
 
     fn is_asked(&self, target: &Uri, fields: &HeaderMap) -> bool {
         let mut hosts = fields.get_all(HOST).iter();
-        let (host, other) = (hosts.next(), hosts.next());
-        if other.is_some() {
+        let host = hosts.next();
+        if hosts.next().is_some() {
             return false;
         }
         let host = host.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(answer("/v1/store", &[]), refused);
         let twice = [("host", "localhost"), ("host", "evil.example.com")];
         assert_eq!(answer("/v1/store", &twice), refused);
-        // The target has the word (RFC 9112, section 3.2.2).
+        // The target outranks `Host` (RFC 9112, section 3.2.2).
         let absolute = "http://evil.example.com/v1/store";
         assert_eq!(answer(absolute, &[("host", "localhost")]), refused);
     }

@@ -23,13 +23,13 @@ pub struct AdminSettings {
     pub listen: SocketAddr,
 }
 
-/// What the admin listener shows.
+/// The state that the admin listener shows.
 #[derive(Debug, Clone)]
 pub struct AdminState {
-    /// What `/metrics` shows.
+    /// Shown by `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// What `/readyz` shows.
+    /// Shown by `/readyz`.
     pub readiness: Readiness,
-    /// Who can look at counters.
+    /// Carries peeks at counters to a worker.
     pub peeks: Option<PeekSender>,
 }

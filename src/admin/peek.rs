@@ -1,5 +1,5 @@
-//! `POST /v1/peek`: what is left on counters that the asker names. Nothing is charged, and the keys stand in the body, since
-//! addresses of requests end up in logs.
+//! `POST /v1/peek`: what is left on counters that the request names. Nothing is charged, and the keys stand in the body, since
+//! targets of requests end up in logs.
 
 use super::endpoints::{AdminResponse, json, problem};
 use crate::snapshot::Snapshot;
@@ -16,16 +16,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Where it is asked.
+/// Its path.
 pub const PATH: &str = "/v1/peek";
 /// The longest body.
 const MOST_BYTES: usize = 64 * 1024;
-/// Counters asked for at once.
+/// Counters of one request.
 const MOST: usize = 64;
 /// Longest that the body may take, and the answer.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// Counters to look at, and where the answer goes.
+/// Counters to peek at, and where the answer goes.
 #[derive(Debug)]
 pub struct PeekRequest {
     counters: Vec<PeekedCounter>,
@@ -36,7 +36,7 @@ pub struct PeekRequest {
 struct PeekedCounter {
     limit: String,
     window: Option<String>,
-    /// Whose tier it is looked at with.
+    /// The group whose tier is looked at.
     group: Option<String>,
     key: Vec<u8>,
 }
@@ -65,7 +65,7 @@ pub async fn answer_peeks(
             }
             seen.push(look(&store, &snapshot, counter).await);
         }
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = answer.send(json!({ "generation": snapshot.generation, "counters": seen }));
     }
 }
@@ -121,7 +121,7 @@ where
         );
     }
     let Some(peeks) = peeks else {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, "nobody can be asked");
+        return problem(StatusCode::SERVICE_UNAVAILABLE, "no worker answers peeks");
     };
     let body = Limited::new(request.into_body(), MOST_BYTES).collect();
     let Ok(Ok(body)) = timeout(WITHIN, body).await else {

@@ -1,4 +1,4 @@
-//! Accepts and serves admin connections: few, none for long, and never so many silent ones that nobody else is heard.
+//! Accepts and serves admin connections: few, none for long, and never so many silent ones that a new one is not served.
 
 use super::endpoints::{AdminResponse, answer};
 use super::host_check::ListenerNames;
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections served at once; a further one takes the place of the oldest that has asked nothing, or else of the oldest.
+/// Connections served at once. One more takes the place of the oldest without a request, or else of the oldest.
 const CONNECTIONS: usize = 100;
 
 /// How long a client may take.
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `listener` until `shutdown` resolves, then finishes what is under way.
 ///
-/// Meant to outlive the traffic: `/readyz` tells of draining while the gateway drains.
+/// Meant to outlive the traffic: `/readyz` shows draining while the gateway drains.
 pub async fn serve(listener: TcpListener, state: AdminState, shutdown: impl Future<Output = ()>) {
     serve_within(TIMEOUTS, listener, state, shutdown).await;
 }
@@ -59,7 +59,7 @@ pub(super) async fn serve_within(
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
-    let mut connections_open = OpenConnections::default();
+    let mut open = OpenConnections::default();
     loop {
         let stream = tokio::select! {
             () = &mut shutdown => break,
@@ -68,17 +68,17 @@ pub(super) async fn serve_within(
             Some(_) = connections.join_next() => continue,
         };
         if let Some(stream) = stream {
-            connections_open.make_room();
-            let asked = Arc::new(AtomicBool::new(false));
+            open.make_room();
+            let has_asked = Arc::new(AtomicBool::new(false));
             let serving = connection(
                 timeouts,
                 stream,
                 state.clone(),
-                Arc::clone(&asked),
+                Arc::clone(&has_asked),
                 ended.clone(),
             );
             let serving = connections.spawn(serving);
-            connections_open.0.push(OpenConnection { serving, asked });
+            open.0.push(OpenConnection { serving, has_asked });
         }
     }
     drop(listener);
@@ -86,25 +86,25 @@ pub(super) async fn serve_within(
     while connections.join_next().await.is_some() {}
 }
 
-/// Those who are connected, the oldest first.
+/// Open connections, the oldest first.
 #[derive(Default)]
 struct OpenConnections(Vec<OpenConnection>);
 
 struct OpenConnection {
     serving: AbortHandle,
     /// It has sent a whole request.
-    asked: Arc<AtomicBool>,
+    has_asked: Arc<AtomicBool>,
 }
 
 impl OpenConnections {
-    /// Sees to it that one more may come.
+    /// Closes a connection if there are too many for one more.
     fn make_room(&mut self) {
         self.0
             .retain(|connection| !connection.serving.is_finished());
         if self.0.len() < CONNECTIONS {
             return;
         }
-        let silent = |connection: &OpenConnection| !connection.asked.load(Ordering::Relaxed);
+        let silent = |connection: &OpenConnection| !connection.has_asked.load(Ordering::Relaxed);
         let oldest = self.0.iter().position(silent).unwrap_or(0);
         self.0.remove(oldest).serving.abort();
     }
@@ -129,16 +129,16 @@ async fn connection(
     timeouts: AdminTimeouts,
     stream: TcpStream,
     state: AdminState,
-    asked: Arc<AtomicBool>,
+    has_asked: Arc<AtomicBool>,
     mut ended: watch::Receiver<bool>,
 ) {
-    // Where nobody can say which address was asked for, loopback's names are left.
+    // Without the address of this end, only loopback's names are left.
     let address = stream.local_addr().map(|at| at.ip());
     let names = Arc::new(ListenerNames::at(
         address.unwrap_or(Ipv4Addr::LOCALHOST.into()),
     ));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        asked.store(true, Ordering::Relaxed);
+        has_asked.store(true, Ordering::Relaxed);
         let (state, names) = (state.clone(), Arc::clone(&names));
         async move { Ok::<AdminResponse, Infallible>(respond(&names, state, request).await) }
     });
@@ -148,7 +148,7 @@ async fn connection(
             .header_read_timeout(timeouts.head)
             .serve_connection(TokioIo::new(stream), service)
     );
-    // How an admin connection ends interests nobody: scrapers come and go.
+    // The end of an admin connection is no event: scrapers come and go.
     tokio::select! {
         _ = &mut serving => return,
         () = tokio::time::sleep(timeouts.connection) => {}
@@ -164,7 +164,7 @@ async fn respond(
     request: hyper::Request<Incoming>,
 ) -> AdminResponse {
     let path = request.uri().path();
-    // Scrapers and probes come by all sorts of names, and what these say names nobody.
+    // Scrapers and probes come by all sorts of names, and these pages name no client.
     let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
     if !is_open && let Some(refused) = names.refuse(&request) {
         return refused;

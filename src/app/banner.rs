@@ -1,4 +1,4 @@
-//! What a person is told at the start: where it listens, what it limits, and what to try.
+//! The lines printed at the start: where the gateway listens, what it limits, and what to try.
 
 use crate::config::Boot;
 use crate::config::describe;
@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
-/// Longest list of one kind that is told in full.
+/// Longest list of one kind that is printed in full.
 const MOST_LINES: usize = 8;
 
-/// Tells it on standard error.
+/// Prints them on standard error.
 pub(super) fn print(
     boot: &Boot,
     snapshot: &Snapshot,
@@ -42,7 +42,7 @@ pub(super) fn print(
             reachable(*address)
         );
     }
-    // Nobody may be there to read it.
+    // Standard error may be closed.
     let _ = std::io::stderr().write_all(printable(&text).as_bytes());
 }
 
@@ -145,7 +145,7 @@ fn more(text: &mut String, count: usize) {
     }
 }
 
-/// An address a person can type: nobody connects to "any address".
+/// An address that can be typed: "any address" cannot be connected to.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         ip if !ip.is_unspecified() => address,

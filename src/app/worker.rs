@@ -7,14 +7,12 @@ use crate::descriptors::DescriptorShare;
 use crate::listen::dispatch::{DealtConnection, Dispatcher};
 use crate::listen::drain::WorkerDrain;
 use crate::listen::socket::Stream;
-use crate::listen::{self, Peer, connection};
+use crate::listen::{ConnectionGuards, ListenSettings, Peer, connection};
 use crate::proxy::{self, Worker};
 use crate::store::redis::RedisStore;
 use crate::store::{self, Backend, Store, WorkerCache};
 use crate::telemetry::access_log::AccessLog;
-use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -25,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 /// How often a worker tidies its pools.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// What a worker is built from.
+/// The parts that a worker is built from.
 #[derive(Debug)]
 pub(super) struct WorkerSetup {
     /// Which worker it is.
@@ -33,11 +31,11 @@ pub(super) struct WorkerSetup {
     /// Where its connections come from.
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) incoming: mpsc::Receiver<DealtConnection>,
-    /// Its part of the descriptors beside those of its clients.
+    /// Its share of the descriptors beside those of its clients.
     pub(super) descriptors: DescriptorShare,
     pub(super) shared: GatewayState,
     pub(super) log: AccessLog,
-    pub(super) listen: listen::ListenSettings,
+    pub(super) listen: ListenSettings,
     pub(super) store: store::StoreSettings,
     /// Dropped when the store has answered once.
     pub(super) store_ready: mpsc::Sender<()>,
@@ -45,7 +43,7 @@ pub(super) struct WorkerSetup {
     pub(super) peeks: Option<mpsc::Receiver<PeekRequest>>,
 }
 
-/// A worker, as seen from outside.
+/// A worker's thread, as the control thread holds it.
 #[derive(Debug)]
 pub(super) struct WorkerThread {
     end: oneshot::Sender<()>,
@@ -61,7 +59,7 @@ impl WorkerThread {
         Ok(Self { end, thread })
     }
 
-    /// Ends the worker and whatever it still has, and waits for it.
+    /// Ends the worker with its connections, and waits for it.
     pub(super) fn end(self) {
         let _ = self.end.send(());
         if self.thread.join().is_err() {
@@ -77,7 +75,7 @@ fn work(equipment: WorkerSetup, ended: oneshot::Receiver<()>) {
     {
         // Dropping the runtime drops all that is left on it, and with it the worker's end of the access log.
         Ok(runtime) => runtime.block_on(serve(equipment, ended)),
-        // The acceptor finds the seat's channel closed and stops: better a gateway that is not ready than half a one.
+        // The acceptor finds the worker's channel closed and stops: better a gateway that is not ready than half a one.
         Err(error) => tracing::error!("a worker cannot start: {error}"),
     }
 }
@@ -119,7 +117,7 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         snapshots: shared.snapshots,
         holds: shared.holds,
         drain: shared.drain.clone(),
-        pace: listen.allowed(),
+        pace: listen.rate_bound(),
         descriptors: descriptors.clone(),
         access: log.worker(),
         metrics: metrics.clone(),
@@ -140,19 +138,15 @@ async fn serve(equipment: WorkerSetup, mut ended: oneshot::Receiver<()>) {
         let DealtConnection {
             tcp, from, open, ..
         } = accepted;
-        let Ok(stream) = Stream::new(tcp, listen.allowed(), descriptors.clone()) else {
+        let Ok(stream) = Stream::new(tcp, listen.rate_bound(), descriptors.clone()) else {
             continue;
         };
-        let address = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let peer = Peer {
-            address,
-            watch: stream.watch(),
+        let guards = ConnectionGuards {
             open,
             registration: register.enter(Client::of(from.ip())),
             metric: metrics.connected(),
-            forwarded_fields: RefCell::default(),
-            timer: RefCell::default(),
         };
+        let peer = Peer::new(from, &stream, guards);
         let (worker, listen, drain) = (Rc::clone(&worker), Rc::clone(&listen), drain.clone());
         tokio::task::spawn_local(async move {
             connection::serve(stream, peer, worker, &listen, drain).await

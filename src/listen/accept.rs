@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 /// Pause after the system has no file descriptor left: long enough not to spin, short enough not to be noticed.
 const EXHAUSTED: Duration = Duration::from_millis(20);
-/// Pause while workers close connections for those that have come.
+/// Pause while workers close connections for new ones.
 const ROOM_IS_MADE: Duration = Duration::from_millis(1);
 
 /// Open files that are neither a client's connection nor an upstream's: listeners, admin, Redis, pipes, a file being read.
@@ -20,14 +20,14 @@ const OTHER_FILES: u64 = 128;
 /// Connections to servers that are tried for, however few files the system allows.
 const LEAST_LEFT: u64 = 8;
 
-/// Tells that the system gives no connections.
-static REFUSED: Throttle = Throttle::every(Duration::from_secs(1));
+/// Logs that the system gives no connections.
+static NOT_ACCEPTED: Throttle = Throttle::every(Duration::from_secs(1));
 
-/// Which peers' word is believed: they stand for many clients.
+/// Which peers are trusted proxies: they stand for many clients.
 pub type TrustedPeers = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// How many connections to hold at once: as many as `asked`, if the system's `files` suffice for as many upstream
-/// connections beside them. Running out of files would fail requests that are under way.
+/// connections as well. Running out of files would fail requests that are under way.
 #[must_use]
 pub fn most_connections(asked: usize, files: Option<u64>) -> usize {
     let half = files.map(|files| files.saturating_sub(OTHER_FILES) / 2);
@@ -43,10 +43,10 @@ pub fn left_for_upstreams(most: usize, files: Option<u64>) -> Option<u64> {
     Some(left.max(LEAST_LEFT))
 }
 
-/// Accepts until draining begins. What there is no room for is closed at once, which costs the least.
+/// Accepts until draining begins. A connection for which there is no room is closed at once, which costs the least.
 pub async fn accept(
     listener: TcpListener,
-    house: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     trusted: TrustedPeers,
     drain: Drain,
 ) {
@@ -57,19 +57,19 @@ pub async fn accept(
         };
         match accepted {
             Ok((stream, from)) => {
-                while house.is_making_room() {
+                while dispatcher.is_overfull() {
                     tokio::time::sleep(ROOM_IS_MADE).await;
                 }
                 let Ok(tcp) = stream.into_std() else { continue };
                 let trusted = trusted(from.ip());
-                if house.dispatch(tcp, from, trusted).await.is_err() {
+                if dispatcher.dispatch(tcp, from, trusted).await.is_err() {
                     return;
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                house.no_descriptor();
-                if let Some(more) = REFUSED.pass() {
+                dispatcher.no_descriptor();
+                if let Some(more) = NOT_ACCEPTED.pass() {
                     tracing::warn!("cannot accept connections: {error}{more}");
                 }
                 tokio::time::sleep(EXHAUSTED).await;
@@ -78,7 +78,7 @@ pub async fn accept(
     }
 }
 
-/// The peer gave up before we took its connection: nothing is wrong with the listener.
+/// The client gave up before its connection was accepted: nothing is wrong with the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(

@@ -1,22 +1,23 @@
-//! An answer on its way to an HTTP/2 client, which takes of it what it likes, when it likes: handed out in pieces that know
+//! A response on its way to an HTTP/2 client, which takes of it what it likes, when it likes: handed out in pieces that know
 //! whether they were taken.
 //!
 //! hyper takes a piece from a body before the client's window has room for it, and h2 keeps what the window does not let
-//! through. So the body is not asked while the client takes nothing, and only the pieces know that nothing is taken.
+//! through. So the body is not polled while the client takes nothing, and only the pieces know that nothing is taken.
 //!
 //! h2 takes and drops pieces under locks of its own, which dropping a body may want too (its request's, if that is still
-//! to come). So what a piece finds out is noted only; the connection finishes what is to be finished ([`super::stream_deadline`]).
+//! to come). So a piece only notes what it finds out; the connection finishes responses ([`super::stream_deadline`]).
 
-use super::connection::ResponseBody;
+use super::handler::ResponseBody;
 use super::minimum_rate::{RateBound, RateMeter};
-use super::stream_deadline::{ConnectionActivity, StreamSet};
+use crate::clock;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
 use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -24,115 +25,290 @@ use tokio::time::Instant;
 /// allows more (RFC 9113 section 6.5.2).
 const PIECE: usize = 16 * 1024;
 
-/// One answer, from its request on.
+/// A connection's signs of life. Pieces of responses write here from within h2.
+pub(super) struct ConnectionActivity {
+    /// Requests that wait for the gateway or for an upstream.
+    under_way: Cell<u32>,
+    /// Responses that wait for the client.
+    waiting: Cell<u32>,
+    /// When the client last took a byte, or there was last something for it to wait for.
+    since: Cell<Instant>,
+    /// There may be responses to finish.
+    finished: Cell<bool>,
+    /// The task that looks whether the connection is idle, woken when there may be no request any more.
+    driver: Cell<Option<Waker>>,
+}
+
+impl ConnectionActivity {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            under_way: Cell::new(0),
+            waiting: Cell::new(0),
+            since: Cell::new(clock::now()),
+            finished: Cell::new(false),
+            driver: Cell::new(None),
+        })
+    }
+
+    /// When there was last a sign of life.
+    pub(super) fn since(&self) -> Instant {
+        self.since.get()
+    }
+
+    /// Is a request waiting for the gateway or for an upstream?
+    pub(super) fn has_requests(&self) -> bool {
+        self.under_way.get() > 0
+    }
+
+    /// Is a response waiting for the client?
+    pub(super) fn has_responses(&self) -> bool {
+        self.waiting.get() > 0
+    }
+
+    /// Is no request under way, and no response waiting for the client?
+    pub(super) fn is_still(&self) -> bool {
+        !self.has_requests() && !self.has_responses()
+    }
+
+    /// Are there responses to finish? Asked once.
+    pub(super) fn take_finished(&self) -> bool {
+        self.finished.take()
+    }
+
+    /// `waker` is woken when there may be no request any more.
+    pub(super) fn wake_when_still(&self, waker: &Waker) {
+        self.driver.set(Some(waker.clone()));
+    }
+
+    /// Nothing was taken but too little: there has been no sign of life for `idle`.
+    pub(super) fn was_silent(&self, now: Instant, idle: Duration) {
+        self.since.set(now.checked_sub(idle).unwrap_or(now));
+    }
+
+    /// Notes a sign of life. Returns the time.
+    fn touch(&self) -> Instant {
+        let now = clock::now();
+        self.since.set(now);
+        now
+    }
+
+    fn request_begins(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    fn request_leaves(&self) {
+        self.under_way.set(self.under_way.get().saturating_sub(1));
+    }
+
+    fn request_ends(&self) {
+        self.request_leaves();
+        if self.is_still()
+            && let Some(driver) = self.driver.take()
+        {
+            driver.wake();
+        }
+    }
+
+    /// A request under way waits for the client now. Returns the time.
+    fn response_waits(&self) -> Instant {
+        self.request_leaves();
+        self.waiting.set(self.waiting.get() + 1);
+        self.touch()
+    }
+
+    fn response_leaves(&self) {
+        self.waiting.set(self.waiting.get().saturating_sub(1));
+    }
+}
+
+/// One response, from its request on.
 pub(super) struct PendingResponse<B> {
-    /// Nothing before it is there, and once it is over.
+    /// Absent before the response is there, and once it is over.
     body: RefCell<Option<B>>,
-    /// What has come and was too much to hand out at once.
+    /// Bytes that have come and were too many to hand out at once.
     rest: RefCell<Bytes>,
-    /// Handed out and not yet taken.
+    /// Pieces handed out and not yet taken.
     pieces: Cell<u32>,
-    /// How the client takes it.
-    pace: RefCell<RateMeter>,
+    /// How fast the client takes it.
+    rate: RefCell<RateMeter>,
     /// All of it has been handed out.
     whole: Cell<bool>,
     /// A piece was dropped instead of taken.
     lost: Cell<bool>,
-    /// hyper asks for no more of it.
+    /// hyper has dropped its body.
     gone: Cell<bool>,
-    /// It was taken away, since the client took nothing.
+    /// It was given up, since the client took nothing.
     stalled: Cell<bool>,
-    /// What hyper does for it.
+    /// hyper's task for the stream.
     task: Cell<Option<AbortHandle>>,
-    pulse: Rc<ConnectionActivity>,
+    activity: Rc<ConnectionActivity>,
 }
 
-/// The body that hyper has.
-pub(super) struct StreamBody<B: ResponseBody> {
-    taking: Rc<PendingResponse<B>>,
-    streams: Rc<StreamSet<B>>,
-}
-
-/// A piece on its way out.
+/// A piece of a response's body on its way out.
 pub(super) struct BodyPiece<B> {
     bytes: Bytes,
-    of: Rc<PendingResponse<B>>,
+    response: Rc<PendingResponse<B>>,
 }
+
+/// What polling a response's body gives.
+type PolledFrame<B> = Poll<Option<Result<Frame<BodyPiece<B>>, <B as Body>::Error>>>;
 
 impl<B> PendingResponse<B> {
     /// A request has come.
-    pub(super) fn begin(pulse: &Rc<ConnectionActivity>, allowed: RateBound) -> Rc<Self> {
-        pulse.begins();
+    pub(super) fn begin(activity: &Rc<ConnectionActivity>, bound: RateBound) -> Rc<Self> {
+        activity.request_begins();
         Rc::new(Self {
             body: RefCell::default(),
             rest: RefCell::default(),
             pieces: Cell::new(0),
-            pace: RefCell::new(RateMeter::new(allowed)),
+            rate: RefCell::new(RateMeter::new(bound)),
             whole: Cell::new(false),
             lost: Cell::new(false),
             gone: Cell::new(false),
             stalled: Cell::new(false),
             task: Cell::default(),
-            pulse: Rc::clone(pulse),
+            activity: Rc::clone(activity),
         })
     }
 
-    /// What hyper does for it can be ended by this.
-    pub(super) fn runs(&self, task: AbortHandle) {
+    /// Notes hyper's task for the stream: aborting it resets the stream.
+    pub(super) fn set_task(&self, task: AbortHandle) {
         self.task.set(Some(task));
     }
 
-    /// Nobody does anything for it any more, and nothing of it is on its way out.
+    /// Has hyper dropped its body, and is nothing of it on its way out?
     pub(super) fn is_over(&self) -> bool {
         self.gone.get() && self.pieces.get() == 0
     }
 
     /// Does it wait for the client?
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.pieces.get() > 0 && !self.stalled.get()
     }
 
     /// The client could not take anything until now.
     pub(super) fn excuse(&self, now: Instant) {
-        self.pace.borrow_mut().excuse(now);
+        self.rate.borrow_mut().excuse(now);
     }
 
-    /// When to look again; nothing when the client is late.
-    pub(super) fn look(&self, now: Instant) -> Option<Instant> {
-        let mut pace = self.pace.borrow_mut();
-        if pace.is_late(now) { None } else { pace.next() }
+    /// When to check the client's rate again; nothing when the client is late.
+    pub(super) fn check(&self, now: Instant) -> Option<Instant> {
+        let mut rate = self.rate.borrow_mut();
+        if rate.is_late(now) {
+            None
+        } else {
+            rate.next_check()
+        }
     }
 
     /// When the client last took a byte of it, or was to begin.
     pub(super) fn silent_since(&self) -> Option<Instant> {
-        self.pace.borrow().silent_since()
+        self.rate.borrow().silent_since()
+    }
+
+    /// Has all of it been handed out?
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.get()
     }
 
     fn hand_out(self: &Rc<Self>, bytes: Bytes) -> BodyPiece<B> {
         if !bytes.is_empty() {
             if self.pieces.get() == 0 {
-                self.pace.borrow_mut().waits(self.pulse.waits());
+                let now = self.activity.response_waits();
+                self.rate.borrow_mut().begin_wait(now);
             }
             self.pieces.set(self.pieces.get() + 1);
         }
         BodyPiece {
             bytes,
-            of: Rc::clone(self),
+            response: Rc::clone(self),
         }
     }
 
     /// A piece is no longer on its way.
-    fn settle(&self, now: Instant) {
+    fn piece_ends(&self, now: Instant) {
         self.pieces.set(self.pieces.get().saturating_sub(1));
-        if self.pieces.get() == 0 {
-            self.pace.borrow_mut().rests(now);
-            self.pulse.waits_no_more(self.gone.get());
+        if self.pieces.get() > 0 {
+            return;
+        }
+        self.rate.borrow_mut().end_wait(now);
+        self.activity.response_leaves();
+        if self.gone.get() {
+            self.activity.finished.set(true);
+        } else {
+            self.activity.request_begins();
         }
     }
 }
 
 impl<B: ResponseBody> PendingResponse<B> {
-    /// Lets go of the body. Not to be called by a piece.
+    /// The response is there.
+    pub(super) fn set_body(&self, body: B) {
+        self.whole.set(body.is_end_stream());
+        if !body.has_minimum_rate() {
+            self.rate.borrow_mut().idle_alone();
+        }
+        self.body.replace(Some(body));
+    }
+
+    /// The next piece of its body, or its trailers.
+    pub(super) fn poll_piece(self: &Rc<Self>, cx: &mut Context<'_>) -> PolledFrame<B> {
+        let mut body = self.body.borrow_mut();
+        // The task that polls a body that was given up is itself being ended.
+        let Some(body) = &mut *body else {
+            return Poll::Pending;
+        };
+        let mut rest = self.rest.borrow_mut();
+        if rest.is_empty() {
+            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => *rest = data,
+                    Err(trailers) => {
+                        self.whole.set(true);
+                        let frame = trailers.map_data(|bytes| self.hand_out(bytes));
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => {
+                    self.whole.set(true);
+                    return Poll::Ready(None);
+                }
+            }
+        }
+        let piece = match rest.len() {
+            ..=PIECE => mem::take(&mut *rest),
+            _ => rest.split_to(PIECE),
+        };
+        self.whole.set(rest.is_empty() && body.is_end_stream());
+        Poll::Ready(Some(Ok(Frame::data(self.hand_out(piece)))))
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let body = self.body.borrow();
+        let mut hint = body.as_ref().map(Body::size_hint).unwrap_or_default();
+        let rest = self.rest.borrow().len() as u64;
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
+    }
+
+    /// hyper has dropped its body. True when nothing of it is on its way out: the response is over, and to be finished.
+    pub(super) fn body_dropped(&self) -> bool {
+        self.gone.set(true);
+        if self.pieces.get() > 0 {
+            return false;
+        }
+        if !self.stalled.get() {
+            self.activity.touch();
+        }
+        self.activity.request_ends();
+        true
+    }
+
+    /// Drops the body. Not to be called by a piece.
     pub(super) fn finish(&self) {
         if let Some(mut body) = self.body.take()
             && self.whole.get()
@@ -142,7 +318,7 @@ impl<B: ResponseBody> PendingResponse<B> {
         }
     }
 
-    /// Takes the rest away and resets the stream. What h2 already has to the end stays with h2.
+    /// Drops the rest and resets the stream. What h2 already has to the end stays with h2.
     pub(super) fn give_up(&self) {
         self.stalled.set(true);
         if let Some(mut body) = self.body.take() {
@@ -151,89 +327,6 @@ impl<B: ResponseBody> PendingResponse<B> {
         self.rest.take();
         if let Some(task) = self.task.take() {
             task.abort();
-        }
-    }
-}
-
-impl<B: ResponseBody> StreamBody<B> {
-    pub(super) fn new(taking: Rc<PendingResponse<B>>, streams: Rc<StreamSet<B>>) -> Self {
-        Self { taking, streams }
-    }
-
-    /// The answer is there.
-    pub(super) fn with(self, body: B) -> Self {
-        self.taking.whole.set(body.is_end_stream());
-        if !body.has_minimum_rate() {
-            self.taking.pace.borrow_mut().idle_alone();
-        }
-        self.taking.body.replace(Some(body));
-        self
-    }
-}
-
-impl<B: ResponseBody> Body for StreamBody<B> {
-    type Data = BodyPiece<B>;
-    type Error = B::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<BodyPiece<B>>, B::Error>>> {
-        let taking = &self.taking;
-        let mut body = taking.body.borrow_mut();
-        // What asks for a body that was given up is itself being ended.
-        let Some(body) = &mut *body else {
-            return Poll::Pending;
-        };
-        let mut rest = taking.rest.borrow_mut();
-        if rest.is_empty() {
-            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => *rest = data,
-                    Err(trailers) => {
-                        taking.whole.set(true);
-                        let frame = trailers.map_data(|bytes| taking.hand_out(bytes));
-                        return Poll::Ready(Some(Ok(frame)));
-                    }
-                },
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => {
-                    taking.whole.set(true);
-                    return Poll::Ready(None);
-                }
-            }
-        }
-        let piece = match rest.len() {
-            ..=PIECE => mem::take(&mut *rest),
-            _ => rest.split_to(PIECE),
-        };
-        taking.whole.set(rest.is_empty() && body.is_end_stream());
-        Poll::Ready(Some(Ok(Frame::data(taking.hand_out(piece)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.taking.whole.get()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let body = self.taking.body.borrow();
-        let mut hint = body.as_ref().map(Body::size_hint).unwrap_or_default();
-        let rest = self.taking.rest.borrow().len() as u64;
-        if let Some(upper) = hint.upper() {
-            hint.set_upper(upper + rest);
-        }
-        hint.set_lower(hint.lower() + rest);
-        hint
-    }
-}
-
-impl<B: ResponseBody> Drop for StreamBody<B> {
-    fn drop(&mut self) {
-        self.taking.gone.set(true);
-        if self.taking.pieces.get() == 0 {
-            self.taking.pulse.ends(self.taking.stalled.get());
-            self.streams.remove(&self.taking);
-            self.taking.finish();
         }
     }
 }
@@ -252,10 +345,11 @@ impl<B> Buf for BodyPiece<B> {
             return;
         }
         self.bytes.advance(count);
-        let now = self.of.pulse.beats();
-        self.of.pace.borrow_mut().comes_at(now, count as u64);
+        let now = self.response.activity.touch();
+        let rate = &self.response.rate;
+        rate.borrow_mut().received_at(now, count as u64);
         if self.bytes.is_empty() {
-            self.of.settle(now);
+            self.response.piece_ends(now);
         }
     }
 }
@@ -263,8 +357,8 @@ impl<B> Buf for BodyPiece<B> {
 impl<B> Drop for BodyPiece<B> {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
-            self.of.lost.set(true);
-            self.of.settle(Instant::now());
+            self.response.lost.set(true);
+            self.response.piece_ends(clock::now());
         }
     }
 }

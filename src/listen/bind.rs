@@ -7,15 +7,15 @@ use std::net::{SocketAddr, TcpListener};
 /// Connections the system queues before we take them.
 const BACKLOG: i32 = 4096;
 
-/// An address that is ours, where nobody can connect yet.
+/// An address that is bound, where no client can connect yet.
 #[derive(Debug)]
 pub struct BoundSocket(Socket);
 
 impl BoundSocket {
-    /// Lets clients connect; ready for tokio.
+    /// Lets clients connect. The listener is ready for tokio.
     ///
     /// # Errors
-    /// When somebody else listens there by now.
+    /// When another process listens there by now.
     pub fn open(self) -> io::Result<TcpListener> {
         self.0.listen(BACKLOG)?;
         self.0.set_nonblocking(true)?;
@@ -23,11 +23,11 @@ impl BoundSocket {
     }
 }
 
-/// Binds `address`, and lets nobody connect yet.
+/// Binds `address`; no client can connect yet.
 ///
 /// # Errors
 /// When the address is in use or not ours.
-pub fn claim(address: SocketAddr) -> io::Result<BoundSocket> {
+pub fn bind(address: SocketAddr) -> io::Result<BoundSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,

@@ -1,55 +1,57 @@
-//! Where a chunked body ends (RFC 9112, section 7.1), as strictly as hyper reads it: only what lies between heads is
+//! Where a chunked body ends (RFC 9112, section 7.1), as strictly as hyper reads it: only the heads behind bodies are
 //! of interest here, so data is skipped and nothing is kept.
 
 use memchr::memchr;
 
-/// Somewhere in a chunked body.
+/// A position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkState {
     /// Before a chunk's size.
     Start,
-    /// In its digits.
+    /// In the digits of the size.
     Size(u64),
-    /// Behind them: blanks, or an extension.
+    /// Behind the digits: blanks, or an extension.
     Blank(u64),
     /// In an extension.
     Extension(u64),
     /// Behind the size line's CR.
     SizeLf(u64),
-    /// In its data, with so much to come.
+    /// In the chunk's data, with so much to come.
     Data(u64),
-    /// Behind its data.
+    /// Behind the chunk's data.
     DataCr,
-    /// Behind the CR behind its data.
+    /// Behind the CR behind the data.
     DataLf,
     /// At the start of a line behind the last chunk.
     Line,
     /// In a trailer field.
     Trailer,
-    /// Behind its CR.
+    /// Behind the CR of a trailer field.
     TrailerLf,
     /// Behind the CR of the empty line.
     EndLf,
 }
 
-/// What became of a body.
+/// How a body goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkProgress {
-    /// All bytes belong to it, and there is more to come.
+    /// All bytes belong to the body, and there is more to come.
     Within(ChunkState),
-    /// It ended, with so many bytes.
+    /// The body ended, with so many bytes.
     EndReason(usize),
-    /// It is not framed as it should be: hyper gives up here.
+    /// The body is not framed as it should be: hyper gives up here.
     Broken,
 }
 
 impl ChunkState {
     /// Follows a body over `bytes`.
-    pub(super) fn over(self, bytes: &[u8]) -> ChunkProgress {
-        let (mut place, mut at) = (self, 0);
+    pub(super) fn advance(self, bytes: &[u8]) -> ChunkProgress {
+        let mut place = self;
+        let mut at = 0;
         while at < bytes.len() {
             if let Some((next, passed)) = place.skip(&bytes[at..]) {
-                (place, at) = (next, at + passed);
+                place = next;
+                at += passed;
                 continue;
             }
             let byte = bytes[at];
@@ -124,15 +126,15 @@ mod tests {
         bytes.extend(b"GET");
         let length = BODY.len();
         assert_eq!(
-            ChunkState::Start.over(&bytes),
+            ChunkState::Start.advance(&bytes),
             ChunkProgress::EndReason(length)
         );
         for cut in 0..length {
-            let ChunkProgress::Within(place) = ChunkState::Start.over(&bytes[..cut]) else {
+            let ChunkProgress::Within(place) = ChunkState::Start.advance(&bytes[..cut]) else {
                 panic!("ended or broken at {cut}");
             };
             assert_eq!(
-                place.over(&bytes[cut..]),
+                place.advance(&bytes[cut..]),
                 ChunkProgress::EndReason(length - cut),
                 "{cut}"
             );
@@ -154,7 +156,7 @@ mod tests {
             b"0\r\n\r!",
         ] {
             assert_eq!(
-                ChunkState::Start.over(body),
+                ChunkState::Start.advance(body),
                 ChunkProgress::Broken,
                 "{body:?}"
             );

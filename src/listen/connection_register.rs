@@ -1,10 +1,11 @@
-//! The register of one worker's connections: which of them wait for their client, for what, and in which order they give way
-//! where room is wanted.
+//! The register of one worker's connections: which of them wait for their client, for what, and in which order they are
+//! evicted to make room for new ones.
 //!
-//! They stand in rings, so that a request that begins or ends moves its connection by a few writes to the worker's own
-//! memory. What others see of a register is the time of the first in each ring.
+//! The connections stand in rings, so that a request that begins or ends moves its connection by a few writes to the worker's
+//! own memory. Of a register the control thread sees the time of the first connection in each ring.
 
 use crate::client::Client;
+use crate::clock;
 use crate::telemetry::metrics::Eviction;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,24 +16,24 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection says nothing for so long before it counts as silent: most send their first bytes with the end of the
-/// handshake, and may be read a moment later than accepted.
-const SAYS_NOTHING_YET: Duration = Duration::from_millis(20);
-/// No place.
+/// A connection is quiet for so long before it counts as silent: most clients send their first bytes with the end of the
+/// handshake, and those may be read a moment later than the connection is accepted.
+const SILENT_AFTER: Duration = Duration::from_millis(20);
+/// No position in the table.
 const NONE: u32 = u32::MAX;
 /// No time.
 const NEVER: u64 = u64::MAX;
-/// Its links in the ring of all that wait for the same.
+/// Links in the ring of all connections with one [`ClientWait`].
 const AMONG_ALL: usize = 0;
-/// Its links in the ring of its client's that are between requests.
+/// Links in the ring of one client's idle connections.
 const AMONG_OWN: usize = 1;
 
 /// What a connection waits for its client to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientWait {
-    /// To ask for something again.
+    /// To send another request.
     Idle,
-    /// To say anything.
+    /// To send a first byte.
     Silent,
     /// To go on with a head.
     HalfHead,
@@ -41,9 +42,9 @@ pub enum ClientWait {
 impl ClientWait {
     const ALL: [Self; 3] = [Self::Idle, Self::Silent, Self::HalfHead];
 
-    /// As the metrics call it.
+    /// The kind of an eviction in the metrics.
     #[must_use]
-    pub fn gave_way(self) -> Eviction {
+    pub fn metric(self) -> Eviction {
         match self {
             Self::Idle => Eviction::Idle,
             Self::Silent => Eviction::Silent,
@@ -51,9 +52,9 @@ impl ClientWait {
         }
     }
 
-    /// The lower gives way first; times in microseconds.
+    /// The lowest rank is evicted first; times in microseconds.
     fn rank(self, since: u64, now: u64) -> u8 {
-        let yet = u64::try_from(SAYS_NOTHING_YET.as_micros()).unwrap_or(NEVER);
+        let yet = u64::try_from(SILENT_AFTER.as_micros()).unwrap_or(NEVER);
         match self {
             Self::Idle => 0,
             Self::Silent if now.saturating_sub(since) >= yet => 1,
@@ -63,10 +64,10 @@ impl ClientWait {
     }
 }
 
-/// Where a connection stands among all that could give way, of all workers: the least goes first.
+/// The order of eviction over all workers: the connection with the least rank is evicted first.
 pub(super) type EvictionRank = (u8, u64);
 
-/// Since when the first of each ring waits, for others to read.
+/// Since when the first connection of each ring waits, for the control thread to read.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct EvictionBoard {
@@ -76,7 +77,7 @@ pub(super) struct EvictionBoard {
 }
 
 impl EvictionBoard {
-    /// Nobody waits. `from` must be the same for all that are compared.
+    /// No connection waits. `from` must be equal for all boards that are compared.
     pub(super) fn new(from: Instant) -> Arc<Self> {
         Arc::new(Self {
             from,
@@ -84,9 +85,9 @@ impl EvictionBoard {
         })
     }
 
-    /// Who would give way first, if anybody.
+    /// The connection that would be evicted first.
     pub(super) fn first(&self) -> Option<(EvictionRank, ClientWait)> {
-        let now = self.micros(Instant::now());
+        let now = self.micros(clock::now());
         let waiting = ClientWait::ALL.into_iter().filter_map(|waiting| {
             let since = self.firsts[waiting as usize].load(Ordering::Relaxed);
             (since != NEVER).then(|| ((waiting.rank(since, now), since), waiting))
@@ -110,7 +111,7 @@ pub struct ConnectionRegister(Rc<RegisterState>);
 
 #[derive(Debug)]
 struct RegisterState {
-    book: RefCell<ConnectionTable>,
+    table: RefCell<ConnectionTable>,
     board: Arc<EvictionBoard>,
 }
 
@@ -130,7 +131,7 @@ struct ConnectionEntry {
     links: [RingLink; 2],
     chain: u32,
     waiting: Option<(ClientWait, Instant)>,
-    asked: bool,
+    evicted: bool,
     waker: Option<Waker>,
 }
 
@@ -140,14 +141,14 @@ struct RingLink {
     after: u32,
 }
 
-/// Those who wait, in the order in which they began to.
+/// Connections in the order in which they began to wait.
 #[derive(Debug, Clone, Copy)]
 struct Ring {
     first: u32,
     last: u32,
 }
 
-/// One client's connections here.
+/// The connections of one client at this worker.
 #[derive(Debug)]
 struct ClientChain {
     client: Client,
@@ -165,7 +166,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Puts it last. True when it is the first as well.
+    /// Puts a connection last. True when it is the first as well.
     fn join(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         entries[at as usize].links[which] = RingLink {
             before: self.last,
@@ -179,7 +180,7 @@ impl Ring {
         self.first == at
     }
 
-    /// Takes it out. True when it was the first.
+    /// Takes a connection out. True when it was the first.
     fn leave(&mut self, entries: &mut [ConnectionEntry], which: usize, at: u32) -> bool {
         let RingLink { before, after } = entries[at as usize].links[which];
         match before {
@@ -197,7 +198,7 @@ impl Ring {
 impl ConnectionRegister {
     pub(super) fn new(board: Arc<EvictionBoard>) -> Self {
         Self(Rc::new(RegisterState {
-            book: RefCell::default(),
+            table: RefCell::default(),
             board,
         }))
     }
@@ -207,33 +208,35 @@ impl ConnectionRegister {
     pub fn enter(&self, client: Client) -> Registration {
         Registration {
             register: self.clone(),
-            at: self.0.book.borrow_mut().enter(client),
+            at: self.0.table.borrow_mut().enter(client),
             waiting: Cell::new(None),
             exempt: Cell::new(false),
         }
     }
 
-    /// Asks one connection to go, the first of all that wait. Returns what it waited for.
+    /// Evicts the first connection of all that wait. Returns what it waited for.
     pub(super) fn evict_first(&self) -> Option<ClientWait> {
         let (_, waiting) = self.0.board.first()?;
-        let first = self.0.book.borrow().rings[waiting as usize].first;
-        self.ask(first)
+        let first = self.0.table.borrow().rings[waiting as usize].first;
+        self.evict(first)
     }
 
-    /// The same, of those of one client that are between requests.
+    /// Evicts the first idle connection of one client.
     pub(super) fn evict_of_client(&self, client: Client) -> Option<ClientWait> {
         let first = {
-            let book = self.0.book.borrow();
-            book.chains[*book.clients.get(&client)? as usize].idle.first
+            let table = self.0.table.borrow();
+            table.chains[*table.clients.get(&client)? as usize]
+                .idle
+                .first
         };
-        self.ask(first)
+        self.evict(first)
     }
 
-    fn ask(&self, at: u32) -> Option<ClientWait> {
+    fn evict(&self, at: u32) -> Option<ClientWait> {
         let (waiting, waker) = {
-            let mut book = self.0.book.borrow_mut();
-            let entry = book.entries.get_mut(at as usize)?;
-            entry.asked = true;
+            let mut table = self.0.table.borrow_mut();
+            let entry = table.entries.get_mut(at as usize)?;
+            entry.evicted = true;
             (entry.waiting?.0, entry.waker.take())
         };
         self.move_to(at, None);
@@ -243,15 +246,15 @@ impl ConnectionRegister {
         Some(waiting)
     }
 
-    /// Has it wait for something else, or for nothing.
+    /// Moves a connection to another ring, or to none.
     fn move_to(&self, at: u32, waiting: Option<(ClientWait, Instant)>) {
-        let RegisterState { book, board } = &*self.0;
-        let book = &mut *book.borrow_mut();
-        if let Some(left) = book.leave(at) {
-            board.post(left, book.since(left));
+        let RegisterState { table, board } = &*self.0;
+        let table = &mut *table.borrow_mut();
+        if let Some(left) = table.leave(at) {
+            board.post(left, table.since(left));
         }
         if let Some((joined, since)) = waiting
-            && book.join(at, joined, since)
+            && table.join(at, joined, since)
         {
             board.post(joined, Some(since));
         }
@@ -270,7 +273,7 @@ impl ConnectionTable {
             links: [nowhere; 2],
             chain,
             waiting: None,
-            asked: false,
+            evicted: false,
             waker: None,
         };
         put(&mut self.entries, &mut self.free, entry)
@@ -293,7 +296,7 @@ impl ConnectionTable {
         })
     }
 
-    fn strike(&mut self, at: u32) {
+    fn remove(&mut self, at: u32) {
         let entry = &mut self.entries[at as usize];
         entry.waker = None;
         let chain = &mut self.chains[entry.chain as usize];
@@ -305,7 +308,7 @@ impl ConnectionTable {
         self.free.push(at);
     }
 
-    /// Takes it out of its rings. Returns what it waited for, where it was the first who did.
+    /// Takes a connection out of its rings. Returns what it waited for, if it was the first of that ring.
     fn leave(&mut self, at: u32) -> Option<ClientWait> {
         let entry = &mut self.entries[at as usize];
         let (waiting, _) = entry.waiting.take()?;
@@ -318,7 +321,7 @@ impl ConnectionTable {
         was_first.then_some(waiting)
     }
 
-    /// Puts it into its rings. True where it is the first who waits for that.
+    /// Puts a connection into its rings. True when it is the first of the ring.
     fn join(&mut self, at: u32, waiting: ClientWait, since: Instant) -> bool {
         let entry = &mut self.entries[at as usize];
         entry.waiting = Some((waiting, since));
@@ -330,7 +333,7 @@ impl ConnectionTable {
         ring.join(&mut self.entries, AMONG_ALL, at)
     }
 
-    /// Since when the first waits.
+    /// Since when the first connection of a ring waits.
     fn since(&self, waiting: ClientWait) -> Option<Instant> {
         let first = self.rings[waiting as usize].first;
         let (_, since) = self.entries.get(first as usize)?.waiting?;
@@ -338,15 +341,15 @@ impl ConnectionTable {
     }
 }
 
-/// Puts it into a free place, or a new one.
-fn put<T>(places: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
+/// Puts `one` at a free position, or a new one.
+fn put<T>(items: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
     if let Some(at) = free.pop() {
-        places[at as usize] = one;
+        items[at as usize] = one;
         return at;
     }
-    places.push(one);
+    items.push(one);
     // More connections than that are never open.
-    u32::try_from(places.len() - 1).unwrap_or(NONE)
+    u32::try_from(items.len() - 1).unwrap_or(NONE)
 }
 
 /// A connection in the register, until dropped.
@@ -355,42 +358,42 @@ pub struct Registration {
     register: ConnectionRegister,
     at: u32,
     waiting: Cell<Option<ClientWait>>,
-    /// It is never asked to go any more.
+    /// It is never evicted any more.
     exempt: Cell<bool>,
 }
 
 impl Registration {
-    /// It waits for its client, since then.
-    pub(super) fn waits(&self, waiting: ClientWait, since: Instant) {
+    /// Notes that the connection waits for its client, since `since`.
+    pub(super) fn set_waiting(&self, waiting: ClientWait, since: Instant) {
         if self.waiting.get() != Some(waiting) && !self.exempt.get() {
             self.waiting.set(Some(waiting));
             self.register.move_to(self.at, Some((waiting, since)));
         }
     }
 
-    /// It does not: a request is under way.
-    pub(super) fn is_busy(&self) {
+    /// Notes that it does not wait: a request is under way.
+    pub(super) fn set_busy(&self) {
         if self.waiting.take().is_some() {
             self.register.move_to(self.at, None);
         }
     }
 
-    /// It ends by itself, or has become something else.
+    /// Notes that the connection ends by itself, or has become a tunnel: it is never evicted from here on.
     pub(super) fn exempt(&self) {
-        self.is_busy();
+        self.set_busy();
         self.exempt.set(true);
     }
 
-    /// Does it wait for its client?
+    /// Does the connection wait for its client?
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get().is_some()
     }
 
-    /// Ready when it is to make room.
+    /// Ready when the connection is to make room.
     pub(super) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut book = self.register.0.book.borrow_mut();
-        let entry = &mut book.entries[self.at as usize];
-        if entry.asked {
+        let mut table = self.register.0.table.borrow_mut();
+        let entry = &mut table.entries[self.at as usize];
+        if entry.evicted {
             return Poll::Ready(());
         }
         match &mut entry.waker {
@@ -403,8 +406,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.is_busy();
-        self.register.0.book.borrow_mut().strike(self.at);
+        self.set_busy();
+        self.register.0.table.borrow_mut().remove(self.at);
     }
 }
 

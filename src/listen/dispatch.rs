@@ -1,10 +1,13 @@
-//! The house: how many connections there are room for, who may have how many, and who gives way when it is full.
+//! The dispatch of new connections to workers: how many connections the gateway holds, how many of one client, and which
+//! connection is evicted when there is no room.
 //!
-//! The control thread lets in, and knows of each worker's register only who would give way first. A new connection for which
-//! room is to be made is dealt to the worker of the one that gives way: that one goes and the new one stays, and no count changes.
+//! The control thread dispatches, and knows of each worker's register only the connection that would be evicted first. A new
+//! connection for which room is to be made is dealt to the worker of that connection: one goes and one comes, and no count
+//! changes.
 
-use super::connection_register::{ConnectionRegister, EvictionBoard, EvictionRank};
+use super::connection_register::{ClientWait, ConnectionRegister, EvictionBoard, EvictionRank};
 use crate::client::Client;
+use crate::clock;
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{Eviction, Metrics, Rejection};
 use std::collections::HashMap;
@@ -13,7 +16,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 /// Connections on their way to one worker at once.
 const ON_THE_WAY: usize = 1024;
@@ -21,39 +23,39 @@ const ON_THE_WAY: usize = 1024;
 const MOST_OVER: usize = 64;
 /// Clients that are remembered although they have no connection, until there are so many.
 const MOST_GONE: usize = 1024;
-/// Which part of the house one client may have where nothing is written.
+/// The part of all connections that one client may have where the file sets no bound.
 const SHARE: usize = 10;
-/// How often the same is told.
-const TOLD: Duration = Duration::from_secs(10);
+/// How often one kind of event is logged.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// A connection on its way to a worker.
 #[derive(Debug)]
 pub struct DealtConnection {
     /// The socket, not yet registered with any runtime.
     pub tcp: TcpStream,
-    /// The far end.
+    /// The address of the client's end.
     pub from: SocketAddr,
-    /// Counts it as open until dropped.
+    /// Counts the connection as open until dropped.
     pub open: OpenGuard,
-    place: Placement,
+    placement: Placement,
 }
 
 /// Where a new connection is to find room.
 #[derive(Debug, Clone, Copy)]
 enum Placement {
-    /// There is some.
+    /// There is room.
     Free,
-    /// That of another. Workers were asked so many times.
-    InsteadOf(EvictionScope, usize),
+    /// In the place of an evicted connection. So many workers have been tried.
+    Evicting(EvictionScope, usize),
 }
 
-/// Whose connection gives way.
+/// Which connections may be evicted for a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EvictionScope {
-    /// The first of all that wait.
-    Anybody,
-    /// One of the same client that is between requests.
-    Own,
+    /// All that wait for their client.
+    All,
+    /// The idle connections of the new connection's client.
+    Client,
 }
 
 /// How many connections are taken.
@@ -61,7 +63,7 @@ enum EvictionScope {
 pub struct ConnectionBounds {
     /// At once.
     pub most: usize,
-    /// Of one client, whenever; nothing where a tenth of all is to hold while more than half of the house is taken.
+    /// Of one client, at any time; nothing where a tenth of all is the bound while more than half of all are open.
     pub per_client: Option<usize>,
 }
 
@@ -76,9 +78,9 @@ impl ConnectionBounds {
     }
 }
 
-/// One worker, as seen by those who deal connections out.
+/// One worker, as the control thread sees it.
 #[derive(Debug)]
-struct WorkerSeat {
+struct WorkerQueue {
     connections: mpsc::Sender<DealtConnection>,
     open: Arc<AtomicUsize>,
     board: Arc<EvictionBoard>,
@@ -87,9 +89,9 @@ struct WorkerSeat {
 /// Connections of all workers.
 #[derive(Debug)]
 pub struct Dispatcher {
-    seats: Vec<WorkerSeat>,
+    workers: Vec<WorkerQueue>,
     bounds: ConnectionBounds,
-    /// How many connections each client has. The control thread's own; locked for the length of one look.
+    /// How many connections each client has. Used by the control thread alone; locked for the length of one look.
     clients: Mutex<HashMap<Client, Arc<AtomicUsize>, foldhash::fast::RandomState>>,
     turn: AtomicUsize,
     metrics: Arc<Metrics>,
@@ -131,49 +133,49 @@ impl Drop for OpenGuard {
 pub(super) struct NoWorkers;
 
 impl Dispatcher {
-    /// A house for so many workers, and each one's connections to come.
+    /// A dispatcher for so many workers, and the queue of connections of each.
     #[must_use]
     pub fn new(
         workers: usize,
         bounds: ConnectionBounds,
         metrics: &Arc<Metrics>,
     ) -> (Arc<Self>, Vec<mpsc::Receiver<DealtConnection>>) {
-        let from = Instant::now();
-        let seat = |_| {
+        let from = clock::now();
+        let queue = |_| {
             let (connections, incoming) = mpsc::channel(ON_THE_WAY);
-            let seat = WorkerSeat {
+            let queue = WorkerQueue {
                 connections,
                 open: Arc::default(),
                 board: EvictionBoard::new(from),
             };
-            (seat, incoming)
+            (queue, incoming)
         };
-        let (seats, incoming) = (0..workers).map(seat).unzip();
-        let house = Self {
-            seats,
+        let (workers, incoming) = (0..workers).map(queue).unzip();
+        let dispatcher = Self {
+            workers,
             bounds,
             clients: Mutex::default(),
             turn: AtomicUsize::new(0),
             metrics: Arc::clone(metrics),
         };
-        (Arc::new(house), incoming)
+        (Arc::new(dispatcher), incoming)
     }
 
     /// The register of a worker, made on its thread.
     #[must_use]
     pub fn register(&self, worker: usize) -> ConnectionRegister {
-        ConnectionRegister::new(Arc::clone(&self.seats[worker].board))
+        ConnectionRegister::new(Arc::clone(&self.workers[worker].board))
     }
 
     /// Connections that are open.
     #[must_use]
     pub fn open(&self) -> usize {
-        let open = self.seats.iter();
-        open.map(|seat| seat.open.load(Ordering::Relaxed)).sum()
+        let open = self.workers.iter();
+        open.map(|worker| worker.open.load(Ordering::Relaxed)).sum()
     }
 
     /// Is room being made for as many as may be at once?
-    pub(super) fn is_making_room(&self) -> bool {
+    pub(super) fn is_overfull(&self) -> bool {
         self.open() >= self.bounds.most.saturating_add(MOST_OVER)
     }
 
@@ -187,34 +189,34 @@ impl Dispatcher {
         let open = self.open();
         let client = Client::of(from.ip());
         let of_client = self.count_of(client, open);
-        let own = of_client.load(Ordering::Relaxed);
-        let place = if !trusted && own >= self.bounds.of_client(open) {
-            Placement::InsteadOf(EvictionScope::Own, 0)
+        let held = of_client.load(Ordering::Relaxed);
+        let placement = if !trusted && held >= self.bounds.of_client(open) {
+            Placement::Evicting(EvictionScope::Client, 0)
         } else if open >= self.bounds.most {
-            Placement::InsteadOf(EvictionScope::Anybody, 0)
+            Placement::Evicting(EvictionScope::All, 0)
         } else {
             Placement::Free
         };
-        let seat = match place {
-            Placement::InsteadOf(EvictionScope::Anybody, _) => self.first_to_evict(),
-            Placement::Free | Placement::InsteadOf(EvictionScope::Own, _) => self.emptiest(),
+        let worker = match placement {
+            Placement::Evicting(EvictionScope::All, _) => self.first_to_evict(),
+            Placement::Free | Placement::Evicting(EvictionScope::Client, _) => self.emptiest(),
         };
-        let Some(seat) = seat else {
-            self.reject(EvictionScope::Anybody, from);
+        let Some(worker) = worker else {
+            self.reject(EvictionScope::All, from);
             return Ok(());
         };
         let accepted = DealtConnection {
             tcp,
             from,
-            open: OpenGuard::new(&seat.open, of_client),
-            place,
+            open: OpenGuard::new(&worker.open, of_client),
+            placement,
         };
-        let dealt = seat.connections.send(accepted).await;
+        let dealt = worker.connections.send(accepted).await;
         dealt.map_err(|_| NoWorkers)
     }
 
-    /// Makes room for a connection that was dealt to `worker`, whose register that is. Nothing when there is none, and it
-    /// was passed on or closed.
+    /// Makes room for a connection that was dealt to `worker`, which `register` belongs to. Nothing when no connection could be
+    /// evicted: the new one was passed on or closed.
     #[must_use]
     pub fn evict_for(
         &self,
@@ -222,77 +224,77 @@ impl Dispatcher {
         worker: usize,
         register: &ConnectionRegister,
     ) -> Option<DealtConnection> {
-        let Placement::InsteadOf(whom, asked) = accepted.place else {
+        let Placement::Evicting(scope, tried) = accepted.placement else {
             return Some(accepted);
         };
-        let gave_way = match whom {
-            EvictionScope::Anybody => register.evict_first().map(|waiting| waiting.gave_way()),
-            EvictionScope::Own => {
-                let own = register.evict_of_client(Client::of(accepted.from.ip()));
-                own.map(|_| Eviction::Own)
+        let evicted = match scope {
+            EvictionScope::All => register.evict_first().map(ClientWait::metric),
+            EvictionScope::Client => {
+                let evicted = register.evict_of_client(Client::of(accepted.from.ip()));
+                evicted.map(|_| Eviction::Own)
             }
         };
-        if let Some(what) = gave_way {
+        if let Some(what) = evicted {
             self.metrics.evicted(what);
             self.log_eviction(what, accepted.from);
             return Some(accepted);
         }
-        // Who was to give way has a request meanwhile, or another was faster.
-        let next = match whom {
-            EvictionScope::Anybody => self.first_to_evict(),
-            EvictionScope::Own => self.seats.get((worker + 1) % self.seats.len()),
+        // The connection to be evicted has a request meanwhile, or another worker was faster.
+        let next = match scope {
+            EvictionScope::All => self.first_to_evict(),
+            EvictionScope::Client => self.workers.get((worker + 1) % self.workers.len()),
         };
         let from = accepted.from;
-        let next = next.filter(|_| asked + 1 < self.seats.len());
+        let next = next.filter(|_| tried + 1 < self.workers.len());
         let passed_on = next.is_some_and(|next| {
             accepted.open.move_to(&next.open);
-            accepted.place = Placement::InsteadOf(whom, asked + 1);
+            accepted.placement = Placement::Evicting(scope, tried + 1);
             next.connections.try_send(accepted).is_ok()
         });
         if !passed_on {
-            self.reject(whom, from);
+            self.reject(scope, from);
         }
         None
     }
 
-    /// The system gives no descriptor for a new connection.
+    /// Notes that the system gives no descriptor for a new connection.
     pub(super) fn no_descriptor(&self) {
         self.metrics.rejected(Rejection::Descriptors);
     }
 
     /// The worker with the fewest connections; among equals, the next in turn.
-    fn emptiest(&self) -> Option<&WorkerSeat> {
+    fn emptiest(&self) -> Option<&WorkerQueue> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
-        let (before, after) = self.seats.split_at(turn % self.seats.len().max(1));
-        let seats = after.iter().chain(before);
-        seats.min_by_key(|seat| seat.open.load(Ordering::Relaxed))
+        let (before, after) = self.workers.split_at(turn % self.workers.len().max(1));
+        let workers = after.iter().chain(before);
+        workers.min_by_key(|worker| worker.open.load(Ordering::Relaxed))
     }
 
-    /// The worker of the connection that gives way before all others.
-    fn first_to_evict(&self) -> Option<&WorkerSeat> {
-        let firsts = self.seats.iter().filter_map(|seat| {
-            let (rank, _) = seat.board.first()?;
-            Some((rank, seat))
+    /// The worker of the connection that is evicted before all others.
+    fn first_to_evict(&self) -> Option<&WorkerQueue> {
+        let firsts = self.workers.iter().filter_map(|worker| {
+            let (rank, _) = worker.board.first()?;
+            Some((rank, worker))
         });
         let first = firsts.min_by_key(|(rank, _): &(EvictionRank, _)| *rank);
-        first.map(|(_, seat)| seat)
+        first.map(|(_, worker)| worker)
     }
 
     fn count_of(&self, client: Client, open: usize) -> Arc<AtomicUsize> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each look at all of them is paid for by as many that came.
+        // Each pass over all clients is paid for by as many connections that came.
         if clients.len() > 2 * open + MOST_GONE {
             clients.retain(|_, count| count.load(Ordering::Relaxed) > 0);
         }
         Arc::clone(clients.entry(client).or_default())
     }
 
-    fn reject(&self, whom: EvictionScope, from: SocketAddr) {
-        static FULL: Throttle = Throttle::every(TOLD);
-        static PER_CLIENT: Throttle = Throttle::every(TOLD);
+    fn reject(&self, scope: EvictionScope, from: SocketAddr) {
+        static FULL: Throttle = Throttle::every(LOG_EVERY);
+        static PER_CLIENT: Throttle = Throttle::every(LOG_EVERY);
         let most = self.bounds.most;
-        match whom {
-            EvictionScope::Anybody => {
+        match scope {
+            EvictionScope::All => {
                 self.metrics.rejected(Rejection::Full);
                 if let Some(more) = FULL.pass() {
                     tracing::warn!(
@@ -300,7 +302,7 @@ impl Dispatcher {
                     );
                 }
             }
-            EvictionScope::Own => {
+            EvictionScope::Client => {
                 self.metrics.rejected(Rejection::PerClient);
                 if let Some(more) = PER_CLIENT.pass() {
                     let of_client = self.bounds.of_client(most);
@@ -314,11 +316,11 @@ impl Dispatcher {
     }
 
     fn log_eviction(&self, what: Eviction, from: SocketAddr) {
-        static IDLE: Throttle = Throttle::every(TOLD);
-        static SILENT: Throttle = Throttle::every(TOLD);
-        static HALF_HEAD: Throttle = Throttle::every(TOLD);
-        static OWN: Throttle = Throttle::every(TOLD);
-        let (throttle, who) = match what {
+        static IDLE: Throttle = Throttle::every(LOG_EVERY);
+        static SILENT: Throttle = Throttle::every(LOG_EVERY);
+        static HALF_HEAD: Throttle = Throttle::every(LOG_EVERY);
+        static OWN: Throttle = Throttle::every(LOG_EVERY);
+        let (throttle, evicted) = match what {
             Eviction::Idle => (&IDLE, "the one that was idle longest"),
             Eviction::Silent => (&SILENT, "one that had sent nothing"),
             Eviction::HalfHead => (&HALF_HEAD, "one that had sent half a head"),
@@ -329,12 +331,12 @@ impl Dispatcher {
         };
         match what {
             Eviction::Own => tracing::info!(
-                "{} has {} connections, as many as one client may (`max_connections_per_client`): {who} made room for a new one{more}",
+                "{} has {} connections, as many as one client may (`max_connections_per_client`): {evicted} made room for a new one{more}",
                 from.ip().to_canonical(),
                 self.bounds.of_client(self.bounds.most)
             ),
             _ => tracing::info!(
-                "all {} connections (`max_connections`) are taken: {who} made room for a new one{more}",
+                "all {} connections (`max_connections`) are taken: {evicted} made room for a new one{more}",
                 self.bounds.most
             ),
         }
@@ -346,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_that_is_not_written_holds_while_half_the_house_is_taken() {
+    fn the_default_share_of_a_client_holds_while_more_than_half_of_all_connections_are_open() {
         let bounds = |per_client| ConnectionBounds {
             most: 100,
             per_client,

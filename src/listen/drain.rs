@@ -1,4 +1,4 @@
-//! How a worker's connections hear of draining: one flag on the worker's own thread, one waker for each connection.
+//! How a worker's connections learn of draining: one flag on the worker's own thread, one waker for each connection.
 //!
 //! Asking the process-wide token at every wake of every connection would be a lock shared between workers.
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A worker's ear for draining.
+/// Draining as one worker sees it.
 #[derive(Debug, Clone)]
 pub struct WorkerDrain(Rc<Inner>);
 
@@ -21,12 +21,12 @@ struct Inner {
     wakers: RefCell<HashMap<u64, Waker, foldhash::fast::RandomState>>,
 }
 
-/// One connection's place among those to be woken.
+/// One connection among those that draining wakes.
 #[derive(Debug)]
 pub struct DrainListener {
     local: WorkerDrain,
-    place: u64,
-    listens: bool,
+    key: u64,
+    registered: bool,
 }
 
 impl WorkerDrain {
@@ -40,11 +40,11 @@ impl WorkerDrain {
             wakers: RefCell::default(),
         };
         let local = Self(Rc::new(inner));
-        let told = local.clone();
+        let listening = local.clone();
         tokio::task::spawn_local(async move {
             drain.begun().await;
-            told.0.begun.set(true);
-            for (_, waker) in told.0.wakers.borrow_mut().drain() {
+            listening.0.begun.set(true);
+            for (_, waker) in listening.0.wakers.borrow_mut().drain() {
                 waker.wake();
             }
         });
@@ -57,29 +57,29 @@ impl WorkerDrain {
         &self.0.drain
     }
 
-    /// A place for one connection.
+    /// A listener for one connection.
     #[must_use]
     pub fn listen(&self) -> DrainListener {
-        let place = self.0.next.get();
-        self.0.next.set(place + 1);
+        let key = self.0.next.get();
+        self.0.next.set(key + 1);
         DrainListener {
             local: self.clone(),
-            place,
-            listens: false,
+            key,
+            registered: false,
         }
     }
 }
 
 impl DrainListener {
-    /// Ready once draining has begun. The task that asks first is the one that is woken.
+    /// Ready once draining has begun. The task that polls first is the one that is woken.
     pub fn poll_begun(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.local.0.begun.get() {
             return Poll::Ready(());
         }
-        if !self.listens {
-            self.listens = true;
+        if !self.registered {
+            self.registered = true;
             let mut wakers = self.local.0.wakers.borrow_mut();
-            wakers.insert(self.place, cx.waker().clone());
+            wakers.insert(self.key, cx.waker().clone());
         }
         Poll::Pending
     }
@@ -87,8 +87,8 @@ impl DrainListener {
 
 impl Drop for DrainListener {
     fn drop(&mut self) {
-        if self.listens {
-            self.local.0.wakers.borrow_mut().remove(&self.place);
+        if self.registered {
+            self.local.0.wakers.borrow_mut().remove(&self.key);
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Follows the heads of an HTTP/1.1 connection in the bytes that hyper reads, for what hyper keeps from us.
+//! Follows the framing of an HTTP/1.1 connection in the bytes that hyper reads, for what hyper does not report.
 //!
 //! hyper drops a `Content-Length` beside a `Transfer-Encoding`, and the http crate cuts a `#fragment` off: both make a
-//! request that was refused elsewhere look harmless here. And what hyper refuses by itself is told to nobody. So this
-//! runs beside the parser, byte for byte in step with it: where it is stricter or laxer than hyper, hyper has the word,
-//! because what hyper refuses is the connection's last request, and where this loses its way it finds nothing more.
+//! request that was refused elsewhere look harmless here. And hyper does not report the heads that it refuses by itself. So
+//! this tracker runs in step with hyper's parser, byte for byte. Where the tracker is stricter or laxer than hyper, hyper
+//! decides, because a head that hyper refuses is the connection's last one, and a tracker that has lost its position finds
+//! no fault any more.
 
 use super::chunk_framing::{ChunkProgress, ChunkState};
 use memchr::memchr;
@@ -22,15 +23,15 @@ pub enum FramingFault {
     TooLarge,
 }
 
-/// The place in the bytes of one connection.
+/// The position in the bytes of one connection.
 #[derive(Debug)]
 pub(super) struct FramingTracker {
     at: FramingState,
     head: HeadFields,
     /// Heads that have ended.
     ended: u64,
-    /// The first finding, and which head it is about.
-    found: Option<(u64, FramingFault)>,
+    /// The latest fault, and the number of its head.
+    fault: Option<(u64, FramingFault)>,
     /// The first line of the latest head, as far as it is kept.
     line: Vec<u8>,
     /// The beginning of a line that may matter and was cut by the end of a read.
@@ -53,11 +54,11 @@ enum FramingState {
     Body(u64),
     /// In a body of chunks.
     ChunkState(ChunkState),
-    /// Where nothing is looked for any more.
+    /// In bytes that are not looked at any more.
     Lost,
 }
 
-/// What is known of the head being read.
+/// The framing fields of the head being read.
 #[derive(Debug, Default)]
 struct HeadFields {
     length: Option<u64>,
@@ -76,17 +77,17 @@ impl FramingTracker {
             at: FramingState::Before,
             head: HeadFields::default(),
             ended: 0,
-            found: None,
+            fault: None,
             line: Vec::new(),
             cut: Vec::new(),
             seen: 0,
         }
     }
 
-    /// What was found in the head that ended as the `nth`, counted from 1.
-    pub(super) fn found(&self, nth: u64) -> Option<FramingFault> {
-        self.found
-            .and_then(|(of, finding)| (of == nth).then_some(finding))
+    /// The fault of the head that ended as the `nth`, counted from 1.
+    pub(super) fn fault(&self, nth: u64) -> Option<FramingFault> {
+        let (head, fault) = self.fault?;
+        (head == nth).then_some(fault)
     }
 
     /// The beginning of the first line of the latest head.
@@ -100,7 +101,7 @@ impl FramingTracker {
         matches!(self.at, FramingState::Body(_) | FramingState::ChunkState(_)).then_some(self.seen)
     }
 
-    /// A head has begun and not ended.
+    /// Has a head begun and not ended?
     pub(super) fn in_head(&self) -> bool {
         matches!(
             self.at,
@@ -108,8 +109,8 @@ impl FramingTracker {
         )
     }
 
-    /// Follows the connection over what was read from it.
-    pub(super) fn over(&mut self, mut bytes: &[u8]) {
+    /// Follows the connection over bytes that were read from it.
+    pub(super) fn advance(&mut self, mut bytes: &[u8]) {
         self.seen += bytes.len() as u64;
         while !bytes.is_empty() {
             bytes = match self.at {
@@ -198,7 +199,7 @@ impl FramingTracker {
     }
 
     fn chunks<'a>(&mut self, place: ChunkState, bytes: &'a [u8]) -> &'a [u8] {
-        let (at, rest) = match place.over(bytes) {
+        let (at, rest) = match place.advance(bytes) {
             ChunkProgress::Within(place) => (FramingState::ChunkState(place), &[][..]),
             ChunkProgress::EndReason(with) => (FramingState::Before, &bytes[with..]),
             ChunkProgress::Broken => (FramingState::Lost, &[][..]),
@@ -227,15 +228,15 @@ impl FramingTracker {
         self.ended += 1;
         let head = &self.head;
         let has_length = head.length.is_some() || head.odd_length;
-        let finding = if head.coded && has_length {
+        let fault = if head.coded && has_length {
             Some(FramingFault::LengthAndCoding)
         } else if head.fragment {
             Some(FramingFault::Fragment)
         } else {
             None
         };
-        self.found = finding.map(|finding| (self.ended, finding));
-        self.at = if finding.is_some() || head.odd_length {
+        self.fault = fault.map(|fault| (self.ended, fault));
+        self.at = if fault.is_some() || head.odd_length {
             FramingState::Lost
         } else if head.coded {
             FramingState::ChunkState(ChunkState::Start)
@@ -265,7 +266,7 @@ fn matters(first: u8) -> bool {
     matches!(first | 0x20, b'c' | b't')
 }
 
-/// The value, without the blanks around it, of a line with that name.
+/// The value of a field line with that name, without the blanks around it.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (own, rest) = line.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b":")?;

@@ -1,5 +1,5 @@
-//! A client of HTTP/2 that demands answers to PING and SETTINGS, and hardly anything else (CVE-2019-9512, CVE-2019-9515): each
-//! costs it a few bytes and the gateway a frame to write.
+//! The flood of a client of HTTP/2 that demands answers to PING and SETTINGS, and hardly anything else (CVE-2019-9512,
+//! CVE-2019-9515): each costs the client a few bytes and the gateway a frame to write.
 
 use super::h2_frames::{ANSWER, ControlTraffic};
 use std::time::Duration;
@@ -7,19 +7,19 @@ use tokio::time::Instant;
 
 /// Answers that are given within [`WHILE`] for nothing.
 const MOST: u64 = 1_000;
-/// How long they are counted together.
+/// How long answers are counted together.
 const WHILE: Duration = Duration::from_secs(10);
-/// Bytes of other answers that pay for one more, beside one for each time that something else is written: a client that measures
-/// its line sends a PING behind whatever it gets, however little that is (gRPC does).
+/// Bytes of responses that pay for one more answer, beside one for each time that something else is written: a client that
+/// measures its line sends a PING behind each frame it gets, however small (gRPC does).
 const WORTH: u64 = 64;
 /// The last frame: GOAWAY with `ENHANCE_YOUR_CALM` (RFC 9113, sections 6.8 and 7), without the latest stream.
 const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xb];
 
-/// What one connection has demanded of late.
+/// What one client has demanded within the last [`WHILE`].
 #[derive(Debug)]
 pub(super) struct FloodMeter {
     since: Instant,
-    /// What there was by then.
+    /// The traffic up to then.
     before: ControlTraffic,
 }
 
@@ -31,7 +31,7 @@ impl FloodMeter {
         }
     }
 
-    /// Is it a flood? So much there was since the connection began.
+    /// Is it a flood? `all` is the traffic since the connection began.
     pub(super) fn is_flood(&mut self, all: ControlTraffic, now: impl FnOnce() -> Instant) -> bool {
         let demanded = all.answers - self.before.answers;
         if demanded <= MOST {
@@ -39,7 +39,8 @@ impl FloodMeter {
         }
         let now = now();
         if now.saturating_duration_since(self.since) >= WHILE {
-            (self.since, self.before) = (now, all);
+            self.since = now;
+            self.before = all;
             return false;
         }
         let others = (all.bytes - self.before.bytes).saturating_sub(demanded * ANSWER);
@@ -47,7 +48,7 @@ impl FloodMeter {
     }
 }
 
-/// The bytes of the last frame, on a connection whose latest stream is this.
+/// The bytes of the last frame, on a connection whose latest stream is `stream`.
 pub(super) fn goaway(stream: u32) -> [u8; GOAWAY.len()] {
     let mut frame = GOAWAY;
     frame[9..13].copy_from_slice(&stream.to_be_bytes());

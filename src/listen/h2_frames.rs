@@ -1,8 +1,8 @@
-//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads: whether a head is on its way, which h2 tells nobody
-//! before it is whole (RFC 9113, section 4.3). What is no HTTP/2 is h2's to refuse.
+//! Follows the frames of an HTTP/2 connection in the bytes that h2 reads: whether a head is on its way, which h2 does not
+//! report before the head is whole (RFC 9113, section 4.3). Bytes that are no HTTP/2 are h2's to refuse.
 
-use super::connection::PREFACE;
-
+/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Bytes in front of each frame (RFC 9113, section 4.1).
 const FRONT: usize = 9;
 const HEADERS: u8 = 0x1;
@@ -12,42 +12,32 @@ const CONTINUATION: u8 = 0x9;
 const END_HEADERS: u8 = 0x4;
 /// Bytes of an answer to PING, the longer one (RFC 9113, section 6.7).
 pub(super) const ANSWER: u64 = 17;
-/// Bytes of the shortest frame that brings anything.
+/// Bytes of the shortest frame that carries anything.
 const LEAST: u64 = FRONT as u64 + 1;
 
-/// The place in the bytes of one connection.
+/// The position in the bytes of one connection.
 #[derive(Debug)]
 pub(super) struct FrameTracker {
-    /// Bytes of the present frame, or of the greeting, that are passed over.
+    /// Bytes of the present frame, or of the preface, that are passed over.
     left: u32,
     /// The front of the next frame, as far as it is there.
     front: [u8; FRONT],
     have: u8,
     /// A head has begun and not ended.
     in_head: bool,
-    /// It ends with the present frame.
+    /// The head ends with the present frame.
     ends: bool,
     /// The latest stream that the client has begun.
     stream: u32,
-    /// Frames of PING and SETTINGS that it has sent, nearly all of which ask for an answer.
-    demanded: u64,
-    /// Bytes that have been written to it.
-    written: u64,
-    /// Bytes of these that no answer of that kind has, and how often there were more of them.
-    others: OtherTraffic,
+    traffic: ControlTraffic,
+    /// Bytes written that belong to no answer to PING or SETTINGS, when [`ControlTraffic::times`] was last raised.
+    others: u64,
 }
 
-/// What is written beside answers to PING and SETTINGS.
-#[derive(Debug, Default)]
-struct OtherTraffic {
-    bytes: u64,
-    times: u64,
-}
-
-/// What a connection has demanded, and been given beside it, since it began.
+/// What a client has demanded of a connection, and been given beside it, since the connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ControlTraffic {
-    /// Answers to PING and SETTINGS.
+    /// Frames of PING and SETTINGS that the client has sent, nearly all of which ask for an answer.
     pub(super) answers: u64,
     /// Bytes of everything that was written.
     pub(super) bytes: u64,
@@ -56,7 +46,7 @@ pub(super) struct ControlTraffic {
 }
 
 impl FrameTracker {
-    /// Before the greeting.
+    /// Before the preface.
     pub(super) fn new() -> Self {
         Self {
             left: PREFACE.len() as u32,
@@ -65,33 +55,29 @@ impl FrameTracker {
             in_head: false,
             ends: false,
             stream: 0,
-            demanded: 0,
-            written: 0,
-            others: OtherTraffic::default(),
+            traffic: ControlTraffic::default(),
+            others: 0,
         }
     }
 
-    /// So many bytes have been written.
+    /// Notes that so many bytes have been written.
     pub(super) fn wrote(&mut self, bytes: usize) {
-        self.written += bytes as u64;
-        let others = self.written.saturating_sub(self.demanded * ANSWER);
-        if others >= self.others.bytes + LEAST {
-            self.others.bytes = others;
-            self.others.times += 1;
+        let traffic = &mut self.traffic;
+        traffic.bytes += bytes as u64;
+        let others = traffic.bytes.saturating_sub(traffic.answers * ANSWER);
+        if others >= self.others + LEAST {
+            self.others = others;
+            traffic.times += 1;
         }
     }
 
-    /// What it has demanded so far.
-    pub(super) fn demanded(&self) -> ControlTraffic {
-        ControlTraffic {
-            answers: self.demanded,
-            bytes: self.written,
-            times: self.others.times,
-        }
+    /// What the client has demanded so far.
+    pub(super) fn control_traffic(&self) -> ControlTraffic {
+        self.traffic
     }
 
     /// The latest stream that the client has begun.
-    pub(super) fn stream(&self) -> u32 {
+    pub(super) fn latest_stream(&self) -> u32 {
         self.stream
     }
 
@@ -100,8 +86,8 @@ impl FrameTracker {
         self.in_head
     }
 
-    /// Follows the connection over what was read from it.
-    pub(super) fn over(&mut self, mut bytes: &[u8]) {
+    /// Follows the connection over bytes that were read from it.
+    pub(super) fn advance(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match self.left {
                 0 => self.front(bytes),
@@ -127,7 +113,7 @@ impl FrameTracker {
         self.left = u32::from_be_bytes([0, a, b, c]);
         match kind {
             HEADERS => self.stream = self.stream.max(u32::from_be_bytes(stream) & !(1 << 31)),
-            PING | SETTINGS => self.demanded += 1,
+            PING | SETTINGS => self.traffic.answers += 1,
             _ => {}
         }
         if matches!(kind, HEADERS | CONTINUATION) {
@@ -147,7 +133,8 @@ impl FrameTracker {
 
     fn end_if_over(&mut self) {
         if self.left == 0 && self.ends {
-            (self.in_head, self.ends) = (false, false);
+            self.in_head = false;
+            self.ends = false;
         }
     }
 }
@@ -167,10 +154,10 @@ mod tests {
     /// In a head after the last byte?
     fn in_head(bytes: &[u8]) -> bool {
         let mut whole = FrameTracker::new();
-        whole.over(bytes);
+        whole.advance(bytes);
         let mut byte_by_byte = FrameTracker::new();
         for byte in bytes {
-            byte_by_byte.over(&[*byte]);
+            byte_by_byte.advance(&[*byte]);
         }
         assert_eq!(whole.in_head(), byte_by_byte.in_head());
         whole.in_head()

@@ -1,17 +1,18 @@
-//! A head has one deadline, from its first byte: the moment it has begun, and the moment it is late.
+//! The deadline of a head on an HTTP/2 connection, from its first byte on.
 
+use crate::clock;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until};
 
-/// The deadline of whatever head is on its way on an HTTP/2 connection. Costs nothing while none is.
+/// The timer of the head that is on its way. Costs nothing while none is.
 #[derive(Debug, Default)]
 pub(super) struct HeadDeadline(Option<Pin<Box<Sleep>>>);
 
 impl HeadDeadline {
-    /// A head is on its way, or none is; ready when it has been for longer than `allowed`.
+    /// Ready when a head has been on its way for longer than `allowed`; `in_head` says whether one is.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -24,7 +25,7 @@ impl HeadDeadline {
         }
         let timer = self
             .0
-            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + allowed)));
+            .get_or_insert_with(|| Box::pin(sleep_until(clock::now() + allowed)));
         timer.as_mut().poll(cx)
     }
 }

@@ -1,23 +1,25 @@
-//! How slow a peer may be: a least rate beside a longest silence, both counted only while the peer alone is waited for.
+//! How slow a peer may be: a minimum rate and a longest silence, both counted only while the peer alone is waited for.
 //!
-//! Time in which a server, a limit or we ourselves keep it waiting is not in it, so that a slow server is never a client's
-//! fault. What is waited is cut in parts, and the latest of them, which make one idle time, must have brought enough.
+//! Time in which a server, a limit or the gateway keeps the peer waiting does not count, so that a slow server is never a
+//! client's fault. The time of waiting is cut in parts, and the latest parts, which make one idle time, must have brought
+//! enough bytes.
 
+use crate::clock;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Parts of the idle time: one that has just become lazy is found out a part later at most.
+/// Parts of the idle time: a peer that has just become lazy is found out a part later at most.
 const PARTS: usize = 8;
 
-/// What is asked of a peer.
+/// What is demanded of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateBound {
-    /// Longest without a byte.
+    /// Longest time without a byte.
     pub idle: Duration,
-    /// Least bytes in that time; 0 asks for none.
+    /// Least bytes in that time; 0 demands none.
     pub least: u64,
 }
 
@@ -32,23 +34,23 @@ impl RateBound {
         }
     }
 
-    /// The same without a rate: for what may be silent by its nature.
+    /// This bound without a rate, for a stream that may be silent by its nature.
     #[must_use]
     pub fn idle_alone(self) -> Self {
         Self { least: 0, ..self }
     }
 }
 
-/// What one peer has done so far, in one direction.
+/// The rate of one peer, in one direction.
 #[derive(Debug)]
 pub struct RateMeter {
-    allowed: RateBound,
-    /// Bytes that came in the present part of what was waited, and in those before it.
+    bound: RateBound,
+    /// Bytes that came in the present part of the waiting, and in the parts before it.
     parts: [u64; PARTS],
     present: usize,
     /// Parts that are over.
     over: usize,
-    /// Waited in the present part.
+    /// Time waited in the present part.
     waited: Duration,
     wait: Option<WaitSpan>,
     /// The latest parts brought too little.
@@ -60,16 +62,16 @@ pub struct RateMeter {
 struct WaitSpan {
     /// Since the wait began, or its last byte came.
     silent: Instant,
-    /// What was waited before this is in the parts.
+    /// Up to this time the waiting is in the parts.
     counted: Instant,
 }
 
 impl RateMeter {
-    /// Nothing has come, and nothing is waited for.
+    /// No byte has come, and the peer is not waited for.
     #[must_use]
-    pub fn new(allowed: RateBound) -> Self {
+    pub fn new(bound: RateBound) -> Self {
         Self {
-            allowed,
+            bound,
             parts: [0; PARTS],
             present: 0,
             over: 0,
@@ -79,47 +81,47 @@ impl RateMeter {
         }
     }
 
-    /// No rate is asked for any more.
+    /// Demands no rate from here on.
     pub fn idle_alone(&mut self) {
-        self.allowed = self.allowed.idle_alone();
+        self.bound = self.bound.idle_alone();
         self.slow = false;
     }
 
-    /// The peer is waited for from now on, if it was not before.
-    pub fn waits(&mut self, now: Instant) {
+    /// Notes that the peer is waited for from `now` on, unless it is already.
+    pub fn begin_wait(&mut self, now: Instant) {
         self.wait.get_or_insert(WaitSpan {
             silent: now,
             counted: now,
         });
     }
 
-    /// Is it waited for?
+    /// Is the peer waited for?
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.wait.is_some()
     }
 
-    /// Bytes have come that nobody waited for.
-    pub fn comes(&mut self, bytes: u64) {
+    /// Notes bytes that were not waited for.
+    pub fn received(&mut self, bytes: u64) {
         self.parts[self.present] += bytes;
     }
 
-    /// Bytes have come, and more are waited for.
-    pub fn comes_at(&mut self, now: Instant, bytes: u64) {
-        self.comes(bytes);
+    /// Notes bytes that have come while more are waited for.
+    pub fn received_at(&mut self, now: Instant, bytes: u64) {
+        self.received(bytes);
         self.count(now);
         if let Some(wait) = &mut self.wait {
             wait.silent = now;
         }
     }
 
-    /// It is no longer waited for.
-    pub fn rests(&mut self, now: Instant) {
+    /// Notes that the peer is no longer waited for.
+    pub fn end_wait(&mut self, now: Instant) {
         self.count(now);
         self.wait = None;
     }
 
-    /// It could do nothing until now.
+    /// Notes that the peer could send or take nothing until now.
     pub fn excuse(&mut self, now: Instant) {
         if let Some(wait) = &mut self.wait {
             *wait = WaitSpan {
@@ -129,50 +131,50 @@ impl RateMeter {
         }
     }
 
-    /// Since when there has been no byte, while it is waited for.
+    /// Since when there has been no byte, while the peer is waited for.
     #[must_use]
     pub fn silent_since(&self) -> Option<Instant> {
         self.wait.map(|wait| wait.silent)
     }
 
-    /// When to look again; never while nothing is waited for.
+    /// When to check again; never while the peer is not waited for.
     #[must_use]
-    pub fn next(&self) -> Option<Instant> {
+    pub fn next_check(&self) -> Option<Instant> {
         let wait = self.wait?;
-        let idle = wait.silent + self.allowed.idle;
+        let idle = wait.silent + self.bound.idle;
         if self.slow {
             return Some(wait.counted);
         }
-        if self.allowed.least == 0 {
+        if self.bound.least == 0 {
             return Some(idle);
         }
         let part = wait.counted + self.part().saturating_sub(self.waited);
         Some(idle.min(part))
     }
 
-    /// Has it been silent for too long, or brought too little?
+    /// Has the peer been silent for too long, or brought too little?
     pub fn is_late(&mut self, now: Instant) -> bool {
         self.count(now);
         self.wait
-            .is_some_and(|wait| self.slow || now >= wait.silent + self.allowed.idle)
+            .is_some_and(|wait| self.slow || now >= wait.silent + self.bound.idle)
     }
 
     fn part(&self) -> Duration {
-        self.allowed.idle / PARTS as u32
+        self.bound.idle / PARTS as u32
     }
 
-    /// Puts what was waited into the parts.
+    /// Puts the time waited into the parts.
     fn count(&mut self, now: Instant) {
         let Some(wait) = &mut self.wait else {
             return;
         };
         let new = now.saturating_duration_since(wait.counted);
         wait.counted = wait.counted.max(now);
-        if self.allowed.least == 0 {
+        if self.bound.least == 0 {
             return;
         }
-        // What is longer than that is too long anyway.
-        let mut left = new.min(self.allowed.idle * 2);
+        // A longer time is too long anyway.
+        let mut left = new.min(self.bound.idle * 2);
         let part = self.part().max(Duration::from_micros(1));
         while left >= part.saturating_sub(self.waited) {
             left -= part.saturating_sub(self.waited);
@@ -188,54 +190,54 @@ impl RateMeter {
             .parts
             .iter()
             .fold(0, |sum: u64, part| sum.saturating_add(*part));
-        self.slow = self.over == PARTS && sum < self.allowed.least;
+        self.slow = self.over == PARTS && sum < self.bound.least;
         self.present = (self.present + 1) % PARTS;
         self.parts[self.present] = 0;
     }
 }
 
-/// The same with a timer of its own, which is made when something is waited for, and moved when it fires.
+/// A [`RateMeter`] with a timer of its own, which is made when the peer is first waited for, and moved when it fires.
 #[derive(Debug)]
 pub struct RateTimer {
-    pace: RateMeter,
+    meter: RateMeter,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl RateTimer {
-    /// Nothing has come, and nothing is waited for.
+    /// No byte has come, and the peer is not waited for.
     #[must_use]
-    pub fn new(allowed: RateBound) -> Self {
+    pub fn new(bound: RateBound) -> Self {
         Self {
-            pace: RateMeter::new(allowed),
+            meter: RateMeter::new(bound),
             timer: None,
         }
     }
 
-    /// No rate is asked for any more.
+    /// Demands no rate from here on.
     pub fn idle_alone(&mut self) {
-        self.pace.idle_alone();
+        self.meter.idle_alone();
     }
 
-    /// Bytes have come, and with them the end of a wait.
-    pub fn comes(&mut self, bytes: u64) {
-        self.pace.comes(bytes);
-        if self.pace.is_waiting() {
-            self.pace.rests(Instant::now());
+    /// Notes bytes, which end a wait.
+    pub fn received(&mut self, bytes: u64) {
+        self.meter.received(bytes);
+        if self.meter.is_waiting() {
+            self.meter.end_wait(clock::now());
         }
     }
 
-    /// The peer is waited for; ready when it is time to look whether it is late ([`Self::is_late`]).
+    /// Waits for the peer; ready when it is time to check whether the peer is late ([`Self::is_late`]).
     pub fn poll_check(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.pace.is_waiting() {
-            self.pace.waits(Instant::now());
+        if !self.meter.is_waiting() {
+            self.meter.begin_wait(clock::now());
         }
         // A timer that was set for an earlier wait fires too early, never too late.
-        while let Some(next) = self.pace.next() {
+        while let Some(next) = self.meter.next_check() {
             let timer = self
                 .timer
                 .get_or_insert_with(|| Box::pin(sleep_until(next)));
             ready!(timer.as_mut().poll(cx));
-            if next <= Instant::now() {
+            if next <= clock::now() {
                 return Poll::Ready(());
             }
             timer.as_mut().reset(next);
@@ -243,12 +245,12 @@ impl RateTimer {
         Poll::Pending
     }
 
-    /// The look.
+    /// Is the peer late?
     pub fn is_late(&mut self) -> bool {
-        self.pace.is_late(Instant::now())
+        self.meter.is_late(clock::now())
     }
 
-    /// The peer is waited for; ready when it has been silent for too long, or brought too little.
+    /// Waits for the peer; ready when it has been silent for too long, or brought too little.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.poll_check(cx));
@@ -271,21 +273,21 @@ mod tests {
     };
 
     /// When a peer is late that is waited for all the time, and sends `bytes` each `every`.
-    fn late_after(allowed: RateBound, every: Duration, bytes: u64) -> Option<Duration> {
+    fn late_after(bound: RateBound, every: Duration, bytes: u64) -> Option<Duration> {
         let start = Instant::now();
-        let mut pace = RateMeter::new(allowed);
-        pace.waits(start);
+        let mut meter = RateMeter::new(bound);
+        meter.begin_wait(start);
         let (mut now, mut sends) = (start, start + every);
         while now < start + IDLE * 10 {
-            let look = pace.next().unwrap();
+            let look = meter.next_check().unwrap();
             if look < sends {
                 now = look;
-                if pace.is_late(now) {
+                if meter.is_late(now) {
                     return Some(now - start);
                 }
             } else {
                 now = sends;
-                pace.comes_at(now, bytes);
+                meter.received_at(now, bytes);
                 sends += every;
             }
         }
@@ -293,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_is_late_after_the_idle_time() {
+    fn a_silent_peer_is_late_after_the_idle_time() {
         let never = IDLE * 20;
         assert_eq!(late_after(ALLOWED, never, 0), Some(IDLE));
         assert_eq!(late_after(ALLOWED.idle_alone(), never, 0), Some(IDLE));
     }
 
     #[test]
-    fn who_drips_is_late_as_well_and_who_keeps_the_rate_is_not() {
+    fn a_peer_that_drips_is_late_and_one_that_keeps_the_rate_is_not() {
         let second = Duration::from_secs(1);
         assert_eq!(RateBound::new(IDLE, 256), ALLOWED);
         for bytes in [1, 100, 255] {
@@ -315,19 +317,19 @@ mod tests {
     }
 
     #[test]
-    fn who_becomes_lazy_is_late_a_part_of_the_idle_time_later_at_most() {
+    fn a_peer_that_becomes_lazy_is_late_a_part_of_the_idle_time_later_at_most() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         for busy in 0..30 {
-            let mut pace = RateMeter::new(ALLOWED);
-            pace.waits(start);
+            let mut meter = RateMeter::new(ALLOWED);
+            meter.begin_wait(start);
             for at in 0..busy {
-                pace.comes_at(start + second * at, 1_000_000);
+                meter.received_at(start + second * at, 1_000_000);
             }
             let (lazy, mut late) = (start + second * busy, None);
             for at in busy..200 {
                 let now = start + second * at;
-                pace.comes_at(now, 1);
-                if late.is_none() && pace.is_late(now) {
+                meter.received_at(now, 1);
+                if late.is_none() && meter.is_late(now) {
                     late = Some(now - lazy);
                 }
             }
@@ -340,39 +342,39 @@ mod tests {
     }
 
     #[test]
-    fn what_others_take_is_not_counted() {
+    fn time_in_which_the_peer_is_not_waited_for_does_not_count() {
         let start = Instant::now();
-        let mut pace = RateMeter::new(ALLOWED);
+        let mut meter = RateMeter::new(ALLOWED);
         for turn in 0..100 {
             // A second of waiting brings enough for it, and an hour of something else nothing.
             let now = start + Duration::from_secs(3600) * turn;
-            pace.waits(now);
-            pace.comes_at(now + Duration::from_secs(1), 300);
-            assert!(!pace.is_late(now + Duration::from_secs(1)));
-            pace.rests(now + Duration::from_secs(1));
-            assert_eq!(pace.next(), None);
+            meter.begin_wait(now);
+            meter.received_at(now + Duration::from_secs(1), 300);
+            assert!(!meter.is_late(now + Duration::from_secs(1)));
+            meter.end_wait(now + Duration::from_secs(1));
+            assert_eq!(meter.next_check(), None);
         }
-        let mut pace = RateMeter::new(ALLOWED);
-        pace.waits(start + Duration::from_secs(400_000));
-        pace.excuse(start + Duration::from_secs(500_000));
-        assert!(!pace.is_late(start + Duration::from_secs(500_059)));
-        assert!(pace.is_late(start + Duration::from_secs(500_060)));
+        let mut meter = RateMeter::new(ALLOWED);
+        meter.begin_wait(start + Duration::from_secs(400_000));
+        meter.excuse(start + Duration::from_secs(500_000));
+        assert!(!meter.is_late(start + Duration::from_secs(500_059)));
+        assert!(meter.is_late(start + Duration::from_secs(500_060)));
     }
 
     proptest! {
         #[test]
-        fn nobody_who_keeps_the_rate_in_every_part_is_late(
+        fn a_peer_that_keeps_the_rate_in_every_part_is_never_late(
             gaps in proptest::collection::vec((1u64..7_000, 0u64..100_000), 1..60),
         ) {
             let mut now = Instant::now();
-            let mut pace = RateMeter::new(ALLOWED);
+            let mut meter = RateMeter::new(ALLOWED);
             for (wait, rest) in gaps {
-                pace.waits(now);
+                meter.begin_wait(now);
                 now += Duration::from_millis(wait);
                 // Looked at as often as it asks to be.
-                pace.comes_at(now, 4_000);
-                prop_assert!(!pace.is_late(now));
-                pace.rests(now);
+                meter.received_at(now, 4_000);
+                prop_assert!(!meter.is_late(now));
+                meter.end_wait(now);
                 now += Duration::from_millis(rest);
             }
         }

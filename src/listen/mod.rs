@@ -1,4 +1,4 @@
-//! Listeners: bound sockets, the connections on them, and who is on the other end.
+//! Listeners: bound sockets, the connections on them, and the clients on the far end.
 
 pub mod accept;
 mod backpressure;
@@ -11,63 +11,94 @@ pub mod drain;
 mod framing;
 mod h2_flood;
 mod h2_frames;
+pub mod handler;
 mod head_deadline;
 pub mod minimum_rate;
 mod requests;
 pub mod socket;
 mod stream_deadline;
+mod transport;
 
 pub use framing::FramingFault;
 
+use crate::client::Scheme;
 use crate::telemetry::metrics::Connected;
 use connection_register::Registration;
 use dispatch::OpenGuard;
 use http::HeaderValue;
 use minimum_rate::RateBound;
-use socket::SocketWatch;
+use socket::{SocketWatch, Stream};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Who is on the other end of a connection.
+/// The far end of a client's connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its address, an IPv4 one never in IPv6 clothes.
+    /// Its address, an IPv4 one never mapped to IPv6.
     pub address: SocketAddr,
+    /// The scheme of the requests on its connection.
+    pub scheme: Scheme,
     /// Sees it leave.
     pub watch: SocketWatch,
-    /// Counts its connection as open, for dealing out and for draining.
-    pub open: OpenGuard,
-    /// Its connection in the worker's register.
-    pub registration: Registration,
-    /// Counts it in the metrics.
-    pub metric: Connected,
-    /// How its requests are announced upstream, kept from one to the next.
+    /// Kept from one request to the next: the fields that announce the peer upstream.
     pub forwarded_fields: RefCell<Option<ForwardedFields>>,
+    /// Its connection in the worker's register.
+    registration: Registration,
     /// Kept from one request to the next: moving a deadline on costs a fraction of setting one.
-    pub timer: RefCell<Option<Pin<Box<Sleep>>>>,
+    timer: RefCell<Option<Pin<Box<Sleep>>>>,
+    /// Counts its connection as open, for dispatch and for draining.
+    _open: OpenGuard,
+    /// Counts its connection in the metrics.
+    _metric: Connected,
+}
+
+/// What counts a connection as long as it is open.
+#[derive(Debug)]
+pub struct ConnectionGuards {
+    /// For dispatch and for draining.
+    pub open: OpenGuard,
+    /// For evictions.
+    pub registration: Registration,
+    /// For the metrics.
+    pub metric: Connected,
 }
 
 impl Peer {
+    /// The peer of a connection that has come from `address` by `stream`.
+    #[must_use]
+    pub fn new(address: SocketAddr, stream: &Stream, guards: ConnectionGuards) -> Self {
+        Self {
+            address: SocketAddr::new(address.ip().to_canonical(), address.port()),
+            scheme: stream.scheme(),
+            watch: stream.watch(),
+            forwarded_fields: RefCell::default(),
+            registration: guards.registration,
+            timer: RefCell::default(),
+            _open: guards.open,
+            _metric: guards.metric,
+        }
+    }
+
     /// Resolves at `until`.
     pub async fn until(&self, until: Instant) {
-        let mut lent = BorrowedTimer {
+        let mut borrowed = BorrowedTimer {
             timer: self.timer.take(),
             peer: self,
         };
-        if let Some(timer) = &mut lent.timer {
+        if let Some(timer) = &mut borrowed.timer {
             timer.as_mut().reset(until);
         }
-        let timer = lent
+        let timer = borrowed
             .timer
             .get_or_insert_with(|| Box::pin(sleep_until(until)));
         timer.as_mut().await;
     }
 }
 
-/// A timer that goes back also when nobody waits for it any more.
+/// A timer that goes back to its peer also when the wait is cancelled.
 struct BorrowedTimer<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     peer: &'a Peer,
@@ -79,18 +110,18 @@ impl Drop for BorrowedTimer<'_> {
     }
 }
 
-/// The fields that announce a peer upstream, as long as it asks for the same host.
+/// The fields that announce a peer upstream, as long as it asks for one host.
 #[derive(Debug)]
 pub struct ForwardedFields {
-    /// The host it asked for.
+    /// The host that the peer asked for.
     pub host: Option<HeaderValue>,
-    /// Its address.
+    /// The peer's address.
     pub address: HeaderValue,
-    /// Its element of `Forwarded` (RFC 7239).
+    /// The peer's element of `Forwarded` (RFC 7239).
     pub element: HeaderValue,
 }
 
-/// How connections are taken and how long they may dawdle. Read once, at start.
+/// How connections are taken and how slow they may be. Read once, at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenSettings {
     /// Addresses to listen on; port 0 is any free port.
@@ -101,18 +132,18 @@ pub struct ListenSettings {
     pub head: Duration,
     /// Longest a connection may idle: between requests, between two chunks of a body in either direction.
     pub idle: Duration,
-    /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 asks for none.
+    /// Least bytes a second of a body in either direction, while the client alone is waited for; 0 demands none.
     pub min_rate: u64,
-    /// Connections held at once; beyond it one that waits for its client is closed for a new one.
+    /// Connections held at once; beyond it a connection that waits for its client is closed for a new one.
     pub max_connections: usize,
     /// Connections that one client may have; nothing for a tenth of all while more than half are taken.
     pub max_connections_per_client: Option<usize>,
 }
 
 impl ListenSettings {
-    /// How slow a client may be while it alone is waited for.
+    /// How slow a client may be while the client alone is waited for.
     #[must_use]
-    pub fn allowed(&self) -> RateBound {
+    pub fn rate_bound(&self) -> RateBound {
         RateBound::new(self.idle, self.min_rate)
     }
 

@@ -1,11 +1,11 @@
-//! The service under hyper in HTTP/1.1: hands each request on with what was found in its head, and knows how many are under
-//! way.
+//! The requests of an HTTP/1.1 connection in flight: the service under hyper hands each on with the fault of its head, and
+//! counts those under way.
 
 use super::Peer;
-use super::connection::Handler;
 use super::drain::WorkerDrain;
-use super::framing::FramingFault;
+use super::handler::Handler;
 use super::socket::SocketProbe;
+use crate::clock;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::{Body, Incoming};
 use hyper::service::Service;
@@ -41,11 +41,11 @@ impl OpenRequests {
         Rc::new(Self {
             begun: Cell::new(0),
             count: Cell::new(0),
-            since: Cell::new(Instant::now()),
+            since: Cell::new(clock::now()),
         })
     }
 
-    /// Nothing is under way.
+    /// Is no request under way?
     pub(super) fn is_idle(&self) -> bool {
         self.count.get() == 0
     }
@@ -70,7 +70,7 @@ impl OpenRequest {
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.count.set(self.0.count.get().saturating_sub(1));
-        self.0.since.set(Instant::now());
+        self.0.since.set(clock::now());
     }
 }
 
@@ -108,11 +108,12 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (handler, peer) = (Rc::clone(&self.handler), Rc::clone(&self.peer));
-        self.peer.registration.is_busy();
+        self.peer.registration.set_busy();
         let open = OpenRequest::new(&self.open);
-        let found = self.found();
-        if let Some(found) = found {
-            request.extensions_mut().insert(found);
+        // Requests come one after the other, as their heads do.
+        let fault = self.probe.fault(self.open.begun.get());
+        if let Some(fault) = fault {
+            request.extensions_mut().insert(fault);
         }
         let upgrading = request.extensions().get::<OnUpgrade>().is_some();
         let upgrading = upgrading.then(|| self.probe.clone());
@@ -120,7 +121,7 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
         // Built inside the box, where it then lives: it is large, and moving it would cost as much as a system call.
         Box::pin(async move {
             let mut response = handler.answer(request, peer).await;
-            if found.is_some() || is_last(&drain, response.status()) {
+            if fault.is_some() || is_last(&drain, response.status()) {
                 let fields = response.headers_mut();
                 fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -134,14 +135,7 @@ impl<A: Handler> Service<Request<Incoming>> for H1Service<A> {
     }
 }
 
-impl<A> H1Service<A> {
-    /// What is wrong with the head of the latest request. They come one after the other, as their heads do.
-    fn found(&self) -> Option<FramingFault> {
-        self.probe.found(self.open.begun.get())
-    }
-}
-
-/// A refusal for the draining that has just begun: hyper hears of it later and would promise to go on.
+/// Is it a refusal for the draining that has just begun? hyper learns of that later and would promise to go on.
 fn is_last(drain: &WorkerDrain, status: StatusCode) -> bool {
     status == StatusCode::SERVICE_UNAVAILABLE && drain.token().deadline().is_some()
 }

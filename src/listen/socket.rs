@@ -1,4 +1,4 @@
-//! Sockets: the stream under a connection, which can be watched while hyper is not reading.
+//! The stream under a client's connection, which can be watched while hyper is not reading.
 
 mod probe;
 
@@ -7,31 +7,28 @@ pub(super) use probe::SocketProbe;
 use super::framing::FramingTracker;
 use super::h2_frames::FrameTracker;
 use super::minimum_rate::{RateBound, RateTimer};
+use super::transport::Transport;
+use crate::client::Scheme;
+use crate::clock;
 use crate::descriptors::{DescriptorShare, SpareDescriptor};
 use bytes::{Buf, Bytes};
-use socket2::{SockRef, TcpKeepalive};
 use std::io;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Silence after which a peer is asked for a sign of life.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
-
-/// What is written in parts up to this size is joined first.
+/// Parts of a write up to this size together are joined first.
 const JOINED: usize = 1024;
 
-/// The stream of one connection, with a bound on how long it may refuse to take bytes.
+/// The stream of one connection, with a bound on how long its client may refuse to take bytes.
 #[derive(Debug)]
 pub struct Stream {
     socket: SharedSocket,
-    /// What was read to tell the protocol.
+    /// Bytes that were read to tell the protocol.
     read_ahead: Bytes,
     stall: WriteStall,
 }
@@ -41,33 +38,39 @@ type SharedSocket = Arc<Mutex<SocketState>>;
 
 #[derive(Debug)]
 struct SocketState {
-    tcp: TcpStream,
-    /// In HTTP/1.1.
-    heads: Option<FramingTracker>,
-    /// In HTTP/2.
-    frames: Option<FrameTracker>,
+    transport: Transport,
+    tracker: ProtocolTracker,
     /// There are bytes that hyper has not read yet.
     is_unread: bool,
-    /// It takes nothing now.
+    /// The transport takes nothing now.
     is_full: bool,
-    /// When the peer last took bytes.
+    /// When the client last took bytes.
     wrote: Instant,
-    /// What is written may come as slowly as it likes, as long as something does.
+    /// The client may take bytes as slowly as it likes, as long as it takes some.
     idle_alone: bool,
-    /// Where a second descriptor of it is counted.
+    /// Where a second descriptor of the socket is counted.
     share: DescriptorShare,
 }
 
-/// How slowly a peer may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
+/// What is read off the bytes of a connection in step with hyper.
+#[derive(Debug)]
+enum ProtocolTracker {
+    /// Nothing: the protocol is not known yet, or the connection is a tunnel.
+    Off,
+    Http1(FramingTracker),
+    Http2(FrameTracker),
+}
+
+/// How slowly a client may take what waits for it: one that never reads, or hardly, must not hold a response for ever.
 #[derive(Debug)]
 struct WriteStall {
-    allowed: RateBound,
-    /// Nothing before it has taken its time once.
-    pace: Option<Box<RateTimer>>,
+    bound: RateBound,
+    /// Made when a write waits for the first time.
+    timer: Option<Box<RateTimer>>,
     over: StallFlag,
 }
 
-/// Whether a connection was ended because its peer took no bytes. Outlives the connection.
+/// Whether a connection was ended because its client took no bytes. Outlives the connection.
 #[derive(Debug, Clone, Default)]
 pub struct StallFlag(Arc<AtomicBool>);
 
@@ -85,19 +88,15 @@ impl Stream {
     /// When the runtime cannot register it.
     pub fn new(
         tcp: std::net::TcpStream,
-        allowed: RateBound,
+        bound: RateBound,
         share: DescriptorShare,
     ) -> io::Result<Self> {
-        tcp.set_nonblocking(true)?;
-        tcp.set_nodelay(true)?;
-        SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         let socket = SocketState {
-            tcp: TcpStream::from_std(tcp)?,
-            heads: None,
-            frames: None,
+            transport: Transport::new(tcp)?,
+            tracker: ProtocolTracker::Off,
             is_unread: false,
             is_full: false,
-            wrote: Instant::now(),
+            wrote: clock::now(),
             idle_alone: false,
             share,
         };
@@ -105,14 +104,20 @@ impl Stream {
             socket: Arc::new(Mutex::new(socket)),
             read_ahead: Bytes::new(),
             stall: WriteStall {
-                allowed,
-                pace: None,
+                bound,
+                timer: None,
                 over: StallFlag::default(),
             },
         })
     }
 
-    /// Something that sees the client leave.
+    /// The scheme of the requests that come on it.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        lock(&self.socket).transport.scheme()
+    }
+
+    /// Sees the client leave.
     #[must_use]
     pub fn watch(&self) -> SocketWatch {
         SocketWatch {
@@ -127,19 +132,17 @@ impl Stream {
     }
 
     /// Follows the heads of HTTP/1.1 from here on.
-    pub(super) fn follow(&self) -> SocketProbe {
-        lock(&self.socket).heads = Some(FramingTracker::new());
-        self.beside()
+    pub(super) fn track_http1(&self) -> SocketProbe {
+        self.track(ProtocolTracker::Http1(FramingTracker::new()))
     }
 
     /// Follows the frames of HTTP/2 from here on.
-    pub(super) fn follow_frames(&self) -> SocketProbe {
-        lock(&self.socket).frames = Some(FrameTracker::new());
-        self.beside()
+    pub(super) fn track_http2(&self) -> SocketProbe {
+        self.track(ProtocolTracker::Http2(FrameTracker::new()))
     }
 
-    /// What hyper does not tell of the connection.
-    fn beside(&self) -> SocketProbe {
+    fn track(&self, tracker: ProtocolTracker) -> SocketProbe {
+        lock(&self.socket).tracker = tracker;
         SocketProbe(Arc::clone(&self.socket))
     }
 }
@@ -155,26 +158,26 @@ impl SocketState {
         bufs: &[io::IoSlice<'_>],
         stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
-        let tcp = Pin::new(&mut self.tcp);
-        let mut written = match bufs {
-            [buf] => tcp.poll_write(cx, buf),
-            bufs => tcp.poll_write_vectored(cx, bufs),
-        };
+        let mut written = self.transport.poll_write(cx, bufs);
         self.is_full = written.is_pending();
         if self.is_full {
             written = Poll::Ready(ready!(self.poll_stalled(cx, bufs, stall)));
-        } else if let (Some(pace), Poll::Ready(Ok(count))) = (&mut stall.pace, &written) {
-            pace.comes(*count as u64);
+        } else if let Some(timer) = &mut stall.timer
+            && let Poll::Ready(Ok(count)) = &written
+        {
+            timer.received(*count as u64);
         }
         self.is_full = false;
-        self.wrote = Instant::now();
-        if let (Some(frames), Poll::Ready(Ok(count))) = (&mut self.frames, &written) {
+        self.wrote = clock::now();
+        if let ProtocolTracker::Http2(frames) = &mut self.tracker
+            && let Poll::Ready(Ok(count)) = &written
+        {
             frames.wrote(*count);
         }
         written
     }
 
-    /// The peer is waited for. Now and then what it has taken is made up for, and looked at.
+    /// The client is waited for. From time to time a write is tried past the runtime, and the client's rate is checked.
     #[cold]
     fn poll_stalled(
         &mut self,
@@ -182,33 +185,27 @@ impl SocketState {
         bufs: &[io::IoSlice<'_>],
         stall: &mut WriteStall,
     ) -> Poll<io::Result<usize>> {
-        let pace = stall
-            .pace
-            .get_or_insert_with(|| Box::new(RateTimer::new(stall.allowed)));
+        let timer = stall
+            .timer
+            .get_or_insert_with(|| Box::new(RateTimer::new(stall.bound)));
         if self.idle_alone {
-            pace.idle_alone();
+            timer.idle_alone();
         }
         loop {
-            ready!(pace.poll_check(cx));
-            match self.write_at_once(bufs) {
+            ready!(timer.poll_check(cx));
+            match self.transport.write_at_once(bufs) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
-                    pace.comes(written.as_ref().map_or(0, |count| *count as u64));
+                    timer.received(written.as_ref().map_or(0, |count| *count as u64));
                     return Poll::Ready(written);
                 }
             }
-            if pace.is_late() {
+            if timer.is_late() {
                 stall.over.set();
                 let error = io::Error::new(io::ErrorKind::TimedOut, "the peer takes too little");
                 return Poll::Ready(Err(error));
             }
         }
-    }
-
-    /// Writes without asking whether the socket is writable: Linux says so only when a third of its buffer is free, which
-    /// grows to megabytes, so that a peer that reads all the time, but slowly, would seem to take nothing for minutes.
-    fn write_at_once(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        SockRef::from(&self.tcp).send_vectored(bufs)
     }
 }
 
@@ -220,10 +217,10 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self.get_mut();
         let mut socket = lock(&this.socket);
-        let known = buf.filled().len();
+        let before = buf.filled().len();
         if this.read_ahead.is_empty() {
             socket.is_unread = false;
-            ready!(Pin::new(&mut socket.tcp).poll_read(cx, buf))?;
+            ready!(socket.transport.poll_read(cx, buf))?;
         } else {
             let count = this.read_ahead.len().min(buf.remaining());
             buf.put_slice(&this.read_ahead[..count]);
@@ -232,10 +229,11 @@ impl AsyncRead for Stream {
                 this.read_ahead = Bytes::new();
             }
         }
-        if let Some(heads) = &mut socket.heads {
-            heads.over(&buf.filled()[known..]);
-        } else if let Some(frames) = &mut socket.frames {
-            frames.over(&buf.filled()[known..]);
+        let read = &buf.filled()[before..];
+        match &mut socket.tracker {
+            ProtocolTracker::Http1(framing) => framing.advance(read),
+            ProtocolTracker::Http2(frames) => frames.advance(read),
+            ProtocolTracker::Off => {}
         }
         Poll::Ready(Ok(()))
     }
@@ -277,11 +275,11 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.socket).tcp).poll_flush(cx)
+        lock(&self.socket).transport.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut lock(&self.socket).tcp).poll_shutdown(cx)
+        lock(&self.socket).transport.poll_shutdown(cx)
     }
 }
 
@@ -290,7 +288,7 @@ impl StallFlag {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// It was.
+    /// Was the connection ended for that?
     #[must_use]
     pub fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -308,7 +306,7 @@ impl SocketWatch {
     ///
     /// The connection sees that only while nothing lies unread before the end; a request with a pipelined byte behind it
     /// would keep its place for as long as it likes (notes: `reliability`, section 0, trap c). A second registration of
-    /// the same socket hears of the closing whatever lies unread. A client that only half-closes counts as gone.
+    /// the socket learns of the closing whatever lies unread. A client that only half-closes counts as gone.
     pub async fn gone(&self) {
         let Some((watch, _descriptor)) = self.register() else {
             // The connection is already over, and hyper ends this request by itself; or no descriptor is left to look with.
@@ -328,7 +326,7 @@ impl SocketWatch {
         }
     }
 
-    /// Tells, also later, whether the connection was ended because its peer took no bytes.
+    /// Shows, also later, whether the connection was ended because its client took no bytes.
     #[must_use]
     pub fn stalled(&self) -> StallFlag {
         self.stalled.clone()
@@ -338,12 +336,11 @@ impl SocketWatch {
     /// the client's system has not taken by then is lost.
     pub fn end_in_reset(&self) {
         if let Some(socket) = self.socket.upgrade() {
-            // At worst it ends in order.
-            let _ = SockRef::from(&lock(&socket).tcp).set_linger(Some(Duration::ZERO));
+            lock(&socket).transport.end_in_reset();
         }
     }
 
-    /// What is written to the client from here on may come as slowly as it likes, as long as something does.
+    /// The client may take what is written from here on as slowly as it likes, as long as it takes some.
     pub fn idle_alone(&self) {
         if let Some(socket) = self.socket.upgrade() {
             lock(&socket).idle_alone = true;
@@ -353,10 +350,8 @@ impl SocketWatch {
     fn register(&self) -> Option<(TcpStream, SpareDescriptor)> {
         let socket = self.socket.upgrade()?;
         let socket = lock(&socket);
-        // A connection to a server is worth more than hearing of a client that leaves.
+        // A connection to a server is worth more than learning that a client leaves.
         let descriptor = socket.share.take_spare()?;
-        let copy = socket.tcp.as_fd().try_clone_to_owned().ok()?;
-        let copy = TcpStream::from_std(std::net::TcpStream::from(copy)).ok()?;
-        Some((copy, descriptor))
+        Some((socket.transport.duplicate().ok()?, descriptor))
     }
 }

@@ -4,7 +4,7 @@ use super::body_prefix::BodyPrefix;
 use super::exchange::{Exchange, ExchangeEnd};
 use super::response_body::{UpstreamBody, filter_trailers};
 use super::soft_timeout::QUICK;
-use crate::listen::connection::ResponseBody;
+use crate::listen::handler::ResponseBody;
 use crate::listen::minimum_rate::{RateBound, RateTimer};
 use crate::listen::socket::SocketWatch;
 use bytes::Bytes;
@@ -218,7 +218,7 @@ impl UploadBody {
             Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),
             _ => 0,
         };
-        self.pace.comes(length);
+        self.pace.received(length);
         let ended = self.incoming.is_end_stream() || !matches!(frame, Some(Ok(_)));
         self.upload.done.set(ended);
         Poll::Ready(match frame {

@@ -8,7 +8,7 @@ use crate::limit::Limit;
 use crate::limit::verdict::Wait;
 use crate::listen::FramingFault;
 use crate::telemetry::access_log::Reason;
-use crate::upstream::pool::ConnectError;
+use crate::upstream::ConnectError;
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,7 @@
 //! extended by the peer. `Via` and `Max-Forwards` count hops.
 
 use super::request::{Target, is_host};
-use crate::key::address::AddressText;
-use crate::key::address::read_address;
+use crate::key::address::{AddressText, read_address};
 use crate::key::client_ip::{Field, OriginFields, Trust};
 use crate::key::forwarded::{last, nodes};
 use crate::listen::ForwardedFields;
@@ -53,7 +52,7 @@ impl ValueBuffer {
     }
 
     fn address(&mut self, address: IpAddr) {
-        self.text(AddressText::of(address.to_canonical()).as_bytes());
+        self.text(Spelled::of(address.to_canonical()).as_bytes());
     }
 }
 

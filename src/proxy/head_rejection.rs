@@ -3,7 +3,7 @@
 use super::{Worker, request_id};
 use crate::clock;
 use crate::listen::Peer;
-use crate::listen::connection::RejectedHead;
+use crate::listen::handler::RejectedHead;
 use crate::telemetry::access_log::{AccessRecord, Reason};
 use crate::telemetry::metrics::AnswerSource;
 use http::{HeaderMap, Method, StatusCode, Version};

@@ -36,7 +36,7 @@ pub use body::Body;
 pub use hold::Holds;
 
 use crate::descriptors::{DescriptorReserve, DescriptorShare};
-use crate::listen::connection::{Handler, RejectedHead};
+use crate::listen::handler::{Handler, RejectedHead};
 use crate::listen::minimum_rate::RateBound;
 use crate::listen::{FramingFault, Peer};
 use crate::route::{host_key, path};
@@ -378,7 +378,7 @@ impl Worker {
         let lent = match upload.filter(|upload| !upload.done.get() || !connection.is_flushed()) {
             Some(upload) => {
                 let abandoned = body::abandoned(peer.watch.clone(), upload);
-                connection.finish_upload(pool, self.pace.idle, abandoned);
+                pool.finish_upload(connection, self.pace.idle, abandoned);
                 None
             }
             None => Some((connection, pool)),

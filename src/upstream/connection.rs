@@ -2,16 +2,15 @@
 
 use super::driver::Driver;
 use super::keep_alive;
-use super::pool::Pool;
 use super::recorder::{Recorder, WriteProgress};
+use crate::clock;
 use http::{HeaderMap, Request, Response, Version};
 use http_body::Frame;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1::SendRequest;
+use hyper::client::conn::http1;
 use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use tokio::time::{Instant, sleep};
 /// A connection to send one request on.
 #[derive(Debug)]
 pub struct Connection<B: Body + 'static> {
-    sender: SendRequest<B>,
+    sender: Sender<B>,
     state: ConnectionState<B>,
     /// Has carried an exchange before: its server may be closing it at this very moment.
     pub reused: bool,
@@ -28,24 +27,30 @@ pub struct Connection<B: Body + 'static> {
     rests_until: Instant,
     /// Its server has answered in HTTP/1.0: hyper would send the next request in that version too, and drop its body where
     /// that has no length.
-    is_old: bool,
+    is_http10: bool,
 }
 
-/// Who moves its bytes.
+/// What takes requests. HTTP/2 becomes a second variant, whose connection is [`ConnectionState::Spawned`].
+#[derive(Debug)]
+enum Sender<B: Body + 'static> {
+    Http1(http1::SendRequest<B>),
+}
+
+/// What moves the bytes of a connection.
 #[derive(Debug)]
 enum ConnectionState<B: Body + 'static> {
-    /// Whoever waits for the answer. Boxed, because it is large and passes from hand to hand.
-    Here(Box<Driver<B>>),
+    /// The task that waits for the answer. Boxed, because it is large and passes from hand to hand.
+    Driven(Box<Driver<B>>),
     /// A task of its own.
-    Apart,
-    /// Nobody any more: it is over, and this is what it ran on.
+    Spawned,
+    /// Nothing any more: it is over, and this is the stream it ran on.
     Over(Recorder),
 }
 
-/// What became of a request that was not answered.
+/// Why a request was not answered.
 #[derive(Debug)]
 pub struct SendFailure<B> {
-    /// What hyper said.
+    /// hyper's error.
     pub error: hyper::Error,
     /// The request, if none of it was sent.
     pub unsent: Option<Request<B>>,
@@ -57,20 +62,21 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    pub(super) fn new(sender: SendRequest<B>, driver: Driver<B>) -> Self {
+    /// A new connection of HTTP/1.
+    pub(super) fn new(sender: http1::SendRequest<B>, driver: Driver<B>) -> Self {
         Self {
-            sender,
-            state: ConnectionState::Here(Box::new(driver)),
+            sender: Sender::Http1(sender),
+            state: ConnectionState::Driven(Box::new(driver)),
             reused: false,
-            rests_until: Instant::now(),
-            is_old: false,
+            rests_until: clock::now(),
+            is_http10: false,
         }
     }
 
     /// Sends one request and waits for the head of the answer.
     ///
-    /// What could not be sent a second time goes out on a connection that has rested only after a look whether its server
-    /// has closed it: what is known to the system may not be known to the runtime yet.
+    /// A request that could not be sent a second time goes out on a connection that has rested only after a look whether its
+    /// server has closed it: what the system knows may not have reached the runtime yet.
     ///
     /// # Errors
     /// When the connection ends before an answer.
@@ -79,19 +85,20 @@ where
         request: Request<B>,
     ) -> impl Future<Output = Result<Response<Incoming>, SendFailure<B>>> + use<'_, B> {
         // Not an async function: that would keep the request in its state although hyper has taken it.
-        if let ConnectionState::Here(driver) = &self.state {
+        if let ConnectionState::Driven(driver) = &self.state {
             driver.progress().begin_head();
             if self.reused && !is_repeatable(&request) {
                 driver.progress().doubt();
             }
         }
-        let answering = self.sender.try_send_request(request);
-        let (state, is_old) = (&mut self.state, &mut self.is_old);
+        let Sender::Http1(sender) = &mut self.sender;
+        let sending = sender.try_send_request(request);
+        let (state, is_http10) = (&mut self.state, &mut self.is_http10);
         async move {
-            let mut answering = pin!(answering);
-            poll_fn(|cx| state.poll_here(cx, |cx| answering.as_mut().poll(cx)))
+            let mut sending = pin!(sending);
+            poll_fn(|cx| state.poll_driven(cx, |cx| sending.as_mut().poll(cx)))
                 .await
-                .inspect(|response| *is_old = response.version() == Version::HTTP_10)
+                .inspect(|response| *is_http10 = response.version() == Version::HTTP_10)
                 .map_err(|mut failed| SendFailure {
                     unsent: failed.take_message(),
                     error: failed.into_error(),
@@ -99,13 +106,13 @@ where
         }
     }
 
-    /// The head of an answer came then, and says how long the connection will be kept. Its server may count from there on:
-    /// it does not know when the last byte is read.
+    /// Notes the head of an answer, which came at that time and says how long the connection will be kept. Its server may count
+    /// from there on: it does not know when the last byte is read.
     pub fn answered(&mut self, at: Instant, fields: &HeaderMap) {
         self.rests_until = at + keep_alive::rest(fields);
     }
 
-    /// Will its server still keep it then?
+    /// Will its server still keep it at `now`?
     pub(super) fn is_kept(&self, now: Instant) -> bool {
         now < self.rests_until
     }
@@ -124,7 +131,7 @@ where
             return Poll::Ready(frame);
         }
         self.state
-            .poll_here(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
+            .poll_driven(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
     /// Is the answer wholly read and the request wholly written, so that the connection can carry another?
@@ -136,54 +143,26 @@ where
     /// Is everything written that has been handed over so far?
     #[must_use]
     pub fn is_flushed(&self) -> bool {
-        matches!(&self.state, ConnectionState::Here(driver) if driver.progress().is_flushed())
+        matches!(&self.state, ConnectionState::Driven(driver) if driver.progress().is_flushed())
     }
 
     /// Leaves the connection to a task of its own: for tunnels, which hyper hands out only when it may drive the connection
     /// to its end. It will not be reused.
     pub fn spawn_tunnel(&mut self) {
-        match std::mem::replace(&mut self.state, ConnectionState::Apart) {
-            ConnectionState::Here(driver) => {
+        match std::mem::replace(&mut self.state, ConnectionState::Spawned) {
+            ConnectionState::Driven(driver) => {
                 let connection = driver.into_connection().with_upgrades();
                 tokio::task::spawn_local(async move {
-                    // Its errors reach whoever waits for the answer.
+                    // Its errors reach the task that waits for the answer.
                     let _ = connection.await;
                 });
             }
-            other => self.state = other,
+            state => self.state = state,
         }
     }
 
-    /// Goes on with a request's body beside its answer, in a task of its own: the body must not wait for whoever reads the
-    /// answer, nor be cut off by the answer's end. The connection goes back to `pool` when both are through.
-    ///
-    /// It is given up when its server has taken nothing of what waits to be written for `idle`, or when `abandoned`
-    /// resolves.
-    pub fn finish_upload(
-        mut self,
-        pool: Rc<Pool<B>>,
-        idle: Duration,
-        abandoned: impl Future<Output = ()> + 'static,
-    ) {
-        let ConnectionState::Here(driver) = &self.state else {
-            return;
-        };
-        let progress = Arc::clone(driver.progress());
-        tokio::task::spawn_local(async move {
-            tokio::select! {
-                free = poll_fn(|cx| self.poll_free(cx)) => {
-                    if free {
-                        pool.put(self);
-                    }
-                }
-                () = stalled(&progress, idle) => {}
-                () = abandoned => {}
-            }
-        });
-    }
-
-    /// Ready with true when it is free, with false when it is over.
-    fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Ready with true when the connection is free, with false when it is over.
+    pub(super) fn poll_free(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.state.poll_over(cx).is_ready() {
             return Poll::Ready(false);
         }
@@ -194,20 +173,33 @@ where
         }
     }
 
+    /// Resolves when something has waited to be written for `allowed` and nothing of it could be; nothing where no task
+    /// drives the connection from request to request.
+    pub(super) fn write_stall(
+        &self,
+        allowed: Duration,
+    ) -> Option<impl Future<Output = ()> + use<B>> {
+        let ConnectionState::Driven(driver) = &self.state else {
+            return None;
+        };
+        let progress = Arc::clone(driver.progress());
+        Some(async move { stalled(&progress, allowed).await })
+    }
+
     /// The head that was sent last, whole, if no byte has come back since.
     #[must_use]
     pub fn into_unanswered(self) -> Option<Vec<u8>> {
         match self.state {
-            ConnectionState::Here(driver) => driver.into_stream().into_unanswered(),
+            ConnectionState::Driven(driver) => driver.into_stream().into_unanswered(),
             ConnectionState::Over(stream) => stream.into_unanswered(),
-            ConnectionState::Apart => None,
+            ConnectionState::Spawned => None,
         }
     }
 
     /// Lets it rest in a pool. False when it cannot be used again.
     pub(super) fn rest(&self) -> bool {
         match &self.state {
-            ConnectionState::Here(driver) if self.is_free() && !self.is_old => {
+            ConnectionState::Driven(driver) if self.is_free() && !self.is_http10 => {
                 driver.rest();
                 true
             }
@@ -218,8 +210,17 @@ where
     /// Can a resting connection still be used?
     pub(super) fn is_usable(&mut self) -> bool {
         match &mut self.state {
-            ConnectionState::Here(driver) => !driver.has_ended() && self.sender.is_ready(),
-            ConnectionState::Apart | ConnectionState::Over(_) => false,
+            ConnectionState::Driven(driver) => !driver.has_ended() && self.sender.is_ready(),
+            ConnectionState::Spawned | ConnectionState::Over(_) => false,
+        }
+    }
+}
+
+impl<B: Body + 'static> Sender<B> {
+    /// Does it take a request now?
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.is_ready(),
         }
     }
 }
@@ -230,14 +231,14 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// Moves the connection on, and then asks for what should have come of it.
-    fn poll_here<T>(
+    /// Moves the connection on, and then polls for what should have come of it.
+    fn poll_driven<T>(
         &mut self,
         cx: &mut Context<'_>,
         mut outcome: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        if matches!(self, Self::Here(_)) && self.poll_over(cx).is_pending() {
-            // Only the connection can bring it, and its bell wakes this task.
+        if matches!(self, Self::Driven(_)) && self.poll_over(cx).is_pending() {
+            // Only the connection can bring it, and the connection's waker wakes this task.
             return outcome(&mut quiet());
         }
         outcome(cx)
@@ -245,11 +246,11 @@ where
 
     /// Moves the connection on; ready when it is over.
     fn poll_over(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if let Self::Here(driver) = self {
+        if let Self::Driven(driver) = self {
             ready!(driver.poll(cx));
         }
-        if let Self::Here(driver) = std::mem::replace(self, Self::Apart) {
-            // Taken apart, it tells whoever still waits that nothing will come.
+        if let Self::Driven(driver) = std::mem::replace(self, Self::Spawned) {
+            // Taken apart, the connection ends every wait for something on it.
             *self = Self::Over(driver.into_stream());
         }
         Poll::Ready(())
@@ -262,7 +263,6 @@ pub fn is_repeatable<B: Body>(request: &Request<B>) -> bool {
     request.method().is_idempotent() && request.body().is_end_stream()
 }
 
-/// Resolves when something has waited to be written for `allowed` and nothing of it could be.
 async fn stalled(progress: &WriteProgress, allowed: Duration) {
     loop {
         let written = progress.written();

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Where the demo upstream of this process listens, once it does.
+/// The address of this process's demo upstream, once it listens.
 static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
 
 /// Its address.

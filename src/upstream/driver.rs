@@ -1,6 +1,7 @@
 //! An upstream connection driven by the task that waits for its answer: a response then wakes one task, not two.
 
 use super::recorder::{Recorder, WriteProgress};
+use super::stream::{PeekEnd, ServerStream};
 use atomic_waker::AtomicWaker;
 use hyper::body::Body;
 use hyper::client::conn::http1;
@@ -11,24 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What hyper reads from and writes to.
-pub(super) type Io = TokioIo<Recorder>;
+/// hyper's half of a connection.
+type HyperConnection<B, S> = http1::Connection<TokioIo<Recorder<S>>, B>;
 
-/// One connection, and the bell that its events ring.
-pub(super) struct Driver<B: Body + 'static> {
-    connection: http1::Connection<Io, B>,
+/// One connection of HTTP/1, and the waker that its events reach.
+pub(super) struct Driver<B: Body + 'static, S: PeekEnd = ServerStream> {
+    connection: HyperConnection<B, S>,
     progress: Arc<WriteProgress>,
-    bell: Arc<DriverWaker>,
-    /// The bell as hyper and tokio hold it. Always the same one, so that nothing is registered anew when the connection
+    shared: Arc<DriverWaker>,
+    /// `shared` as hyper and tokio hold it. It stays the same waker, so that nothing is registered anew when the connection
     /// passes from request to request.
     waker: Waker,
 }
 
-/// Wakes the task that drives the connection at the moment, and nobody while it is idle.
+/// Wakes the task that drives the connection at the moment, and no task while the connection is idle.
 #[derive(Debug, Default)]
 struct DriverWaker {
-    rung: AtomicBool,
-    listener: AtomicWaker,
+    woken: AtomicBool,
+    task: AtomicWaker,
 }
 
 impl Wake for DriverWaker {
@@ -37,72 +38,73 @@ impl Wake for DriverWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
-        self.listener.wake();
+        self.woken.store(true, Ordering::Release);
+        self.task.wake();
     }
 }
 
-impl<B: Body + 'static> std::fmt::Debug for Driver<B> {
+impl<B: Body + 'static, S: PeekEnd> std::fmt::Debug for Driver<B, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver")
-            .field("bell", &self.bell)
+            .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
 }
 
-impl<B> Driver<B>
+impl<B, S> Driver<B, S>
 where
     B: Body + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    S: PeekEnd,
 {
     /// Takes a connection over.
-    pub(super) fn new(connection: http1::Connection<Io, B>, progress: Arc<WriteProgress>) -> Self {
-        let bell = Arc::<DriverWaker>::default();
-        let waker = Waker::from(Arc::clone(&bell));
+    pub(super) fn new(connection: HyperConnection<B, S>, progress: Arc<WriteProgress>) -> Self {
+        let shared = Arc::<DriverWaker>::default();
+        let waker = Waker::from(Arc::clone(&shared));
         Self {
             connection,
             progress,
-            bell,
+            shared,
             waker,
         }
     }
 
-    /// Moves the connection on for the task of `cx`; ready when it is over.
+    /// Moves the connection on for the task of `cx`; ready when the connection is over.
     pub(super) fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
-        self.bell.listener.register(cx.waker());
-        self.turn()
+        self.shared.task.register(cx.waker());
+        self.advance()
     }
 
-    /// Has an idle connection ended? Only what rang since it was driven last can have ended it.
+    /// Has an idle connection ended? Only an event since it was driven last can have ended it.
     pub(super) fn has_ended(&mut self) -> bool {
-        self.bell.rung.load(Ordering::Acquire) && self.turn().is_ready()
+        self.shared.woken.load(Ordering::Acquire) && self.advance().is_ready()
     }
 
-    /// What its stream tells.
+    /// How far its stream has written what it was given.
     pub(super) fn progress(&self) -> &Arc<WriteProgress> {
         &self.progress
     }
 
-    /// Nobody drives it from here on: its events wake nobody.
+    /// Lets the connection rest: its events wake no task from here on.
     pub(super) fn rest(&self) {
-        drop(self.bell.listener.take());
+        drop(self.shared.task.take());
     }
 
     /// The connection itself, for a task of its own.
-    pub(super) fn into_connection(self) -> http1::Connection<Io, B> {
+    pub(super) fn into_connection(self) -> HyperConnection<B, S> {
         self.connection
     }
 
-    /// The stream beneath; whoever waits for something on the connection is told that it is over.
-    pub(super) fn into_stream(self) -> Recorder {
+    /// The stream beneath. A task that waits for something on the connection learns that the connection is over.
+    pub(super) fn into_stream(self) -> Recorder<S> {
         self.connection.into_parts().io.into_inner()
     }
 
-    fn turn(&mut self) -> Poll<()> {
-        self.bell.rung.store(false, Ordering::Release);
+    fn advance(&mut self) -> Poll<()> {
+        self.shared.woken.store(false, Ordering::Release);
         self.progress.begin_turn();
-        // Its errors reach whoever waits for an answer on it; an idle one may fail unseen.
+        // Its errors reach the task that waits for an answer on it; an idle connection may fail unseen.
         Pin::new(&mut self.connection)
             .poll(&mut Context::from_waker(&self.waker))
             .map(|_| ())

@@ -1,14 +1,14 @@
 //! How long a connection may rest before the next request goes out on it: always shorter than its server keeps it, since
-//! what is sent at the moment of closing is lost, and only what is idempotent can be sent again.
+//! a request that is sent at the moment of closing is lost, and only an idempotent one can be sent again.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::time::Duration;
 
-/// Where the server says nothing. The shortest that common servers keep a connection is 2 s.
-const UNTOLD: Duration = Duration::from_millis(1500);
-/// However long the server would keep it.
+/// The rest where the server names none. The shortest time that common servers keep a connection is 2 s.
+const DEFAULT: Duration = Duration::from_millis(1500);
+/// The longest rest, however long the server would keep the connection.
 const LONGEST: Duration = Duration::from_secs(4);
-/// How much earlier than the server we are: what is under way both ways, and whatever keeps either side from its work.
+/// How much earlier than the server the rest ends: for the way there and back, and for delays on either side.
 const EARLIER: Duration = Duration::from_secs(1);
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -16,13 +16,13 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 /// How long a connection may rest after an answer with these fields.
 pub(super) fn rest(fields: &HeaderMap) -> Duration {
     match fields.get(KEEP_ALIVE).and_then(timeout) {
-        None => UNTOLD,
+        None => DEFAULT,
         Some(kept) => kept.saturating_sub(EARLIER).max(kept / 2).min(LONGEST),
     }
 }
 
-/// `timeout=5, max=100` (RFC 2068, section 19.7.1.1): the seconds that the server keeps it. One that cannot be read is
-/// none that could be relied on.
+/// `timeout=5, max=100` (RFC 2068, section 19.7.1.1): the seconds that the server keeps it. A value that
+/// cannot be read cannot be relied on.
 fn timeout(value: &HeaderValue) -> Option<Duration> {
     let mut parameters = value.to_str().ok()?.split([',', ';']);
     let seconds = parameters.find_map(|parameter| {
@@ -64,9 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_taken_for_the_shortest() {
+    fn without_a_time_the_shortest_is_assumed() {
         let nothing = rest(&HeaderMap::new());
-        assert_eq!(nothing, UNTOLD);
+        assert_eq!(nothing, DEFAULT);
         for value in [
             "",
             "max=5",
@@ -76,7 +76,11 @@ mod tests {
             "timeout=soon",
             "5",
         ] {
-            assert_eq!(u128::from(rest_after(value)), UNTOLD.as_millis(), "{value}");
+            assert_eq!(
+                u128::from(rest_after(value)),
+                DEFAULT.as_millis(),
+                "{value}"
+            );
         }
     }
 }

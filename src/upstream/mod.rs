@@ -7,6 +7,9 @@ mod keep_alive;
 pub mod pool;
 mod reachability;
 mod recorder;
+mod stream;
+
+pub use stream::ConnectError;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Connections to one server, kept by one worker: taken and put back without a lock, last in first out.
 
+use super::Server;
 use super::connection::Connection;
 use super::driver::Driver;
 use super::reachability::Reachability;
 use super::recorder::{Recorder, WriteProgress};
-use super::{Server, demo};
+use super::stream::{self, ConnectError};
+use crate::clock;
 use crate::descriptors::DescriptorShare;
 use hyper::body::Body;
 use hyper::client::conn::http1;
@@ -12,10 +14,10 @@ use hyper_util::rt::TokioIo;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::error::Error as StdError;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 /// Idle connections kept for one server by one worker.
@@ -37,53 +39,13 @@ pub struct Pool<B: Body + 'static> {
     share: DescriptorShare,
 }
 
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The address could not be found or reached.
-    #[error("cannot connect to {server}")]
-    Io {
-        /// Where to.
-        server: Server,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Nobody answered in time.
-    #[error("no connection to {server} within {after:?}")]
-    Timeout {
-        /// Where to.
-        server: Server,
-        /// How long it was tried.
-        after: Duration,
-    },
-    /// The connection was made and lost at once.
-    #[error("connection to {server} lost at once")]
-    Handshake {
-        /// Where to.
-        server: Server,
-        /// What hyper said.
-        source: hyper::Error,
-    },
-}
-
-impl ConnectError {
-    /// The whole of it in one sentence, with what the system said.
-    #[must_use]
-    pub fn in_full(&self) -> String {
-        match self.source() {
-            Some(source) => format!("{self}: {source}"),
-            None => self.to_string(),
-        }
-    }
-}
-
 impl<B> Pools<B>
 where
     B: Body + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// No pool yet; what their connections take is counted in `share`.
+    /// No pool yet; the descriptors of their connections are counted in `share`.
     #[must_use]
     pub fn new(share: DescriptorShare) -> Self {
         Self {
@@ -92,13 +54,13 @@ where
         }
     }
 
-    /// Lets go of one idle connection, for its descriptor. False when there is none.
+    /// Closes one idle connection, for its descriptor. False when there is none.
     #[must_use]
     pub fn close_idle(&self) -> bool {
         let pools = self.pools.borrow();
         let mut idle = pools.values().map(|pool| pool.idle.borrow_mut());
-        let one = idle.find_map(|mut idle| (!idle.is_empty()).then(|| idle.remove(0)));
-        one.is_some()
+        let closed = idle.find_map(|mut idle| (!idle.is_empty()).then(|| idle.remove(0)));
+        closed.is_some()
     }
 
     /// The pool of `server`, made if need be.
@@ -115,7 +77,7 @@ where
         Rc::clone(pool)
     }
 
-    /// Lets go of idle connections that are old, and of pools that nobody uses any more. To be called once a second.
+    /// Closes idle connections that are old, and drops pools that nothing uses any more. To be called once a second.
     pub fn sweep(&self) {
         self.pools.borrow_mut().retain(|_, pool| {
             pool.sweep();
@@ -136,11 +98,11 @@ where
         &self.server
     }
 
-    /// An idle connection, the freshest one that its server has promised to keep until after `now`.
+    /// The idle connection that was put back last, of those that the server has promised to keep until after `now`.
     #[must_use]
     pub fn take(&self, now: Instant) -> Option<Connection<B>> {
-        // One that its server has closed meanwhile is found out by sending: nothing goes out on it, and the request comes
-        // back whole.
+        // A connection that its server has closed meanwhile is found out by sending: nothing goes out on it, and the request
+        // comes back whole.
         loop {
             let mut connection = self.idle.borrow_mut().pop()?;
             if connection.is_kept(now) {
@@ -154,29 +116,29 @@ where
     #[must_use]
     pub fn take_open(&self) -> Option<Connection<B>> {
         loop {
-            let mut connection = self.take(Instant::now())?;
+            let mut connection = self.take(clock::now())?;
             if connection.is_usable() {
                 return Some(connection);
             }
         }
     }
 
-    /// A new connection, within `deadline`. The log hears of the first that fails, and of the first after it that does not.
+    /// A new connection, within `deadline`. The first failure of a server is logged, and its return.
     ///
     /// # Errors
     /// When the server cannot be reached.
     pub async fn connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
         let made = self.try_connect(deadline).await;
         match &made {
-            Ok(_) => self.reachability.takes(),
-            Err(error) => self.reachability.fails(error),
+            Ok(_) => self.reachability.connected(),
+            Err(error) => self.reachability.connect_failed(error),
         }
         made
     }
 
     async fn try_connect(&self, deadline: Duration) -> Result<Connection<B>, ConnectError> {
         let descriptor = self.share.take();
-        let stream = timeout(deadline, self.open())
+        let stream = timeout(deadline, stream::open(&self.server))
             .await
             .map_err(|_| ConnectError::Timeout {
                 server: self.server.clone(),
@@ -187,12 +149,9 @@ where
                 source,
             })?;
         let progress = Arc::<WriteProgress>::default();
+        let stream = Recorder::new(stream, Arc::clone(&progress), descriptor);
         let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(Recorder::new(
-                stream,
-                Arc::clone(&progress),
-                descriptor,
-            )))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(|source| ConnectError::Handshake {
                 server: self.server.clone(),
@@ -212,20 +171,38 @@ where
         }
     }
 
+    /// Finishes a request's body after its answer, in a task of its own: the body must not wait until the answer is read, nor
+    /// be cut off by the answer's end. The connection is put back when both are through.
+    ///
+    /// The connection is given up when its server has taken nothing of what waits to be written for `idle`, or when
+    /// `abandoned` resolves.
+    pub fn finish_upload(
+        self: Rc<Self>,
+        mut connection: Connection<B>,
+        idle: Duration,
+        abandoned: impl Future<Output = ()> + 'static,
+    ) {
+        let Some(stall) = connection.write_stall(idle) else {
+            return;
+        };
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                free = poll_fn(|cx| connection.poll_free(cx)) => {
+                    if free {
+                        self.put(connection);
+                    }
+                }
+                () = stall => {}
+                () = abandoned => {}
+            }
+        });
+    }
+
     fn sweep(&self) {
-        self.reachability.look(&self.server);
-        let now = Instant::now();
+        self.reachability.log_return(&self.server);
+        let now = clock::now();
         self.idle
             .borrow_mut()
             .retain_mut(|connection| connection.is_kept(now) && connection.is_usable());
-    }
-
-    async fn open(&self) -> std::io::Result<TcpStream> {
-        let stream = match &self.server {
-            Server::Http { host, port } => TcpStream::connect((&**host, *port)).await?,
-            Server::Demo => TcpStream::connect(demo::address()?).await?,
-        };
-        stream.set_nodelay(true)?;
-        Ok(stream)
     }
 }

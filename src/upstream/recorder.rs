@@ -1,43 +1,42 @@
-//! The stream under an upstream connection. It remembers the head that was written last until a byte of the answer comes:
-//! what a server has not begun to answer may be sent once more, and copying bytes is far cheaper than a second head.
+//! The stream under an upstream connection of HTTP/1. It remembers the head that was written last until a byte of the answer
+//! comes: a request that its server has not begun to answer may be sent once more, and copying bytes is far cheaper than
+//! a second head.
 
+use super::stream::{PeekEnd, ServerStream};
 use crate::descriptors::Descriptor;
-use socket2::SockRef;
 use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// A longer head is not remembered, and so not sent again.
 const MOST: usize = 64 * 1024;
 const END: &[u8] = b"\r\n\r\n";
 
-/// A TCP stream and the last head written to it.
+/// A stream and the last head written to it.
 #[derive(Debug)]
-pub(super) struct Recorder {
-    tcp: TcpStream,
+pub(super) struct Recorder<S = ServerStream> {
+    stream: S,
     progress: Arc<WriteProgress>,
     head: Vec<u8>,
     state: HeadState,
-    /// Counts the socket, wherever that goes.
+    /// Counts the socket as long as it is open.
     _descriptor: Descriptor,
 }
 
-/// What is told across hyper, which lies between the stream and whoever drives it.
+/// What the stream and the driver know of each other, across hyper between them.
 #[derive(Debug)]
 pub(super) struct WriteProgress {
-    /// What is written next begins a head. Said by whoever sends one, never guessed: what a client sends as a body must
-    /// not pass for a head.
+    /// The next byte begins a head. The sender sets it, and it is never guessed: a body that a client sends must not pass
+    /// for a head.
     head_begins: AtomicBool,
-    /// Nothing waits in hyper to be written.
+    /// hyper has nothing left to write.
     flushed: AtomicBool,
     /// Bytes written so far.
     written: AtomicU64,
-    /// The next read asks the system itself: hyper reads before it writes, and writes nothing where the server has closed.
+    /// The next read asks the system itself: hyper reads before it writes, and writes nothing when the server has closed.
     doubted: AtomicBool,
 }
 
@@ -58,17 +57,17 @@ impl WriteProgress {
         self.head_begins.store(true, Ordering::Relaxed);
     }
 
-    /// The server may have closed a moment ago: to be looked at before anything is written.
+    /// The server may have closed a moment ago: the stream is looked at before anything is written.
     pub(super) fn doubt(&self) {
         self.doubted.store(true, Ordering::Relaxed);
     }
 
-    /// The connection is about to be moved on: whether all of it gets written is seen anew.
+    /// The connection is about to be moved on: whether all of it gets written is found out anew.
     pub(super) fn begin_turn(&self) {
         self.flushed.store(false, Ordering::Relaxed);
     }
 
-    /// Has everything been written that was to be?
+    /// Has everything been written that hyper was given?
     pub(super) fn is_flushed(&self) -> bool {
         self.flushed.load(Ordering::Relaxed)
     }
@@ -81,25 +80,21 @@ impl WriteProgress {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeadState {
-    /// Nothing that was written may be sent again.
+    /// An answer has begun: nothing that was written may be sent again.
     Answered,
     /// A head is being written.
     Writing,
-    /// It is out, and nothing has been read since.
+    /// The head is out, and nothing has been read since.
     Written,
-    /// It is too long to be remembered.
+    /// The head is too long to be remembered.
     TooLong,
 }
 
-impl Recorder {
+impl<S: PeekEnd> Recorder<S> {
     /// Takes a fresh connection.
-    pub(super) fn new(
-        tcp: TcpStream,
-        progress: Arc<WriteProgress>,
-        descriptor: Descriptor,
-    ) -> Self {
+    pub(super) fn new(stream: S, progress: Arc<WriteProgress>, descriptor: Descriptor) -> Self {
         Self {
-            tcp,
+            stream,
             progress,
             head: Vec::new(),
             state: HeadState::Answered,
@@ -125,7 +120,7 @@ impl Recorder {
         if self.state != HeadState::Writing {
             return;
         }
-        // Where the end may begin: it may have been cut in two by the writes.
+        // The end of the head may have been cut in two by the writes.
         let from = self.head.len().saturating_sub(END.len() - 1);
         if written.len() > MOST - self.head.len() {
             written = &written[..MOST - self.head.len()];
@@ -143,21 +138,11 @@ impl Recorder {
     }
 }
 
-/// Nobody has asked for anything on it: what comes is its end, or nonsense that would pass for an answer.
-fn look(tcp: &TcpStream) -> Poll<io::Result<()>> {
-    match SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]) {
-        Ok(0) => Poll::Ready(Ok(())),
-        Ok(_) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        Err(error) => Poll::Ready(Err(error)),
-    }
-}
-
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|part| part == wanted)
 }
 
-impl AsyncRead for Recorder {
+impl<S: PeekEnd> AsyncRead for Recorder<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -165,12 +150,12 @@ impl AsyncRead for Recorder {
     ) -> Poll<io::Result<()>> {
         if self.progress.doubted.load(Ordering::Relaxed) {
             self.progress.doubted.store(false, Ordering::Relaxed);
-            if let over @ Poll::Ready(_) = look(&self.tcp) {
-                return over;
+            if let ended @ Poll::Ready(_) = self.stream.peek_end() {
+                return ended;
             }
         }
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.tcp).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if buf.filled().len() > before {
             self.state = HeadState::Answered;
         }
@@ -178,13 +163,13 @@ impl AsyncRead for Recorder {
     }
 }
 
-impl AsyncWrite for Recorder {
+impl<S: PeekEnd> AsyncWrite for Recorder<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let count = ready!(Pin::new(&mut self.tcp).poll_write(cx, buf))?;
+        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
         self.wrote(&buf[..count]);
         Poll::Ready(Ok(count))
     }
@@ -198,7 +183,7 @@ impl AsyncWrite for Recorder {
             // A head without a body: nothing to gather, and the plain system call is cheaper.
             return self.poll_write(cx, whole);
         }
-        let count = ready!(Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs))?;
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
         let mut left = count;
         for buf in bufs {
             let part = left.min(buf.len());
@@ -209,17 +194,17 @@ impl AsyncWrite for Recorder {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     /// hyper asks for this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.progress.flushed.store(true, Ordering::Relaxed);
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -227,6 +212,7 @@ impl AsyncWrite for Recorder {
 mod tests {
     use super::*;
     use crate::descriptors::Budget;
+    use tokio::net::TcpStream;
 
     async fn recorder() -> Recorder {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -262,18 +248,6 @@ mod tests {
         long.wrote(END);
         long.wrote(END);
         assert_eq!(long.into_unanswered(), None);
-    }
-
-    #[tokio::test]
-    async fn a_doubted_connection_is_asked_itself() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let tcp = TcpStream::connect(address).await.unwrap();
-        let (server, _) = listener.accept().await.unwrap();
-        assert!(look(&tcp).is_pending());
-        drop(server);
-        // Nothing is awaited in between: the runtime does not know of the end.
-        assert!(matches!(look(&tcp), Poll::Ready(Ok(()))));
     }
 
     #[tokio::test]

@@ -87,6 +87,9 @@ fn verdict(limit: &Limit, cost: u32, state: &CounterState) -> Option<LiveVerdict
             let wait = overflow(rule.interval, takes, reset, rule.capacity);
             (VerdictOutcome::Refuse(Wait::Micros(wait.max(1))), true)
         }
+        Rule::FixedWindow(_) | Rule::ClockWindow(_) => {
+            (VerdictOutcome::Refuse(Wait::Micros(reset)), true)
+        }
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
             (VerdictOutcome::Refuse(Wait::Micros(reset)), false)
         }

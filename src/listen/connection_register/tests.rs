@@ -13,7 +13,7 @@ fn client(last: u8) -> Client {
     Client::of(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)))
 }
 
-fn asked(registration: &Registration) -> bool {
+fn is_evicted(registration: &Registration) -> bool {
     registration
         .poll_evicted(&Context::from_waker(Waker::noop()))
         .is_ready()
@@ -22,36 +22,36 @@ fn asked(registration: &Registration) -> bool {
 #[test]
 fn the_longest_idle_goes_first_then_the_silent_then_half_heads() {
     let (register, from) = register();
-    let guests: Vec<Registration> = (0..5).map(|_| register.enter(client(1))).collect();
-    let [half, silent, late, early, busy] = &guests[..] else {
+    let registrations: Vec<Registration> = (0..5).map(|_| register.enter(client(1))).collect();
+    let [half, silent, late, early, busy] = &registrations[..] else {
         unreachable!()
     };
-    half.waits(ClientWait::HalfHead, from);
-    silent.waits(ClientWait::Silent, from);
-    early.waits(ClientWait::Idle, from);
-    late.waits(ClientWait::Idle, from + Duration::from_millis(1));
-    busy.waits(ClientWait::Idle, from);
-    busy.is_busy();
+    half.set_waiting(ClientWait::HalfHead, from);
+    silent.set_waiting(ClientWait::Silent, from);
+    early.set_waiting(ClientWait::Idle, from);
+    late.set_waiting(ClientWait::Idle, from + Duration::from_millis(1));
+    busy.set_waiting(ClientWait::Idle, from);
+    busy.set_busy();
     for (goes, waiting) in [
         (early, ClientWait::Idle),
         (late, ClientWait::Idle),
         (silent, ClientWait::Silent),
         (half, ClientWait::HalfHead),
     ] {
-        assert!(!asked(goes));
+        assert!(!is_evicted(goes));
         assert_eq!(register.evict_first(), Some(waiting));
-        assert!(asked(goes));
+        assert!(is_evicted(goes));
     }
     assert_eq!(register.evict_first(), None);
-    assert!(!asked(busy));
+    assert!(!is_evicted(busy));
 }
 
 #[test]
-fn who_has_only_just_come_is_not_silent_yet() {
+fn a_fresh_connection_is_not_silent_yet() {
     let (register, from) = register();
     let (fresh, half) = (register.enter(client(1)), register.enter(client(2)));
-    half.waits(ClientWait::HalfHead, from);
-    fresh.waits(ClientWait::Silent, Instant::now() + Duration::from_secs(60));
+    half.set_waiting(ClientWait::HalfHead, from);
+    fresh.set_waiting(ClientWait::Silent, Instant::now() + Duration::from_secs(60));
     assert_eq!(register.evict_first(), Some(ClientWait::HalfHead));
     assert_eq!(register.evict_first(), Some(ClientWait::Silent));
 }
@@ -64,11 +64,11 @@ fn a_client_s_own_give_way_only_between_requests() {
         register.enter(client(1)),
         register.enter(client(2)),
     );
-    other.waits(ClientWait::Idle, from);
-    half.waits(ClientWait::HalfHead, from);
-    own.waits(ClientWait::Idle, from);
+    other.set_waiting(ClientWait::Idle, from);
+    half.set_waiting(ClientWait::HalfHead, from);
+    own.set_waiting(ClientWait::Idle, from);
     assert_eq!(register.evict_of_client(client(1)), Some(ClientWait::Idle));
-    assert!(asked(&own) && !asked(&half) && !asked(&other));
+    assert!(is_evicted(&own) && !is_evicted(&half) && !is_evicted(&other));
     assert_eq!(register.evict_of_client(client(1)), None);
     assert_eq!(register.evict_of_client(client(3)), None);
 }
@@ -77,32 +77,32 @@ fn a_client_s_own_give_way_only_between_requests() {
 fn any_order_of_coming_and_going_keeps_the_rings_whole() {
     let (register, from) = register();
     let mut random = fastrand::Rng::with_seed(7);
-    let mut guests: Vec<(Registration, u8, u64)> = Vec::new();
+    let mut registrations: Vec<(Registration, u8, u64)> = Vec::new();
     for step in 1..20_000_u64 {
         let now = from + Duration::from_micros(step);
-        let pick = random.usize(..guests.len().max(1));
+        let pick = random.usize(..registrations.len().max(1));
         match random.u8(..5) {
             0 => {
                 let of = random.u8(..9);
-                guests.push((register.enter(client(of)), of, 0));
+                registrations.push((register.enter(client(of)), of, 0));
             }
-            1 if !guests.is_empty() => drop(guests.swap_remove(pick)),
-            2 if !guests.is_empty() => {
-                guests[pick].0.is_busy();
-                guests[pick].2 = 0;
+            1 if !registrations.is_empty() => drop(registrations.swap_remove(pick)),
+            2 if !registrations.is_empty() => {
+                registrations[pick].0.set_busy();
+                registrations[pick].2 = 0;
             }
-            3 if guests
+            3 if registrations
                 .get(pick)
                 .is_some_and(|registration| registration.2 == 0) =>
             {
-                guests[pick].0.waits(ClientWait::Idle, now);
-                guests[pick].2 = step;
+                registrations[pick].0.set_waiting(ClientWait::Idle, now);
+                registrations[pick].2 = step;
             }
             4 => {
                 let of = random.u8(..9);
                 let waiting = |registration: &&(Registration, u8, u64)| registration.2 > 0;
                 let oldest = |own: bool| {
-                    let all = guests.iter().filter(waiting);
+                    let all = registrations.iter().filter(waiting);
                     let all = all.filter(|registration| !own || registration.1 == of);
                     all.map(|registration| registration.2).min()
                 };
@@ -114,18 +114,18 @@ fn any_order_of_coming_and_going_keeps_the_rings_whole() {
                     register.evict_first()
                 };
                 assert_eq!(went.is_some(), expected.is_some());
-                let gone = guests
+                let gone = registrations
                     .iter()
-                    .position(|registration| asked(&registration.0));
-                assert_eq!(gone.map(|at| guests[at].2), expected);
+                    .position(|registration| is_evicted(&registration.0));
+                assert_eq!(gone.map(|at| registrations[at].2), expected);
                 if let Some(gone) = gone {
-                    guests.swap_remove(gone);
+                    registrations.swap_remove(gone);
                 }
             }
             _ => {}
         }
     }
-    drop(guests);
+    drop(registrations);
     assert!(register.0.board.first().is_none());
-    assert!(register.0.book.borrow().clients.is_empty());
+    assert!(register.0.table.borrow().clients.is_empty());
 }

@@ -8,20 +8,20 @@ const LURE: &str = "GET /#x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Le
 /// What is found in which head, whatever the bytes are cut into.
 fn found(bytes: &str) -> Option<(u64, FramingFault)> {
     let mut whole = FramingTracker::new();
-    whole.over(bytes.as_bytes());
+    whole.advance(bytes.as_bytes());
     let mut single = FramingTracker::new();
     for byte in bytes.as_bytes() {
-        single.over(std::slice::from_ref(byte));
+        single.advance(std::slice::from_ref(byte));
     }
-    assert_eq!(single.found, whole.found, "{bytes:?}");
+    assert_eq!(single.fault, whole.fault, "{bytes:?}");
     for cut in 1..bytes.len() {
         let mut twice = FramingTracker::new();
-        twice.over(&bytes.as_bytes()[..cut]);
-        twice.over(&bytes.as_bytes()[cut..]);
-        assert_eq!(twice.found, whole.found, "cut at {cut}: {bytes:?}");
+        twice.advance(&bytes.as_bytes()[..cut]);
+        twice.advance(&bytes.as_bytes()[cut..]);
+        assert_eq!(twice.fault, whole.fault, "cut at {cut}: {bytes:?}");
         assert_eq!((twice.ended, twice.at), (whole.ended, whole.at), "{cut}");
     }
-    whole.found
+    whole.fault
 }
 
 fn head(line: &str, fields: &[&str]) -> String {
@@ -102,25 +102,25 @@ fn every_head_of_a_connection_is_followed() {
 #[test]
 fn it_knows_when_a_body_is_on_its_way() {
     let mut heads = FramingTracker::new();
-    heads.over(GOOD.as_bytes());
+    heads.advance(GOOD.as_bytes());
     assert_eq!(heads.in_body(), None);
-    heads.over(head("POST / HTTP/1.1", &["Content-Length: 4"]).as_bytes());
+    heads.advance(head("POST / HTTP/1.1", &["Content-Length: 4"]).as_bytes());
     assert!(heads.in_body().is_some());
-    heads.over(b"body");
+    heads.advance(b"body");
     assert_eq!(heads.in_body(), None);
 }
 
 #[test]
 fn the_latest_first_line_is_kept_within_bounds() {
     let mut heads = FramingTracker::new();
-    heads.over(GOOD.as_bytes());
-    heads.over(b"GET /second HTTP/1.1\r\nHo");
+    heads.advance(GOOD.as_bytes());
+    heads.advance(b"GET /second HTTP/1.1\r\nHo");
     assert_eq!(heads.line(), b"GET /second HTTP/1.1");
     let mut heads = FramingTracker::new();
-    heads.over(&[b'x'; 100_000]);
+    heads.advance(&[b'x'; 100_000]);
     assert_eq!(heads.line().len(), KEPT);
-    heads.over(b"\nOther: ");
-    heads.over(&[b'x'; 100_000]);
+    heads.advance(b"\nOther: ");
+    heads.advance(&[b'x'; 100_000]);
     assert_eq!(
         heads.cut.capacity(),
         0,

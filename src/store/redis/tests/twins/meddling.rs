@@ -64,9 +64,9 @@ impl History {
         bytes
     }
 
-    /// A fraction beside the possible: of what is stored, or of the limit's debt ceiling.
+    /// A fraction beside the possible: of what is stored, or of the limit's brim.
     pub(super) fn nearly(&mut self, key: &[u8], limit: &Limit) -> Vec<u8> {
-        let (interval, debt_ceiling) = match &limit.rule {
+        let (interval, brim) = match &limit.rule {
             Rule::TokenBucket(rule) => (rule.interval, rule.capacity),
             Rule::LeakyBucket(rule) => (rule.interval, rule.latest.min(rule.capacity)),
             Rule::SlidingWindow(rule) => return self.parts(rule),
@@ -74,13 +74,12 @@ impl History {
         };
         let held = match self.model.stored.get(key).map(|(bytes, _)| bytes.get(..8)) {
             Some(Some(at)) if self.random.bool() => f64::from_be_bytes(at.try_into().unwrap()),
-            _ => (self.now + debt_ceiling.whole) as f64,
+            _ => (self.now + brim.whole) as f64,
         };
         let at = held + [0.0, 0.0, 0.0, 0.5][self.random.usize(..4)];
         let own = interval.den.get();
         let den = [own, own, own, own + 4][self.random.usize(..4)];
-        let part =
-            [0, debt_ceiling.part, debt_ceiling.part + 1, 1, own, own + 1][self.random.usize(..6)];
+        let part = [0, brim.part, brim.part + 1, 1, own, own + 1][self.random.usize(..6)];
         let mut bytes = at.to_be_bytes().to_vec();
         bytes.extend_from_slice(&part.to_be_bytes());
         bytes.extend_from_slice(&den.to_be_bytes());

@@ -1,0 +1,173 @@
+//! A connection of HTTP/2: hyper drives its streams, and it ends when it is idle, evicted, flooded or late.
+
+use super::Session;
+use crate::clock;
+use crate::listen::drain::WorkerDrain;
+use crate::listen::h2_flood::{FloodMeter, goaway};
+use crate::listen::handler::{Handler, RejectedHead, ResponseBody};
+use crate::listen::head_deadline::HeadDeadline;
+use crate::listen::socket::SocketProbe;
+use crate::listen::stream_deadline::{H2Service, IdleBounds, StreamSet, WorkerExecutor};
+use crate::listen::{ListenSettings, Peer};
+use crate::telemetry::log::Throttle;
+use http::StatusCode;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Most bytes in a head that h2 hands over, to be refused by the gateway.
+const MOST_SEEN: u32 = 128 * 1024;
+/// How long a client without a request under way may take to close its side, at most a quarter of the idle time it ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Most requests at once on one connection.
+const MOST_STREAMS: u32 = 128;
+
+/// Why a connection takes no more requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndReason {
+    /// The client has left, or broken the protocol.
+    Closed,
+    /// It has been idle for too long, or the gateway stops.
+    Idle,
+    /// A new connection is to have its place.
+    Evicted,
+    /// The client has demanded too many answers to PING and SETTINGS.
+    Flood,
+    /// A head is late. Behind half of one nothing can come that any request under way may wait for.
+    LateHead,
+}
+
+/// Serves a connection of HTTP/2.
+pub(super) async fn serve<A: Handler>(session: Session<'_, A>) {
+    let Session {
+        stream,
+        peer,
+        handler,
+        settings,
+        drain,
+    } = session;
+    let probe = stream.track_http2();
+    let streams = StreamSet::new(settings.rate_bound());
+    let service = H2Service {
+        handler: Rc::clone(&handler),
+        peer: Rc::clone(&peer),
+        streams: Rc::clone(&streams),
+    };
+    let connection = http2::Builder::new(WorkerExecutor(Rc::clone(&streams)))
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_header_list_size(MOST_SEEN)
+        .initial_stream_window_size(256 * 1024)
+        .initial_connection_window_size(1024 * 1024)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .serve_connection(TokioIo::new(stream), service);
+    let served = ServedConnection {
+        peer: &peer,
+        probe: &probe,
+        streams: &streams,
+        settings,
+        farewell: FAREWELL.min(settings.idle / 4),
+    };
+    {
+        let mut connection = pin!(connection);
+        let reason = served.until_end(connection.as_mut(), &drain).await;
+        peer.registration.exempt();
+        if !matches!(reason, EndReason::Closed | EndReason::Flood) {
+            connection.as_mut().graceful_shutdown();
+        }
+        match reason {
+            EndReason::Closed => {}
+            EndReason::Flood => {
+                warn_of_flood(&peer);
+                probe.write_last(&goaway(probe.latest_stream()));
+            }
+            EndReason::Idle => served.finish(connection).await,
+            EndReason::Evicted | EndReason::LateHead => {
+                if reason == EndReason::LateHead {
+                    // There is no stream yet to answer on.
+                    let status = StatusCode::REQUEST_TIMEOUT;
+                    handler.rejected(&RejectedHead { status, line: &[] }, &peer);
+                }
+                // The client learns of the end as far as its socket takes that at once.
+                poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx).is_ready())).await;
+            }
+        }
+    }
+    streams.finish_responses();
+}
+
+/// What watches a connection while hyper drives it.
+struct ServedConnection<'a, B> {
+    peer: &'a Peer,
+    probe: &'a SocketProbe,
+    streams: &'a StreamSet<B>,
+    settings: &'a ListenSettings,
+    farewell: Duration,
+}
+
+impl<B: ResponseBody> ServedConnection<'_, B> {
+    /// Drives the connection until it is to take no more requests.
+    async fn until_end(&self, connection: Pin<&mut impl Future>, drain: &WorkerDrain) -> EndReason {
+        let Self {
+            peer,
+            probe,
+            streams,
+            settings,
+            farewell,
+        } = *self;
+        let now = clock::now();
+        let bounds = IdleBounds {
+            from: now,
+            silent: settings.idle - farewell,
+            idle: settings.idle,
+        };
+        let mut draining = drain.listen();
+        let mut head_deadline = HeadDeadline::default();
+        let mut flood = FloodMeter::new(now);
+        let mut is_flooded = || {
+            let traffic = probe.control_traffic();
+            traffic.is_some_and(|traffic| flood.is_flood(traffic, clock::now))
+        };
+        tokio::select! {
+            biased;
+            // Before hyper looks for another request.
+            () = poll_fn(|cx| peer.registration.poll_evicted(cx)) => EndReason::Evicted,
+            _ = streams.drive(connection, &peer.registration, probe) => EndReason::Closed,
+            // After the connection has read what there was.
+            () = poll_fn(|_| if is_flooded() { Poll::Ready(()) } else { Poll::Pending }) => EndReason::Flood,
+            () = poll_fn(|cx| head_deadline.poll(cx, probe.in_head(), settings.head())) => EndReason::LateHead,
+            () = poll_fn(|cx| draining.poll_begun(cx)) => EndReason::Idle,
+            // hyper's keep-alive finds dead peers; a live client that sends no request, or takes nothing, is ended here.
+            () = streams.client_idle(bounds, probe) => EndReason::Idle,
+        }
+    }
+
+    /// Finishes what is under way; while draining, the app's deadline ends what does not end by itself.
+    async fn finish(&self, connection: Pin<&mut impl Future>) {
+        let bounds = IdleBounds {
+            from: clock::now(),
+            silent: self.farewell,
+            idle: self.settings.idle,
+        };
+        tokio::select! {
+            _ = self.streams.drive(connection, &self.peer.registration, self.probe) => {}
+            () = self.streams.client_idle(bounds, self.probe) => {}
+        }
+    }
+}
+
+#[cold]
+fn warn_of_flood(peer: &Peer) {
+    static FLOOD: Throttle = Throttle::every(Duration::from_secs(10));
+    if let Some(more) = FLOOD.pass() {
+        tracing::warn!(
+            "{} demanded answer upon answer to PING and SETTINGS over HTTP/2: its connection was ended (ENHANCE_YOUR_CALM){more}",
+            peer.address.ip()
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! What carries the bytes of a client's connection. TLS becomes a second variant: all that the gateway does with the socket
+//! itself is here.
+
+use crate::client::Scheme;
+use socket2::{SockRef, TcpKeepalive};
+use std::io;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Silence after which a client's system is asked for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// A connection's bytes, in both directions.
+#[derive(Debug)]
+pub(super) enum Transport {
+    /// Clear text.
+    Tcp(TcpStream),
+}
+
+impl Transport {
+    /// Takes over an accepted socket.
+    ///
+    /// # Errors
+    /// When the runtime cannot register it.
+    pub(super) fn new(tcp: std::net::TcpStream) -> io::Result<Self> {
+        tcp.set_nonblocking(true)?;
+        tcp.set_nodelay(true)?;
+        SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        Ok(Self::Tcp(TcpStream::from_std(tcp)?))
+    }
+
+    /// The scheme of the requests that come on it.
+    pub(super) fn scheme(&self) -> Scheme {
+        match self {
+            Self::Tcp(_) => Scheme::Http,
+        }
+    }
+
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+        }
+    }
+
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => match bufs {
+                [buf] => Pin::new(tcp).poll_write(cx, buf),
+                bufs => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            },
+        }
+    }
+
+    /// Writes without asking whether the socket is writable: Linux says so only when a third of its buffer is free, which
+    /// grows to megabytes, so that a peer that reads all the time, but slowly, would seem to take nothing for minutes.
+    pub(super) fn write_at_once(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => SockRef::from(tcp).send_vectored(bufs),
+        }
+    }
+
+    /// Writes as much of `bytes` as the socket takes now. What it does not take is lost: the connection ends.
+    pub(super) fn write_last(&self, bytes: &[u8]) {
+        match self {
+            Self::Tcp(tcp) => drop(tcp.try_write(bytes)),
+        }
+    }
+
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+        }
+    }
+
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+        }
+    }
+
+    /// Looks at the next byte without taking it: ready with false at the client's end, with true when a byte has come.
+    pub(super) fn poll_peek(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        match self {
+            Self::Tcp(tcp) => {
+                let mut byte = [0];
+                let peeked = ready!(tcp.poll_peek(cx, &mut ReadBuf::new(&mut byte)));
+                Poll::Ready(!matches!(peeked, Ok(0) | Err(_)))
+            }
+        }
+    }
+
+    /// A second registration of the socket, which learns of its closing whatever lies unread.
+    pub(super) fn duplicate(&self) -> io::Result<TcpStream> {
+        let copy = self.socket().as_fd().try_clone_to_owned()?;
+        TcpStream::from_std(std::net::TcpStream::from(copy))
+    }
+
+    /// Has the connection end in a reset when it is closed.
+    pub(super) fn end_in_reset(&self) {
+        // At worst it ends in order.
+        let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(tcp) => tcp,
+        }
+    }
+}
