@@ -4,7 +4,7 @@
 -- since, rounded up.
 
 -- When the bucket is empty and what stands behind that; nothing where nothing does.
-local function trail(state)
+local function history(state)
   local size = type(state) == "string" and #state or 0
   if size ~= 24 and size ~= 32 then return nil end
   local held = unpack(">d", state)

@@ -31,3 +31,13 @@ end
 local function write(key, state, life)
   return ask("SET", key, state, "PX", math.ceil(life / 1000) + slack).err
 end
+
+-- == refund ==
+local function put(key, state, life)
+  return write(key, state, life) and "\3" or "\1"
+end
+
+local function drop(key)
+  local reply = call("DEL", key)
+  return type(reply) == "table" and "\3" or "\2"
+end

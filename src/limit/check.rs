@@ -109,7 +109,7 @@ impl Limit {
             block = wire::partial(&self.rule, cost, &block);
         }
         if self.history {
-            return wire::with_history(cost, &block);
+            return wire::with_history(&block);
         }
         block
     }

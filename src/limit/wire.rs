@@ -45,7 +45,7 @@ const SHADOW: u8 = 12;
 const WITH_HISTORY: u8 = 13;
 
 /// What stands in front of a block of which less may be granted.
-const PARTIAL_HEAD: usize = 49;
+const PARTIAL_HEAD: usize = 65;
 
 /// Can the short script decide this block? It knows the three algorithms that most limits have, and costs less.
 #[must_use]
@@ -248,10 +248,10 @@ fn bucket_with_debt(bytes: &mut Block, charge: Span, bounds: BucketBounds) {
 /// `own`, the block of `rule` at `cost`, where less may be granted.
 #[must_use]
 pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
-    // Where the cost stands in the limit's own block, and the time of one unit.
-    let (at, interval) = match rule {
-        Rule::TokenBucket(rule) => (1, Some(rule.interval)),
-        Rule::LeakyBucket(rule) => (1, Some(rule.interval)),
+    // Where the cost stands in the limit's own block, the time of one unit, and what the bucket holds.
+    let (at, bucket) = match rule {
+        Rule::TokenBucket(rule) => (1, Some((rule.interval, rule.capacity))),
+        Rule::LeakyBucket(rule) => (1, Some((rule.interval, rule.capacity))),
         Rule::ClockWindow(_) => (9, None),
         Rule::FixedWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => (17, None),
         Rule::SlidingWindow(_) => (26, None),
@@ -261,11 +261,12 @@ pub fn partial(rule: &Rule, cost: Cost, own: &[u8]) -> Block {
     put(&mut bytes, u64::from(cost.units()));
     put(&mut bytes, rule.most());
     put(&mut bytes, at);
-    put_span(&mut bytes, interval.map_or(Span::default(), |one| one.span));
-    put(
-        &mut bytes,
-        interval.map_or(0, |one| u64::from(one.den.get())),
-    );
+    let (unit, den, capacity) = bucket.map_or_else(Default::default, |(one, capacity)| {
+        (one.span, u64::from(one.den.get()), capacity)
+    });
+    put_span(&mut bytes, unit);
+    put(&mut bytes, den);
+    put_span(&mut bytes, capacity);
     bytes.extend_from_slice(own);
     bytes
 }
@@ -295,12 +296,11 @@ pub fn shadow(group: u8) -> [u8; 2] {
     [SHADOW, group]
 }
 
-/// `own`, the block of a limit at `cost`, whose charges are settled later.
+/// `own`, the block of a limit whose charges are settled later.
 #[must_use]
-pub fn with_history(cost: Cost, own: &[u8]) -> Block {
+pub fn with_history(own: &[u8]) -> Block {
     let mut bytes = Block::new();
     bytes.push(WITH_HISTORY);
-    put(&mut bytes, u64::from(cost.units()));
     bytes.extend_from_slice(own);
     bytes
 }

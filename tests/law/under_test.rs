@@ -81,6 +81,15 @@ impl UnderTest {
         }
     }
 
+    /// Renews the slots of a request that lives, and returns when that is done. In a process's own memory they never lapse.
+    pub(super) async fn renew(&self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket) {
+        if let Self::Redis { store, .. } = self {
+            let key = CLIENT;
+            store.renew_at(at, [Refund { limit, key, ticket }]);
+            store.settle().await;
+        }
+    }
+
     /// Makes a charge of `limit` one of `truth`, and returns when that is done.
     pub(super) async fn correct(
         &self,

@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 use std::time::Duration;
 
 /// First byte of a refund's block: how the rest is read.
-const QUEUE: u8 = 2;
+const QUEUE: u8 = 1;
+const SETTLE: u8 = 2;
 const WINDOW: u8 = 3;
 const PARTS: u8 = 4;
 const LOG: u8 = 5;
-const FORGET: u8 = 6;
-const FREE: u8 = 7;
-const RENEW: u8 = 8;
+const FREE: u8 = 6;
+const RENEW: u8 = 7;
+const FORGET: u8 = 8;
 const WITH_RECORD: u8 = 9;
-const SETTLE: u8 = 10;
 
 /// The limits of one request, or the charge that one refund gives back.
 #[derive(Debug, Default)]
