@@ -219,7 +219,7 @@ pub fn exempt(limit: &Limit) -> String {
 
 /// `5xx`, `5xx or cancel`, `nothing`.
 #[must_use]
-pub fn refund(gives_back: RefundCondition) -> &'static str {
+pub fn refund(refund_on: RefundCondition) -> &'static str {
     match (refund_on.errors, refund_on.cancels) {
         (true, true) => "5xx or cancel",
         (true, false) => "5xx",

@@ -101,11 +101,11 @@ fn alone(
         return Vec::new();
     };
     let (cost, price, meter) = price(written);
-    let (gives_back, dedupe) = (gives_back(written), dedupe(written));
+    let (refund_on, dedupe) = (refund_on(written), dedupe(written));
     let exempt = exempt(written, groups, found);
     let whole = |limit: limit::Limit| {
         let scope = written.scope.or(Scope::Cluster);
-        let limit = limit.giving_back(gives_back).counted_by(scope);
+        let limit = limit.giving_back(refund_on).counted_by(scope);
         let limit = limit.written_at(written.name.span.start);
         let limit = limit.leasing(written.lease.or(LeaseSetting::Auto));
         let limit = limit.telling(answers(written));
@@ -309,7 +309,7 @@ fn answers(written: &Limit) -> ResponsePolicy {
 }
 
 /// After what charges go back.
-fn gives_back(written: &Limit) -> RefundCondition {
+fn refund_on(written: &Limit) -> RefundCondition {
     let has = |word| written.refund.entries().iter().any(|at| at.value == word);
     RefundCondition {
         errors: has(Refund::Errors),

@@ -52,7 +52,7 @@ impl ValueBuffer {
     }
 
     fn address(&mut self, address: IpAddr) {
-        self.text(Spelled::of(address.to_canonical()).as_bytes());
+        self.text(AddressText::of(address.to_canonical()).as_bytes());
     }
 }
 

@@ -87,7 +87,8 @@ impl Counters {
         match self {
             Self::Memory(memory) => memory.decide(checks, now, detail, decided),
             Self::Redis(remote) => {
-                let deciding = remote.store.decide_at(now, checks);
+                let store = remote.store.at(now);
+                let deciding = store.decide(checks);
                 *decided = Some(remote.server.runtime.block_on(deciding)?);
             }
         }
@@ -105,7 +106,7 @@ impl Counters {
                 Ok(())
             }
             Self::Redis(remote) => {
-                remote.send(|store| store.refund_at(now, [Refund::from(charge)]))
+                remote.send(|store| store.at(now).refund([Refund::from(charge)]))
             }
         }
     }
@@ -131,10 +132,10 @@ impl Counters {
             }
             (Self::Redis(remote), Some(Correction::Less(ticket))) => {
                 let less = Refund { limit, key, ticket };
-                remote.send(|store| store.correct_at(now, [less]))
+                remote.send(|store| store.at(now).correct([less]))
             }
             (Self::Redis(remote), Some(Correction::More(overdraft, cost))) => {
-                remote.send(|store| store.charge_at(now, &more(overdraft, key, cost)))
+                remote.send(|store| store.at(now).charge(&more(overdraft, key, cost)))
             }
         }
     }
@@ -143,7 +144,7 @@ impl Counters {
     pub(super) fn renew(&mut self, charge: &Charge, now: Timestamp) -> Result<(), StoreError> {
         match self {
             Self::Memory(_) => Ok(()),
-            Self::Redis(remote) => remote.send(|store| store.renew_at(now, [Refund::from(charge)])),
+            Self::Redis(remote) => remote.send(|store| store.at(now).renew([Refund::from(charge)])),
         }
     }
 

@@ -42,7 +42,7 @@ use crate::limit::{Limit, Scope};
 use crate::telemetry::log::Throttle;
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreMetrics};
 use fallback::Fallback;
-use redis::RedisStore;
+use redis::{FailedAttempt, RedisStore};
 use shared::SharedAnswer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -130,8 +130,13 @@ impl Store {
             && checks.len() > 1
         {
             // On the heap: hardly any request has to have room for it.
-            let why = (why.clone(), |check: &Check<'_>| stand_in.shuts(check));
-            answer = Box::pin(shared.measure_without(checks, (refused, asked), why)).await;
+            let attempt = FailedAttempt {
+                refused,
+                asked,
+                why: why.clone(),
+            };
+            let is_shut = |check: &Check<'_>| stand_in.shuts(check);
+            answer = Box::pin(shared.measure_without(checks, attempt, is_shut)).await;
         }
         let told = Instant::now();
         metrics.called(Operation::Decide, outcome(&answer), told - asked);

@@ -4,53 +4,72 @@
 
 mod abandonment;
 mod batcher;
+mod call_queue;
 mod call_window;
 mod cleanup;
 mod cluster;
+mod connection;
+mod context;
+mod counter_update;
 mod health;
 mod heartbeat;
+mod lanes;
 mod layout;
 mod library;
 mod login;
 mod node;
+mod outage;
 mod pending_refunds;
 mod poisoned_key;
 mod pool;
 mod probe;
 mod question;
+mod redirect;
 mod reply;
+mod router;
 mod script;
 mod sentinel;
 mod signals;
+mod slot;
+mod slot_calls;
+mod slot_map;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod trial;
+mod watch;
 
-pub use cluster::slot_of;
 pub use heartbeat::Presence;
+pub(in crate::store) use poisoned_key::FailedAttempt;
 pub use probe::{ProbeOutcome, RedisReport, probe};
+pub use router::slot_of;
 pub use stats::{Counter, Stats};
 
 use super::answers::{Answers, TentativeCharge};
 use super::check::{Check, Refund, StoreDecision};
-use super::endpoint::RedisEndpoint;
 use super::error::StoreError;
 use super::settings::{RedisTarget, StoreSettings};
 use crate::clock::{self, Timestamp};
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
-use abandonment::{AbandonedTicketHandler, Abandonments};
-use cluster::{Cluster, Route};
-use node::{Node, NodeCore};
-use pending_refunds::{Surcharge, UpdateKind};
+use abandonment::AbandonedTicketHandler;
+use cluster::Cluster;
+use context::StoreContext;
+use counter_update::{CounterUpdate, UpdateKind, UpdateSender};
+use node::NodeHandle;
+use question::DecisionRequest;
+use slot::CallRoute;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+
+/// Decisions or updates in one call. Redis does nothing else meanwhile: 64 take it a quarter of a millisecond.
+const MOST_IN_CALL: usize = 64;
 
 /// How often it is looked whether Redis has answered for the first time.
 const MEETS: Duration = Duration::from_millis(2);
@@ -58,275 +77,156 @@ const MEETS: Duration = Duration::from_millis(2);
 /// More would be no deadline.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long a worker that ends waits for a Redis that is away to take what it is owed.
+/// How long a worker that ends waits for a Redis that is away to take the updates that wait for it.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// One worker's way to Redis. Clones share it.
 #[derive(Clone)]
 pub struct RedisStore {
-    way: Topology,
-}
-
-#[derive(Clone)]
-enum Topology {
-    /// To one Redis.
-    One(Node),
-    /// To the masters of a cluster.
-    Many(Cluster),
+    cluster: Cluster,
+    context: Rc<StoreContext>,
+    /// Replaces the server's clock.
+    clock: Option<Timestamp>,
 }
 
 impl RedisStore {
     /// Starts to connect and waits for nothing. Inside a worker's own runtime, where tasks need not be `Send`.
     #[must_use]
     pub fn new(target: &RedisTarget, settings: &StoreSettings) -> Self {
-        let stats = Arc::<Stats>::default();
-        let way = match &target.place {
-            RedisEndpoint::Cluster { seeds } => {
-                Topology::Many(Cluster::new(target, settings, seeds, stats))
-            }
-            _ => {
-                let beside = (stats, Rc::<Abandonments>::default());
-                Topology::One(Node::new(target, settings, None, beside))
-            }
-        };
-        Self { way }
+        let context = Rc::new(StoreContext::new(target, settings));
+        Self {
+            cluster: Cluster::new(Rc::clone(&context)),
+            context,
+            clock: None,
+        }
+    }
+
+    /// This store by a clock of the caller's, which stands still at `now`. For tests and replays: states then outlive their
+    /// time by an hour, and nothing is repeated.
+    #[must_use]
+    pub fn at(&self, now: Timestamp) -> Self {
+        Self {
+            clock: Some(now),
+            ..self.clone()
+        }
     }
 
     /// Decides all limits of one request. Never takes longer than the settings' `timeout`, give or take a scheduling
     /// delay; takes no time at all while Redis is away.
     ///
     /// Dropping this before it resolves forgets the answer: what has not been sent by then is not charged. What has been
-    /// may be; of that, slots, places in queues and what a limit gives back to those who leave are given back.
+    /// may be; of that, slots, places in queues and what a limit refunds to requests that leave are given back.
     ///
     /// # Errors
     /// When Redis did not decide; then nothing is known about what was charged, except that [`StoreError::Down`],
     /// [`StoreError::Overloaded`] and [`StoreError::Answer`] charged nothing.
     pub async fn decide(&self, checks: &[Check<'_>]) -> Result<StoreDecision, StoreError> {
-        self.decide_by(None, checks).await
-    }
-
-    /// The same before it is given a meaning. Of a request that is `refused` elsewhere nothing is charged.
-    pub(super) async fn measure(
-        &self,
-        checks: &[Check<'_>],
-        refused: bool,
-    ) -> Result<Answers, StoreError> {
-        self.ask(None, checks, refused).await
-    }
-
-    /// Like [`RedisStore::decide`], by a clock of the caller's. For tests: states then outlive their time by an hour.
-    ///
-    /// # Errors
-    /// As [`RedisStore::decide`].
-    pub async fn decide_at(
-        &self,
-        now: Timestamp,
-        checks: &[Check<'_>],
-    ) -> Result<StoreDecision, StoreError> {
-        let decided = self.decide_by(Some(now), checks).await;
-        if let Topology::Many(_) = &self.way {
-            // What one slot took and another refused is back before the next is asked.
+        let answers = self.measure(checks, false).await;
+        let decided = answers.and_then(|mut answers| match answers.gap.take() {
+            None => Ok(StoreDecision::of_half(checks, answers)),
+            // A decision of all limits has no use for some of them.
+            Some(gap) => {
+                self.undo(&gap.charged);
+                Err(gap.why)
+            }
+        });
+        if self.clock.is_some() && self.cluster.lone.is_none() {
+            // What one slot took and another refused is back before the next request asks.
             self.settle().await;
         }
         decided
     }
 
-    async fn decide_by(
+    /// Measures all limits of one request. Of a request that is `refused` elsewhere nothing is charged.
+    pub(super) async fn measure(
         &self,
-        clock: Option<Timestamp>,
         checks: &[Check<'_>],
-    ) -> Result<StoreDecision, StoreError> {
-        let mut half = self.ask(clock, checks, false).await?;
-        match half.gap.take() {
-            None => Ok(StoreDecision::of_half(checks, half)),
-            // Who asks for a decision of all has no use for some of it.
-            Some(gap) => {
-                self.take_back(clock, &gap.charged);
-                Err(gap.why)
+        refused: bool,
+    ) -> Result<Answers, StoreError> {
+        let clock = self.clock;
+        if checks.is_empty() {
+            let at = clock.unwrap_or_else(clock::wall);
+            return Ok(Answers::whole(at, Default::default()));
+        }
+        let request = DecisionRequest {
+            checks,
+            clock,
+            refused,
+        };
+        match &self.cluster.lone {
+            Some(lone) => lone.node.ask(request, CallRoute::default()).await,
+            // On the heap: a request of a lone Redis need not have room for this.
+            None => Box::pin(self.cluster.ask(request)).await,
+        }
+    }
+
+    /// Gives charges back, soon. No request waits for it, and a charge that cannot be given back stays.
+    pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
+        for refund in refunds {
+            if let Some((home, route)) = self.home(refund.limit, refund.key) {
+                home.node.refund(refund, self.clock, route, None);
             }
         }
     }
 
-    /// Gives charges back, soon; nobody waits for it, and what cannot be given back stays charged.
-    pub fn refund<'a>(&self, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        self.return_all(None, refunds);
-    }
-
-    /// Like [`RedisStore::refund`], by a clock of the caller's.
-    pub fn refund_at<'a>(&self, now: Timestamp, refunds: impl IntoIterator<Item = Refund<'a>>) {
-        self.return_all(Some(now), refunds);
-    }
-
-    /// Takes back what was charged for a request that does not go on, soon; nobody waits for it.
-    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
-        self.take_back(None, charged);
-    }
-
-    fn take_back(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
-        if let Topology::Many(cluster) = &self.way {
-            return cluster.undo(clock, charged);
-        }
-        // One Redis decides all or nothing; but of a request some limits may be answered for elsewhere.
-        let refunds = charged
-            .iter()
-            .map(|TentativeCharge { charge, at, .. }| Refund {
-                limit: &charge.limit,
-                key: &charge.key,
-                ticket: charge.limit.abandoned(charge.ticket, *at),
-            });
-        self.return_all(clock, refunds);
-    }
-
-    /// Has `heir` take over the places in queues of requests that leave before they are decided, with the instant of
-    /// the decision. The first one stays.
-    pub(super) fn bequeath(&self, heir: AbandonedTicketHandler) {
-        let _ = self.leavers().heir.set(heir);
-    }
-
-    /// Who does so.
-    pub(super) fn heir(&self) -> Option<&AbandonedTicketHandler> {
-        self.leavers().heir.get()
-    }
-
-    fn leavers(&self) -> &Abandonments {
-        match &self.way {
-            Topology::One(node) => &node.shared.leavers,
-            Topology::Many(cluster) => cluster.leavers(),
-        }
-    }
-
-    /// Gives one charge back, soon. Returns how to be told the script's byte; nothing where nobody serves the counter.
+    /// Gives one charge back, soon. Returns what receives the script's byte; nothing where no node serves the counter.
     pub(super) fn give_back(
         &self,
         refund: Refund<'_>,
     ) -> Option<oneshot::Receiver<Result<u8, StoreError>>> {
-        let (answer, told) = oneshot::channel();
-        let (shared, route) = self.home(refund.limit, refund.key)?;
-        shared.give_back(None, (route, Some(answer)), refund);
-        Some(told)
+        let (answer, receiver) = oneshot::channel();
+        let (home, route) = self.home(refund.limit, refund.key)?;
+        home.node.refund(refund, self.clock, route, Some(answer));
+        Some(receiver)
     }
 
-    fn return_all<'a>(
-        &self,
-        clock: Option<Timestamp>,
-        refunds: impl IntoIterator<Item = Refund<'a>>,
-    ) {
-        for refund in refunds {
-            if let Some((shared, route)) = self.home(refund.limit, refund.key) {
-                shared.give_back(clock, (route, None), refund);
-            }
-        }
+    /// Takes back what was charged for a request that does not go on, soon. No request waits for it.
+    pub(super) fn undo(&self, charged: &[TentativeCharge]) {
+        self.context.abandonments.cancel(self.clock, charged);
     }
 
-    /// Gives back what charges were too much, soon; nobody waits for it.
+    /// Gives back what charges were too much, soon. No request waits for it.
     pub fn correct<'a>(&self, charges: impl IntoIterator<Item = Refund<'a>>) {
-        self.lessen(None, charges);
-    }
-
-    /// Like [`RedisStore::correct`], by a clock of the caller's.
-    pub fn correct_at<'a>(&self, now: Timestamp, charges: impl IntoIterator<Item = Refund<'a>>) {
-        self.lessen(Some(now), charges);
-    }
-
-    /// Charges what was too little, soon; nobody waits for it, nor is told whether it fitted.
-    pub fn charge(&self, check: &Check<'_>) {
-        self.take(None, check);
-    }
-
-    /// Like [`RedisStore::charge`], by a clock of the caller's.
-    pub fn charge_at(&self, now: Timestamp, check: &Check<'_>) {
-        self.take(Some(now), check);
-    }
-
-    fn take(&self, clock: Option<Timestamp>, check: &Check<'_>) {
-        if let Some((shared, route)) = self.home(check.limit, check.key) {
-            // By a clock of the caller's nothing is repeated.
-            let id = clock.is_none().then(RepeatId::random);
-            let question = shared.question(clock, &[Check { id, ..*check }]);
-            shared.owe_debt(clock, (question, route), Surcharge::new());
-        }
-    }
-
-    fn lessen<'a>(&self, clock: Option<Timestamp>, charges: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in charges {
             if let Some(block) = question::settle_block(limit, ticket) {
-                self.tell(clock, (limit, key), (UpdateKind::Settlement, &block));
+                self.update(UpdateKind::Settlement, limit, key, &block, None);
             }
         }
     }
 
-    /// Renews what concurrency limits have lent, soon; nobody waits for it.
+    /// Charges what was too little, soon. No request waits for it, or hears whether it fitted.
+    pub fn charge(&self, check: &Check<'_>) {
+        if let Some((home, route)) = self.home(check.limit, check.key) {
+            // By a clock of the caller's nothing is repeated.
+            let id = self.clock.is_none().then(RepeatId::random);
+            let question = self.context.decision(DecisionRequest {
+                checks: &[Check { id, ..*check }],
+                clock: self.clock,
+                refused: false,
+            });
+            home.node.queue.charge(question, self.clock, route);
+        }
+    }
+
+    /// Renews what concurrency limits have lent, soon. No request waits for it.
     pub fn renew<'a>(&self, slots: impl IntoIterator<Item = Refund<'a>>) {
-        self.prolong(None, slots);
-    }
-
-    /// Like [`RedisStore::renew`], by a clock of the caller's.
-    pub fn renew_at<'a>(&self, now: Timestamp, slots: impl IntoIterator<Item = Refund<'a>>) {
-        self.prolong(Some(now), slots);
-    }
-
-    fn prolong<'a>(&self, clock: Option<Timestamp>, slots: impl IntoIterator<Item = Refund<'a>>) {
         for Refund { limit, key, ticket } in slots {
             if let Some(block) = question::renew_block(limit, ticket) {
-                self.tell(clock, (limit, key), (UpdateKind::Renewal, &block));
+                self.update(UpdateKind::Renewal, limit, key, &block, None);
             }
-        }
-    }
-
-    /// Has something done to a counter, and nobody waits for it.
-    fn tell(
-        &self,
-        clock: Option<Timestamp>,
-        (limit, key): (&Limit, &[u8]),
-        (duty, block): (UpdateKind, &[u8]),
-    ) {
-        if let Some((shared, route)) = self.home(limit, key) {
-            let question = shared.about(limit, key, block);
-            shared.give((duty, limit), (clock, question, route), None);
-        }
-    }
-
-    /// Who serves a counter, and by which way. Nobody may: then what was to be given is lost.
-    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(Rc<NodeCore>, Route)> {
-        match &self.way {
-            Topology::One(node) => Some((node.shared.clone(), Route::default())),
-            Topology::Many(cluster) => {
-                let home = cluster.home(limit, key);
-                if home.is_none() {
-                    let lost = (Operation::Refund, CallOutcome::Lost);
-                    self.counts().owed(lost.0, lost.1, Duration::ZERO);
-                }
-                home
-            }
-        }
-    }
-
-    /// Who serves what is counted for everyone.
-    async fn first(&self) -> Result<Rc<NodeCore>, StoreError> {
-        match &self.way {
-            Topology::One(node) => Ok(node.shared.clone()),
-            Topology::Many(cluster) => cluster.everyone().await,
         }
     }
 
     /// Forgets one counter. Was there anything? Ids that have been charged stay remembered.
     ///
     /// # Errors
-    /// When Redis did not say that it is gone.
+    /// When Redis did not answer that it is gone.
     pub async fn reset(&self, limit: &Limit, key: &[u8]) -> Result<bool, StoreError> {
-        if let Topology::Many(cluster) = &self.way {
-            cluster.known().await?;
-        }
-        let (answer, told) = oneshot::channel();
+        self.cluster.known().await?;
+        let (answer, receiver) = oneshot::channel();
         let block = question::forget_block();
-        let (shared, route) = self.home(limit, key).ok_or(StoreError::Down)?;
-        let question = shared.about(limit, key, &block);
-        shared.give(
-            (UpdateKind::Reset, limit),
-            (None, question, route),
-            Some(answer),
-        );
-        match told.await {
+        self.update(UpdateKind::Reset, limit, key, &block, Some(answer));
+        match receiver.await {
             Ok(Ok(0)) => Ok(false),
             Ok(Ok(1 | 2)) => Ok(true),
             Ok(Ok(_)) => Err(StoreError::Refused("it may not be removed".into())),
@@ -335,37 +235,72 @@ impl RedisStore {
         }
     }
 
-    /// Waits until everything that was asked is answered and everything that is owed is sent, for the settings' `timeout`
-    /// at most, or [`GRACE`] where Redis is away meanwhile: the last thing a draining worker does.
-    pub async fn settle(&self) {
-        let settled = async {
-            match &self.way {
-                Topology::One(node) => node.shared.settled().await,
-                Topology::Many(cluster) => cluster.settled().await,
-            }
-        };
-        let mut settled = std::pin::pin!(settled);
-        let in_time = tokio::time::timeout(self.timeout(), &mut settled).await;
-        if in_time.is_err() && self.owes() {
-            let _ = tokio::time::timeout(GRACE, settled).await;
+    /// Queues an update of one counter. `answer` receives the script's byte.
+    fn update(
+        &self,
+        kind: UpdateKind,
+        limit: &Limit,
+        key: &[u8],
+        block: &[u8],
+        answer: Option<UpdateSender>,
+    ) {
+        if let Some((home, route)) = self.home(limit, key) {
+            let question = self.context.update(limit, key, block);
+            let update = CounterUpdate::of(kind, limit, question);
+            home.node.updates.push(CounterUpdate {
+                clock: self.clock,
+                route,
+                answer,
+                ..update
+            });
         }
     }
 
-    /// Is anything owed that waits for Redis to be back?
-    fn owes(&self) -> bool {
-        match &self.way {
-            Topology::One(node) => !node.shared.owed.is_paid(),
-            Topology::Many(cluster) => cluster.owes(),
+    /// The node that serves a counter, and the route there. Where there is none an update is lost.
+    fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
+        if let Some(lone) = &self.cluster.lone {
+            return Some((lone.clone(), CallRoute::default()));
         }
+        let home = self.cluster.router.home(limit, key);
+        if home.is_none() {
+            self.context
+                .stats
+                .updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO);
+        }
+        home
+    }
+
+    /// Has `heir` take over the places in queues of requests that leave before they are decided, with how long it is until
+    /// their turn. The first handler stays.
+    pub(super) fn bequeath(&self, heir: AbandonedTicketHandler) {
+        let _ = self.context.abandonments.tickets.set(heir);
+    }
+
+    /// The handler that takes these places over.
+    pub(super) fn heir(&self) -> Option<&AbandonedTicketHandler> {
+        self.context.abandonments.tickets.get()
+    }
+
+    /// Waits until every decision is answered and every update is sent, for the settings' `timeout` at most, or two seconds
+    /// where Redis is away meanwhile: the last thing a draining worker does.
+    pub async fn settle(&self) {
+        let mut settled = std::pin::pin!(self.cluster.settled());
+        let in_time = timeout(self.context.timeout, &mut settled).await;
+        if in_time.is_err() && !self.is_paid() {
+            let _ = timeout(GRACE, settled).await;
+        }
+    }
+
+    /// Does nothing wait for Redis to be back?
+    fn is_paid(&self) -> bool {
+        let mut all = self.cluster.router.all().into_iter();
+        all.all(|handle| handle.node.is_paid())
     }
 
     /// Is Redis asked at present? Of a cluster: every master.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        match &self.way {
-            Topology::One(node) => node.shared.health.is_up(),
-            Topology::Many(cluster) => cluster.is_up(),
-        }
+        self.cluster.router.is_up()
     }
 
     /// Waits until Redis is asked: until it has taken a login, the scripts and a decision of our own. Of a cluster: every
@@ -376,80 +311,44 @@ impl RedisStore {
         }
     }
 
-    /// Is the one asked at present who serves a counter?
+    /// Is the node asked at present that serves a counter?
     pub(super) fn serves(&self, limit: &Limit, key: &[u8]) -> bool {
-        match &self.way {
-            Topology::One(node) => node.shared.health.is_up(),
-            Topology::Many(cluster) => cluster.serves(slot_of(limit, key)),
+        match &self.cluster.lone {
+            Some(lone) => lone.node.health.is_up(),
+            None => self.cluster.router.serves(slot_of(limit, key)),
         }
     }
 
-    /// Is the one asked at present who is told which gateways live?
+    /// Is the node asked at present that knows which gateways live?
     pub(super) fn serves_everyone(&self) -> bool {
-        match &self.way {
-            Topology::One(node) => node.shared.health.is_up(),
-            Topology::Many(cluster) => cluster.serves_everyone(),
-        }
+        let slot = cluster::slot_of_everyone();
+        self.cluster.router.serves(slot)
     }
 
     /// How much of Redis is asked at present?
     #[must_use]
     pub fn reached(&self) -> StoreReach {
-        match &self.way {
-            Topology::One(node) => node.shared.reach(),
-            Topology::Many(cluster) => cluster.reach(),
-        }
+        self.cluster.router.reach()
     }
 
     /// May what this limit refuses be full of what another request of several slots is given back at once?
     pub(super) fn may_pass(&self, limit: &Limit) -> bool {
         let is_apart = limit.with.is_none() || limit.is_asked_with_history();
-        matches!(self.way, Topology::Many(_)) && is_apart
+        self.cluster.lone.is_none() && is_apart
     }
 
     /// What has been done so far. Other threads may keep and read it.
     #[must_use]
     pub fn stats(&self) -> Arc<Stats> {
-        Arc::clone(self.counts())
-    }
-
-    fn counts(&self) -> &Arc<Stats> {
-        match &self.way {
-            Topology::One(node) => &node.shared.stats,
-            Topology::Many(cluster) => cluster.stats(),
-        }
-    }
-
-    fn timeout(&self) -> Duration {
-        match &self.way {
-            Topology::One(node) => node.shared.timeout,
-            Topology::Many(cluster) => cluster.timeout(),
-        }
-    }
-
-    async fn ask(
-        &self,
-        clock: Option<Timestamp>,
-        checks: &[Check<'_>],
-        refused: bool,
-    ) -> Result<Answers, StoreError> {
-        if checks.is_empty() {
-            let at = clock.unwrap_or_else(clock::wall);
-            return Ok(Answers::whole(at, Default::default()));
-        }
-        match &self.way {
-            Topology::One(node) => node.ask(clock, checks, (refused, Route::default())).await,
-            // On the heap: a request of a single Redis need not have room for this.
-            Topology::Many(cluster) => Box::pin(cluster.ask(clock, checks, refused)).await,
-        }
+        Arc::clone(&self.context.stats)
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.way {
-            Topology::One(node) => f.debug_tuple("RedisStore").field(node).finish(),
-            Topology::Many(cluster) => f.debug_tuple("RedisStore").field(cluster).finish(),
-        }
+        f.debug_struct("RedisStore")
+            .field("target", &self.context.target)
+            .field("is_up", &self.is_up())
+            .finish_non_exhaustive()
     }
 }

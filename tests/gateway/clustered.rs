@@ -253,7 +253,7 @@ async fn slots_that_nobody_serves_are_a_part_that_is_away() {
     for gateway in [&gateway, &started] {
         let gap = |line: &str| {
             line.contains("WARN a part of redis+cluster://")
-                && line.contains("1 of 16384 slots are served by nobody")
+                && line.contains("1 of 16384 slots are served by no node")
         };
         gateway.said.line(0, "what is away", gap).await;
     }

@@ -183,7 +183,7 @@ async fn gateways_are_admitted_exactly_the_limit_by_one_redis() {
                         let (store, limit) = (store.clone(), limit.clone());
                         tokio::task::spawn_local(async move {
                             let checks = [ask(&limit, 1)];
-                            admitted(&store.decide_at(NOON, &checks).await.unwrap())
+                            admitted(&store.at(NOON).decide(&checks).await.unwrap())
                         })
                     })
                     .collect();

@@ -177,7 +177,7 @@ async fn assert_alike(
                 cost,
                 ..Check::new(&limit, client.as_bytes())
             };
-            store.decide_at(NOON, &[check]).await.unwrap()
+            store.at(NOON).decide(&[check]).await.unwrap()
         })
     });
     let asking: Vec<_> = asking.collect();

@@ -47,7 +47,7 @@ impl UnderTest {
     pub(super) async fn decide(&self, at: Timestamp, checks: &[Check<'_>]) -> StoreDecision {
         let decided = match self {
             Self::Memory(store) => store.decide_at(checks, Some(at)),
-            Self::Redis { store, .. } => store.decide_at(at, checks).await.unwrap(),
+            Self::Redis { store, .. } => store.at(at).decide(checks).await.unwrap(),
         };
         assert_eq!(decided.decision.at, at);
         decided
@@ -75,7 +75,7 @@ impl UnderTest {
             }
             Self::Redis { store, .. } => {
                 let Check { limit, key, .. } = check;
-                store.refund_at(at, [Refund { limit, key, ticket }]);
+                store.at(at).refund([Refund { limit, key, ticket }]);
                 store.settle().await;
             }
         }
@@ -117,9 +117,9 @@ impl UnderTest {
                 let key = CLIENT;
                 match correction {
                     Correction::Less(ticket) => {
-                        store.correct_at(at, [Refund { limit, key, ticket }])
+                        store.at(at).correct([Refund { limit, key, ticket }])
                     }
-                    Correction::More(limit, cost) => store.charge_at(at, &more(limit, key, cost)),
+                    Correction::More(limit, cost) => store.at(at).charge(&more(limit, key, cost)),
                 }
                 store.settle().await;
             }

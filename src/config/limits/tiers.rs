@@ -1,6 +1,6 @@
 //! Tiers of a limit: the limit itself, compiled with what a group has otherwise; and which keys groups know.
 
-use super::{Groups, Known, alone};
+use super::{Groups, KnownValues, alone};
 use crate::config::Severity;
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::document::{Limit, Setting, Tier as Written};
@@ -137,7 +137,7 @@ pub(super) fn known(
     groups: &Groups,
     found: &mut Vec<Diagnostic>,
     unknown: &At<UnknownKey>,
-) -> Option<Known> {
+) -> Option<KnownValues> {
     let of_part = |part: &KeyPart| -> Vec<Arc<Group>> {
         let same = groups.all.iter().filter(|group| group.by == *part);
         same.filter(|_| !matches!(part, KeyPart::Ip(_)))
@@ -146,7 +146,7 @@ pub(super) fn known(
     };
     let known: Vec<Vec<Arc<Group>>> = parts.iter().map(of_part).collect();
     if known.iter().any(|groups| !groups.is_empty()) {
-        return Some(Known {
+        return Some(KnownValues {
             groups: known,
             otherwise: unknown.value,
         });

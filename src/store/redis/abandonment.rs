@@ -1,14 +1,14 @@
-//! Requests that leave while their decision is under way. It is made all the same; what only a request that goes on can
-//! use, or its limit gives back to those who leave, comes back when the answer is there.
+//! Requests whose client leaves while their decision is under way. The decision is made all the same. Charges that only a
+//! request that goes on can use, or that their limit refunds to those that leave, come back when the answer is there.
 
-use super::batcher::QueuedDecision;
-use super::cluster::Route;
-use super::node::NodeCore;
+use super::question::DecisionRequest;
 use super::reply::ScriptReply;
 use crate::clock::Timestamp;
 use crate::key::RepeatId;
 use crate::limit::Limit;
 use crate::limit::rate::Cost;
+use crate::limit::verdict::Measurement;
+use crate::store::answers::TentativeCharge;
 use crate::store::check::{Charge, Check, Refund};
 use crate::store::shadow::{Charges, Groups, groups};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -16,53 +16,116 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Who takes over a place in a queue that was granted to a request that has left, so long before its turn.
+/// Takes over a place in a queue that was granted to a request that has left, so long before its turn.
 pub(super) type AbandonedTicketHandler = Box<dyn Fn(Charge, Duration)>;
 
-/// Those who have left while their decision was under way, by their question's number.
+/// Sends a refund to the node that serves its counter.
+pub(super) type RefundHandler = Box<dyn Fn(Option<Timestamp>, Refund<'_>)>;
+
+/// The abandoned requests of one worker, by their question's number.
 #[derive(Default)]
 pub(super) struct Abandonments {
     /// Questions asked so far.
-    asked: Cell<u64>,
-    left: RefCell<hashbrown::HashMap<u64, AbandonedRequest, foldhash::fast::RandomState>>,
-    /// Gives places back in their order; without, each goes back by itself, if nobody stands behind it by then.
-    pub(super) heir: OnceCell<AbandonedTicketHandler>,
+    questions: Cell<u64>,
+    abandoned: RefCell<hashbrown::HashMap<u64, AbandonedRequest, foldhash::fast::RandomState>>,
+    /// Sends refunds to their nodes. It is set once there are nodes.
+    pub(super) refunds: OnceCell<RefundHandler>,
+    /// Gives places back in their order; without, each goes back by itself, if no request stands behind it by then.
+    pub(super) tickets: OnceCell<AbandonedTicketHandler>,
 }
 
 impl Abandonments {
     /// The number of the next question.
     pub(super) fn number(&self) -> u64 {
-        let number = self.asked.get();
-        self.asked.set(number.wrapping_add(1));
+        let number = self.questions.get();
+        self.questions.set(number.wrapping_add(1));
         number
     }
 
     /// The question is not asked.
     pub(super) fn forget(&self, number: u64) {
-        self.left.borrow_mut().remove(&number);
+        self.abandoned.borrow_mut().remove(&number);
+    }
+
+    /// Gives back what an abandoned request cannot use, now that its answer is there.
+    #[cold]
+    pub(super) fn conclude(&self, number: u64, reply: ScriptReply) {
+        let request = self.abandoned.borrow_mut().remove(&number);
+        if let Some(request) = request {
+            self.give_back(&request, reply);
+        }
+    }
+
+    fn give_back(&self, request: &AbandonedRequest, reply: ScriptReply) {
+        let Ok((at, measured)) = reply else {
+            return;
+        };
+        let charged = Charges::by(&request.groups, &measured, false);
+        for owned in &request.charges {
+            let check = owned.check();
+            let measured = measured
+                .get(owned.index)
+                .filter(|_| charged.has(owned.index));
+            let Some(measured) = measured else { continue };
+            if let Some(charge) = tentative(&check, at, *measured)
+                && !self.hand_over(request.clock, &charge)
+            {
+                self.refund(request.clock, Refund::from(&charge.charge));
+            }
+        }
+    }
+
+    /// Gives a charge back, wherever its counter is served by now.
+    pub(super) fn refund(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
+        if let Some(handler) = self.refunds.get() {
+            handler(clock, refund);
+        }
+    }
+
+    /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
+    /// in their order.
+    pub(super) fn cancel(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
+        for tentative in charged {
+            if !self.hand_over(clock, tentative) {
+                let Charge {
+                    limit, key, ticket, ..
+                } = &tentative.charge;
+                let ticket = limit.abandoned(*ticket, tentative.at);
+                self.refund(clock, Refund { limit, key, ticket });
+            }
+        }
+    }
+
+    /// Hands a place in a queue over, if there is a handler for it.
+    pub(super) fn hand_over(&self, clock: Option<Timestamp>, tentative: &TentativeCharge) -> bool {
+        let is_place = tentative.charge.limit.rule.queues() && clock.is_none();
+        let Some(handler) = self.tickets.get().filter(|_| is_place) else {
+            return false;
+        };
+        handler(tentative.charge.clone(), tentative.turn);
+        true
     }
 }
 
-/// Waits for the answer to one question. Dropping it before the answer was taken leaves word of what is to come back.
+/// Waits for the reply to one question. Dropping it before the reply was taken registers the request as abandoned.
 pub(super) struct PendingAnswer<'a> {
-    pub(super) shared: &'a NodeCore,
-    pub(super) checks: &'a [Check<'a>],
-    pub(super) clock: Option<Timestamp>,
+    pub(super) abandonments: &'a Abandonments,
+    pub(super) request: DecisionRequest<'a>,
     pub(super) number: u64,
     pub(super) receiver: oneshot::Receiver<ScriptReply>,
-    /// The answer was taken, or nothing will be charged.
+    /// The reply was taken, or nothing will be charged.
     pub(super) done: bool,
 }
 
 /// What a request that has left may have been charged.
-pub(super) struct AbandonedRequest {
+struct AbandonedRequest {
     clock: Option<Timestamp>,
     /// Of all limits of the question.
     groups: Groups,
     charges: Vec<OwnedCheck>,
 }
 
-/// A check without anybody who waits for it.
+/// A check that outlives its request.
 pub(super) struct OwnedCheck {
     /// Position among the limits of the question.
     index: usize,
@@ -98,8 +161,8 @@ impl Drop for PendingAnswer<'_> {
         if self.done {
             return;
         }
-        let charges: Vec<OwnedCheck> = self
-            .checks
+        let checks = self.request.checks;
+        let charges: Vec<OwnedCheck> = checks
             .iter()
             .enumerate()
             .filter(|(_, check)| comes_back(check.limit))
@@ -108,73 +171,41 @@ impl Drop for PendingAnswer<'_> {
         if charges.is_empty() {
             return;
         }
-        let left = AbandonedRequest {
-            clock: self.clock,
-            groups: groups(self.checks),
+        let request = AbandonedRequest {
+            clock: self.request.clock,
+            groups: groups(checks),
             charges,
         };
-        let shared = self.shared;
         match self.receiver.try_recv() {
-            Ok(told) => shared.take_back(&left, told),
+            Ok(reply) => self.abandonments.give_back(&request, reply),
             Err(oneshot::error::TryRecvError::Empty) => {
-                shared.leavers.left.borrow_mut().insert(self.number, left);
+                let mut abandoned = self.abandonments.abandoned.borrow_mut();
+                abandoned.insert(self.number, request);
             }
             Err(oneshot::error::TryRecvError::Closed) => {}
         }
     }
 }
 
-/// A slot or a place in a queue is of no use to who has left; of other charges the limit says so.
-pub(super) fn comes_back(limit: &Limit) -> bool {
-    limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
+/// What `check` was charged at `at`, if anything, before it is known whether its request goes on.
+pub(super) fn tentative(
+    check: &Check<'_>,
+    at: Timestamp,
+    measured: Measurement,
+) -> Option<TentativeCharge> {
+    Some(TentativeCharge {
+        charge: Charge {
+            limit: Arc::clone(check.limit),
+            key: Box::from(check.key),
+            ticket: check.ticket(at, measured)?,
+            by: None,
+        },
+        at,
+        turn: check.turn(at, measured),
+    })
 }
 
-impl NodeCore {
-    /// Tells a request its answer. One that has left is given back what it cannot use.
-    pub(super) fn tell(&self, asked: QueuedDecision, told: ScriptReply) {
-        let number = asked.number;
-        if let Err(told) = asked.answer.send(told) {
-            let left = self.leavers.left.borrow_mut().remove(&number);
-            if let Some(left) = left {
-                self.take_back(&left, told);
-            }
-        }
-    }
-
-    fn take_back(&self, left: &AbandonedRequest, told: ScriptReply) {
-        let Ok((at, measured)) = told else {
-            return;
-        };
-        let charged = Charges::by(&left.groups, &measured, false);
-        for owned in &left.charges {
-            let check = owned.check();
-            let measured = measured
-                .get(owned.index)
-                .filter(|_| charged.has(owned.index));
-            if let Some(ticket) = measured.and_then(|measured| check.ticket(at, *measured)) {
-                let Check { limit, key, .. } = check;
-                let heir = self.leavers.heir.get();
-                if let Some(heir) = heir.filter(|_| limit.rule.queues() && left.clock.is_none()) {
-                    let charge = Charge {
-                        limit: Arc::clone(limit),
-                        key: Box::from(key),
-                        ticket,
-                        by: None,
-                    };
-                    let turn =
-                        measured.map_or(Duration::ZERO, |measured| check.turn(at, *measured));
-                    heir(charge, turn);
-                    continue;
-                }
-                self.return_home(left.clock, Refund { limit, key, ticket });
-            }
-        }
-    }
-
-    fn return_home(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
-        match &self.member {
-            None => self.give_back(clock, (Route::default(), None), refund),
-            Some(member) => member.give_back(clock, refund),
-        }
-    }
+/// A slot or a place in a queue is of no use to a request that has left; of other charges the limit says so.
+pub(super) fn comes_back(limit: &Limit) -> bool {
+    limit.rule.holds().is_some() || limit.rule.queues() || limit.refund_on.cancels
 }

@@ -1,132 +1,131 @@
-//! Decisions gather while the connections are busy and go together.
+//! Decisions gather while the connections are busy, and go together.
 //!
-//! A worker has two lanes, each with at most one call under way. A lone request goes at once; a lane that comes free
-//! takes everything that waits, up to [`MOST_DECISIONS`], in one call. While the server is far others join them
-//! (`pace`), for as long as something waits; all share the worker's connections, so that calls follow each other without
-//! waiting for answers. The lanes run in tasks of their own: a request that is dropped abandons its answer, never a
-//! connection in mid-reply.
+//! A worker has two lanes for each node, each with at most one call under way. A lone request goes at once; a lane that
+//! comes free takes everything that waits, up to [`MOST_IN_CALL`], in one call. While the server is far, others join
+//! them (`call_window`), for as long as something waits; all share the worker's connections, so that calls follow each
+//! other without waiting for answers. The lanes run in tasks of their own: a request that is dropped abandons its answer,
+//! never a connection in mid-reply.
 //!
-//! Nobody waits longer than the store's `timeout`, waiting for a lane included, though no request has a timer: a call's
-//! deadline is that of its oldest decision, and whoever waits behind it came later.
-//!
-//! A call that is late or lost fails those in it. The server is away only when it is silent: when it answers nobody, on
-//! whatever connection, for a `timeout` from when it was asked. What waited too long here says nothing of the server.
+//! A call that is late or lost fails its decisions. The server is away only when it is silent: when it answers no call, on
+//! whatever connection, for a `timeout` from when it was asked. A decision that waited too long here says nothing of the
+//! server.
 
 use super::call_window::{CallStart, NEAR};
-use super::cluster::Route;
-use super::node::NodeCore;
-use super::pending_refunds::{CounterUpdate, Surcharge};
-use super::pool::Connection;
-use super::question::{self, Question};
-use super::reply::{self, ReplyError, ScriptReply};
-use crate::clock::Timestamp;
+use super::connection::{Connection, LOOK, in_time};
+use super::node::Node;
+use super::pending_refunds::CallResult;
+use super::router::Router;
+use super::slot_calls::{self, QueuedCall, by_slot};
+use crate::clock;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{CallOutcome, Operation};
 use bb8_redis::redis::cmd;
 use std::pin::pin;
-use std::rc::Rc;
-use std::time::Duration;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use std::rc::{Rc, Weak};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Decisions or refunds in one call. Redis does nothing else meanwhile: 64 take it a quarter of a millisecond.
-pub(super) const MOST_DECISIONS: usize = 64;
-/// Counters in one call, unless a single request has more.
-const MOST_LIMITS: usize = 256;
-/// Decisions that wait; one more is turned away at once. Refunds likewise.
-pub(super) const MOST_WAITING: usize = 4096;
-
-/// A request that waits for its decision.
-#[derive(Debug)]
-pub(super) struct QueuedDecision {
-    pub(super) number: u64,
-    pub(super) question: Question,
-    pub(super) clock: Option<Timestamp>,
-    pub(super) arrived: Instant,
-    /// It is decided although nobody waits for it.
-    pub(super) kept: Option<Surcharge>,
-    pub(super) route: Route,
-    pub(super) answer: oneshot::Sender<ScriptReply>,
+/// What a lane works on.
+#[derive(Clone)]
+pub(super) struct Lane {
+    pub(super) node: Rc<Node>,
+    /// Where redirected calls go, if the node is a master of a cluster.
+    pub(super) router: Option<Weak<Router>>,
 }
 
-/// A look at what has arrived.
-const LOOK: Duration = Duration::from_millis(1);
+/// A call that has failed in such a way that its connection is of no use.
+struct CallFailure {
+    /// The era in which the call began.
+    era: u64,
+    why: StoreError,
+}
 
-/// What comes by then. A worker that was late itself looks at what has come meanwhile before it says that nothing has.
-pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
-    let mut answer = pin!(answer);
-    match timeout_at(deadline, answer.as_mut()).await {
-        Ok(answer) => Some(answer),
-        Err(_) => timeout(LOOK, answer).await.ok(),
+impl Lane {
+    /// Serves whatever waits, until the worker ends.
+    pub(super) async fn run(self) {
+        loop {
+            self.node.lanes.woken().await;
+            self.work_off().await;
+        }
     }
-}
 
-/// Serves whatever waits, until the worker ends.
-pub(super) async fn lane(shared: Rc<NodeCore>) {
-    loop {
-        shared.work.notified().await;
-        shared.woken.set(false);
-        shared.work_off().await;
+    /// Starts one lane more whenever one is asked for, until the worker ends.
+    pub(super) async fn recruit(self) {
+        loop {
+            self.node.lanes.recruited().await;
+            let lane = self.clone();
+            tokio::task::spawn_local(async move {
+                lane.node.lanes.joins();
+                lane.work_off().await;
+            });
+        }
     }
-}
 
-/// Serves what waits, and ends.
-pub(super) async fn one_more(shared: Rc<NodeCore>) {
-    shared.joined.set(false);
-    shared.work_off().await;
-}
+    /// Does the node answer that others serve what it was asked?
+    pub(super) fn is_redirected(&self, reason: &str) -> bool {
+        let router = self.router.as_ref().and_then(Weak::upgrade);
+        router.is_some_and(|router| router.is_redirected(&self.node, reason))
+    }
 
-impl NodeCore {
     async fn work_off(&self) {
-        self.busy.set(self.busy.get() + 1);
+        self.node.lanes.begin();
         self.serve().await;
-        self.busy.set(self.busy.get() - 1);
-        self.quiet.notify_waiters();
+        self.node.lanes.end();
     }
 
     /// Takes a connection and keeps it for as long as there is work.
     async fn serve(&self) {
-        let era = self.health.era();
+        let node = &self.node;
+        let era = node.health.era();
         let Some(oldest) = self.oldest() else {
             return;
         };
+        let serving = &node.lanes.serving;
         let mut connection = match self.connection(oldest).await {
             Ok(connection) => connection,
-            // The other lane has one, so Redis is there; that lane takes what waits.
-            Err(_) if self.serving.get() > 0 => return,
-            Err(error) => return self.fall(era, &error),
+            // Another lane has one, so Redis is there; that lane takes what waits.
+            Err(_) if serving.get() > 0 => return,
+            Err(error) => return node.go_down(era, &error),
         };
-        self.serving.set(self.serving.get() + 1);
-        if let Err((era, error)) = self.serve_with(&mut connection).await {
+        serving.set(serving.get() + 1);
+        if let Err(CallFailure { era, why }) = self.serve_with(&mut connection).await {
             connection.condemn();
-            match error {
-                StoreError::Lost(_) => self.lost(&error),
-                error => self.fall(era, &error),
+            match why {
+                StoreError::Lost(_) => self.lose_connection(&why),
+                why => node.go_down(era, &why),
             }
         }
-        self.serving.set(self.serving.get() - 1);
+        serving.set(serving.get() - 1);
     }
 
-    /// A connection for what waits since `oldest`. While the server answers those that are being made it is there, however long
-    /// that takes: whoever has waited for all of their time meanwhile is turned away.
+    /// Since when the next piece of work waits.
+    fn oldest(&self) -> Option<Instant> {
+        let node = &self.node;
+        let has_updates = || !node.updates.is_empty() && !node.health.is_down();
+        node.queue
+            .oldest()
+            .or_else(|| has_updates().then(clock::now))
+    }
+
+    /// A connection for what waits since `oldest`. While the server answers connections that are being made it is there,
+    /// however long that takes: a decision that has waited for all of its time meanwhile is turned away.
     async fn connection(&self, oldest: Instant) -> Result<Connection, StoreError> {
-        let begun = Instant::now();
-        // Asked just now, it is given its time from then; what has waited longer has not waited for a connection.
+        let node = &self.node;
+        let begun = clock::now();
+        // A decision of just now is given its time from then; an older one has not waited for a connection.
         let asked = begun
             .checked_sub(LOOK)
             .map_or(begun, |lately| oldest.max(lately));
-        let mut taken = pin!(self.connections.take());
+        let mut taken = pin!(node.connections.take());
         loop {
-            let heard = self.connections.signals.heard();
-            let silent = heard.map_or(asked, |heard| heard.max(asked)) + self.timeout;
-            if Instant::now() >= silent {
+            let heard = node.connections.signals.heard();
+            let silent = heard.map_or(asked, |heard| heard.max(asked)) + node.context.timeout;
+            if clock::now() >= silent {
                 let late = || {
-                    let reason = format!("no connection within {:?}", self.timeout);
+                    let reason = format!("no connection within {:?}", node.context.timeout);
                     StoreError::Unreachable(reason.into())
                 };
-                return Err(self.connections.why_not().unwrap_or_else(late));
+                return Err(node.connections.why_not().unwrap_or_else(late));
             }
-            let until = self.expire().map_or(silent, |next| next.min(silent));
+            let until = node.queue.expire().map_or(silent, |next| next.min(silent));
             if let Ok(taken) = timeout_at(until, taken.as_mut()).await {
                 return taken;
             }
@@ -134,260 +133,191 @@ impl NodeCore {
     }
 
     /// One connection is of no use any more, and took what was under way on it. Whether the server is there is found out by
-    /// whoever takes the next; it may be another server by now, which counts anew.
-    fn lost(&self, why: &StoreError) {
+    /// the lane that takes the next connection; it may be another server by now, which counts anew.
+    fn lose_connection(&self, why: &StoreError) {
+        let node = &self.node;
         tracing::debug!("one connection less: {why}");
-        self.connections.distrust(why);
-        self.stats.counters_changed();
-        self.wake();
+        node.connections.distrust(why);
+        node.context.stats.counters_changed();
+        node.lanes.wake();
     }
 
-    /// Call after call until nothing waits, or one fails; then also the era in which that one began.
-    async fn serve_with(&self, connection: &mut Connection) -> Result<(), (u64, StoreError)> {
+    /// Call after call until nothing waits, or one fails.
+    async fn serve_with(&self, connection: &mut Connection) -> Result<(), CallFailure> {
+        let Node {
+            health,
+            lanes,
+            queue,
+            updates,
+            ..
+        } = &*self.node;
         loop {
-            let era = self.health.era();
-            if self.busy.get() > self.pace.calls() {
+            let era = health.era();
+            if lanes.are_too_many() {
                 // The others take what waits.
                 return Ok(());
             }
             if connection.is_dead() {
                 // Another has to be taken; what was under way on this one is answered.
-                self.wake();
+                lanes.wake();
                 return Ok(());
             }
-            let decisions = self.next_decisions();
+            let decisions = queue.next();
             let asks = !decisions.is_empty();
-            if self.pace.calls() > NEAR && !self.decisions.borrow().is_empty() {
-                self.wake();
+            if lanes.window.calls() > NEAR && !queue.is_empty() {
+                lanes.wake();
             }
             let mut done = Ok(());
-            let mut sent = self.pace.send(self.busy.get());
-            if asks {
-                done = self.decide_all(connection, decisions).await;
+            let mut start = lanes.window.send(lanes.busy());
+            // A decision that another node has redirected may be older than what waited here.
+            if let Some(oldest) = decisions.iter().map(|decision| decision.arrived).min() {
+                let deadline = oldest + self.node.context.timeout;
+                done = self.call(connection, deadline, decisions).await;
             }
-            // Where no decision was answered the next lane takes what is owed.
-            let owed = if done.is_ok() {
-                self.next_owed()
+            // Where no decision was answered the next lane takes the updates.
+            let batch = if done.is_ok() && !health.is_down() {
+                updates.next()
             } else {
                 Vec::new()
             };
-            if !asks && owed.is_empty() {
+            if !asks && batch.is_empty() {
                 return Ok(());
             }
-            if !owed.is_empty() {
-                sent = self.pace.send(self.busy.get());
-                done = self.refund_all(connection, owed).await;
+            if !batch.is_empty() {
+                start = lanes.window.send(lanes.busy());
+                let deadline = clock::now() + self.node.context.timeout;
+                done = self.call(connection, deadline, batch).await;
             }
             match done {
-                Ok(()) => self.pace.answer(sent),
-                Err(error) => {
-                    self.stats.failures.add(1);
-                    let alive = match error {
-                        StoreError::Timeout { .. } => {
-                            self.stats.timeouts.add(1);
-                            Box::pin(self.is_alive(connection, sent)).await
-                        }
-                        error => Err(error),
-                    };
-                    alive.map_err(|error| match error {
-                        StoreError::Lost(why) if self.pace.loses(sent) => {
-                            (era, StoreError::Unreachable(why))
-                        }
-                        error => (era, error),
-                    })?;
-                }
+                Ok(()) => lanes.window.answer(start),
+                Err(why) => Box::pin(self.judge(connection, start, why))
+                    .await
+                    .map_err(|why| CallFailure { era, why })?,
             }
         }
     }
 
-    /// A call that was `sent` on this connection is late. Is the server silent, or the connection?
+    /// A call has failed. Is the connection still of use?
+    #[cold]
+    async fn judge(
+        &self,
+        connection: &mut Connection,
+        start: CallStart,
+        why: StoreError,
+    ) -> Result<(), StoreError> {
+        let node = &self.node;
+        node.context.stats.failures.add(1);
+        let alive = match why {
+            StoreError::Timeout { .. } => {
+                node.context.stats.timeouts.add(1);
+                self.is_alive(connection, start).await
+            }
+            why => Err(why),
+        };
+        alive.map_err(|why| match why {
+            StoreError::Lost(why) if node.lanes.window.loses(start) => StoreError::Unreachable(why),
+            why => why,
+        })
+    }
+
+    /// A call on this connection is late. Is the server silent, or the connection?
     ///
     /// Asked anything, a server that lives answers that behind all it was asked before, be it that it may not be asked.
-    #[cold]
     async fn is_alive(
         &self,
         connection: &mut Connection,
-        sent: CallStart,
+        start: CallStart,
     ) -> Result<(), StoreError> {
-        self.pace.misses();
-        let until = self.pace.patience(sent);
+        let (node, window) = (&self.node, &self.node.lanes.window);
+        window.misses();
+        let until = window.patience(start);
         let ping = cmd("PING");
         let mut asked = pin!(connection.send(&ping));
-        let told = loop {
-            if Instant::now() >= until {
+        let answer = loop {
+            if clock::now() >= until {
                 break None;
             }
-            let next = self.expire().map_or(until, |next| next.min(until));
+            let next = node.queue.expire().map_or(until, |next| next.min(until));
             tokio::select! {
                 biased;
-                told = &mut asked => break Some(told),
+                answer = &mut asked => break Some(answer),
                 () = sleep_until(next) => {}
             }
         };
-        match told {
-            // Each call is late: nobody is helped by waiting for the next.
-            _ if self.pace.is_too_slow() => Err(self.late()),
+        match answer {
+            // Each call is late: waiting for the next helps no request.
+            _ if window.is_too_slow() => Err(node.late()),
             Some(Ok(_) | Err(StoreError::Refused(_))) => Ok(()),
             Some(Err(error)) => Err(error),
-            None if self.pace.lives_since(sent) => {
+            None if window.lives_since(start) => {
                 Err(StoreError::Lost("nothing arrives on it any more".into()))
             }
-            None => Err(self.late()),
+            None => Err(node.late()),
         }
     }
 
-    /// Turns away what has waited for all of its time, and says when the next has.
-    fn expire(&self) -> Option<Instant> {
-        loop {
-            let ends = self.decisions.borrow().front()?.arrived + self.timeout;
-            if ends > Instant::now() {
-                return Some(ends);
-            }
-            let next = self.decisions.borrow_mut().pop_front()?;
-            self.turn_away(next);
-        }
-    }
-
-    /// Has waited too long here, which is nobody's fault but ours.
-    fn turn_away(&self, asked: QueuedDecision) {
-        self.stats.overloaded.add(1);
-        self.forsake(asked, &StoreError::Overloaded, false);
-    }
-
-    /// Since when the next piece of work waits.
-    fn oldest(&self) -> Option<Instant> {
-        match self.decisions.borrow().front() {
-            Some(asked) => Some(asked.arrived),
-            None => (!self.owed.is_empty() && !self.health.is_down()).then(Instant::now),
-        }
-    }
-
-    /// What goes into the next call: of one clock, and only what somebody still waits for. A decision that has waited
-    /// so long that hardly any of its time is left is turned away: its call would end too early for all others in it,
-    /// and would look like a store that does not answer.
-    fn next_decisions(&self) -> Vec<QueuedDecision> {
-        let mut waiting = self.decisions.borrow_mut();
-        let mut batch: Vec<QueuedDecision> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
-        let mut limits = 0;
-        let too_old = if waiting.is_empty() {
-            None
-        } else {
-            Instant::now().checked_sub(self.pace.longest_wait())
-        };
-        while let Some(next) = waiting.front() {
-            let fits = batch.len() < MOST_DECISIONS
-                && (batch.is_empty() || limits + next.question.limits() <= MOST_LIMITS)
-                && batch.first().is_none_or(|first| first.clock == next.clock);
-            if !fits {
-                break;
-            }
-            let Some(next) = waiting.pop_front() else {
-                break;
-            };
-            if next.answer.is_closed() && next.kept.is_none() {
-                self.leavers.forget(next.number);
-                continue;
-            }
-            if too_old.is_some_and(|limit| next.arrived < limit) {
-                if next.kept.is_some() {
-                    // It does not mind, but goes behind those who do.
-                    let arrived = Instant::now();
-                    waiting.push_back(QueuedDecision { arrived, ..next });
-                    continue;
-                }
-                self.turn_away(next);
-                continue;
-            }
-            limits += next.question.limits();
-            batch.push(next);
-        }
-        batch
-    }
-
-    /// One call for all of `batch`; each is told its own answer, or all of them what went wrong.
-    async fn decide_all(
+    /// Sends one call for all of `batch`, or in a cluster one for each slot, and takes the replies over. The error is the
+    /// server's, if it has one.
+    async fn call<C: QueuedCall>(
         &self,
         connection: &mut Connection,
-        batch: Vec<QueuedDecision>,
+        deadline: Instant,
+        mut batch: Vec<C>,
     ) -> Result<(), StoreError> {
-        if let Some(member) = &self.member {
-            return self.decide_slots(member, connection, batch).await;
+        let node = &*self.node;
+        let sent = clock::now();
+        let Some(router) = &self.router else {
+            C::prepare(node, &mut batch);
+            let command = C::command(node, &batch);
+            let answer = in_time(deadline, connection.call(&command)).await;
+            let answer = answer.unwrap_or_else(|| Err(node.late()));
+            let took = clock::now() - sent;
+            return C::conclude(node, batch, CallResult { answer, took });
+        };
+        let mut batches = by_slot(batch);
+        for batch in &mut batches {
+            C::prepare(node, &mut batch.calls);
         }
-        let Some(first) = batch.first() else {
+        let answers = in_time(deadline, slot_calls::send(connection, node, &batches)).await;
+        let answers = answers
+            .unwrap_or_else(|| Err(node.late()))
+            .unwrap_or_else(|error| vec![Err(error); batches.len()]);
+        let took = clock::now() - sent;
+        let mut done = Ok(());
+        for (batch, answer) in batches.into_iter().zip(answers) {
+            if let Some(batch) = slot_calls::follow(node, router, batch.calls, &answer) {
+                done = done.and(C::conclude(node, batch, CallResult { answer, took }));
+            }
+        }
+        done
+    }
+
+    /// The updates that wait for Redis to be back go before Redis is asked anything, so far as that takes no longer than a
+    /// call may.
+    ///
+    /// # Errors
+    /// When Redis is not back after all.
+    pub(super) async fn pay(&self) -> Result<(), StoreError> {
+        let node = &self.node;
+        if node.is_paid() {
             return Ok(());
-        };
-        let deadline = first.arrived + self.timeout;
-        let command = question::decide(first.clock, batch.iter().map(|asked| &asked.question));
-        self.stats.sent(batch.len());
-        let answer = in_time(deadline, connection.call(&command)).await;
-        let answer = answer.unwrap_or(Err(self.late()));
-        self.decided(batch, answer)
-    }
-
-    /// Tells those in one call what has become of it. The error is the server's, if it has one.
-    pub(super) fn decided(
-        &self,
-        batch: Vec<QueuedDecision>,
-        answer: Result<Vec<u8>, StoreError>,
-    ) -> Result<(), StoreError> {
-        let told = answer.and_then(|bytes| {
-            reply::read(&bytes, batch.iter().map(|asked| asked.question.limits()))
-        });
-        let told = match told {
-            Ok(told) => told,
-            Err(error) => {
-                for asked in batch {
-                    self.owe_slots(&asked.question, asked.route, &error);
-                    self.forsake(asked, &error, true);
-                }
-                return Err(error);
-            }
-        };
-        let mut trouble = Ok(());
-        for (asked, told) in batch.into_iter().zip(told) {
-            if asked.kept.is_some() {
-                let outcome = match &told {
-                    Ok(_) => CallOutcome::Ok,
-                    Err(_) => CallOutcome::Lost,
-                };
-                let took = asked.arrived.elapsed();
-                self.stats.owed(Operation::Settle, outcome, took);
-            }
-            match &told {
-                Ok(_) => self.stats.decisions.add(1),
-                Err(ReplyError::Limit { reason, .. }) => {
-                    self.stats.errors.add(1);
-                    if reply::server_wide(reason) {
-                        trouble = Err(StoreError::Refused(reason.clone()));
-                    }
-                }
-                Err(ReplyError::Store(_)) => self.stats.errors.add(1),
-            }
-            self.tell(asked, told);
         }
-        trouble
-    }
-
-    /// One call for all of `batch`. Nobody waits for it.
-    pub(super) async fn refund_all(
-        &self,
-        connection: &mut Connection,
-        mut batch: Vec<CounterUpdate>,
-    ) -> Result<(), StoreError> {
-        if let Some(member) = &self.member {
-            return self.refund_slots(member, connection, batch).await;
+        let deadline = clock::now() + node.context.timeout;
+        let taken = timeout_at(deadline, node.connections.take()).await;
+        let mut connection = taken.map_err(|_| node.late())??;
+        while clock::now() < deadline {
+            let batch = node.updates.next();
+            if batch.is_empty() {
+                break;
+            }
+            let ends = clock::now() + node.context.timeout;
+            if let Err(why) = self.call(&mut connection, ends, batch).await {
+                connection.condemn();
+                return Err(why);
+            }
         }
-        self.mark(&mut batch);
-        let command = self.call_of(&batch);
-        let sent = Instant::now();
-        let answer = in_time(sent + self.timeout, connection.call(&command)).await;
-        let answer = answer.unwrap_or(Err(self.late()));
-        self.refunded(batch, (answer, sent.elapsed()))
-    }
-
-    pub(super) fn late(&self) -> StoreError {
-        StoreError::Timeout {
-            after: self.timeout,
-        }
+        // Surcharges go in front of all decisions.
+        node.queue.charge_all();
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! the way, not the work: the round trip is the least of several calls that were sent while hardly any other was under way, and
 //! a server that takes the longer the more it is asked is asked less.
 
+use crate::clock;
 use std::cell::Cell;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,7 +24,7 @@ const SAMPLES: u8 = 8;
 const MOST_LOST: u8 = 3;
 
 /// A server that is silent for less than this, however short the `timeout`, has been held up and is not away: a page that was
-/// swapped out, a slow command, a fork, a core that somebody else had. Decisions fall back by themselves meanwhile.
+/// swapped out, a slow command, a fork, a core that another process had. Decisions fall back by themselves meanwhile.
 const HELD_UP: Duration = Duration::from_millis(50);
 
 /// What one worker knows of the way to one server. Times are in microseconds.
@@ -76,14 +77,14 @@ impl CallWindow {
     /// A call is made now, as one of so many under way.
     pub(super) fn send(&self, under_way: usize) -> CallStart {
         CallStart {
-            at: Instant::now(),
+            at: clock::now(),
             quiet: under_way <= NEAR,
         }
     }
 
     /// It was answered.
     pub(super) fn answer(&self, sent: CallStart) {
-        let now = Instant::now();
+        let now = clock::now();
         let took = now - sent.at;
         if took <= self.timeout {
             self.answered.set(Some(now));
@@ -99,7 +100,7 @@ impl CallWindow {
     /// It was not answered in time.
     pub(super) fn misses(&self) {
         if self.late.get().is_none() {
-            self.late.set(Some(Instant::now()));
+            self.late.set(Some(clock::now()));
         }
     }
 
@@ -109,8 +110,7 @@ impl CallWindow {
         if last.is_some_and(|last| sent.at < last) {
             return false;
         }
-        self.lost
-            .set((Some(Instant::now()), many.saturating_add(1)));
+        self.lost.set((Some(clock::now()), many.saturating_add(1)));
         many >= MOST_LOST
     }
 
@@ -122,7 +122,7 @@ impl CallWindow {
     /// Is there a server that answers, but has answered nothing in time for so long that it is of no use?
     pub(super) fn is_too_slow(&self) -> bool {
         let late = self.late.get();
-        late.is_some_and(|since| since.elapsed() >= self.timeout.max(HELD_UP) * 2)
+        late.is_some_and(|since| clock::now() - since >= self.timeout.max(HELD_UP) * 2)
     }
 
     /// How long a decision may wait here before it is sent: what is left must be enough for an answer.

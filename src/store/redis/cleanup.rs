@@ -1,12 +1,14 @@
-//! Counters that nobody needs any more: those of a replay, which has a prefix of its own, go with it.
+//! Removes counters that are not needed any more: a replay has a prefix of its own, and its counters go with it.
 
+use super::RedisStore;
 use super::node::Node;
-use super::{RedisStore, Topology};
 use crate::store::error::StoreError;
-use bb8_redis::redis::{Cmd, Pipeline, Value};
+use bb8_redis::redis::{Cmd, Pipeline, from_redis_value};
 
 /// Keys looked at in one step: Redis does nothing else meanwhile.
 const STEP: usize = 1_000;
+
+const NO_PAGE: StoreError = StoreError::Protocol("not a page of keys");
 
 impl RedisStore {
     /// Waits for a connection, to every master of a cluster: says whether Redis can be reached, and if not, why.
@@ -14,8 +16,8 @@ impl RedisStore {
     /// # Errors
     /// Why there is none.
     pub async fn reach(&self) -> Result<(), StoreError> {
-        for node in self.nodes().await? {
-            node.shared.connections.take().await?;
+        for handle in self.cluster.masters().await? {
+            handle.node.connections.take().await?;
         }
         Ok(())
     }
@@ -27,30 +29,25 @@ impl RedisStore {
     /// When Redis did not do it, or not all of it.
     pub async fn clear(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
-        for node in self.nodes().await? {
-            removed += node.clear().await?;
+        for handle in self.cluster.masters().await? {
+            removed += handle.node.clear().await?;
         }
         Ok(removed)
-    }
-
-    async fn nodes(&self) -> Result<Vec<Node>, StoreError> {
-        match &self.way {
-            Topology::One(node) => Ok(vec![node.clone()]),
-            Topology::Many(cluster) => cluster.masters().await,
-        }
     }
 }
 
 impl Node {
     async fn clear(&self) -> Result<u64, StoreError> {
-        let mut connection = self.shared.connections.take().await?;
-        let pattern = format!("{}:*", self.shared.prefix);
+        let mut connection = self.connections.take().await?;
+        let pattern = format!("{}:*", self.context.prefix);
         let (mut cursor, mut removed) = (b"0".to_vec(), 0);
         loop {
             let mut scan = Cmd::new();
             scan.arg("SCAN").arg(&cursor);
             scan.arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
-            let (next, keys) = page(connection.send(&scan).await?)?;
+            let page = connection.send(&scan).await?;
+            let page: (Vec<u8>, Vec<Vec<u8>>) = from_redis_value(page).map_err(|_| NO_PAGE)?;
+            let (next, keys) = page;
             if !keys.is_empty() {
                 removed += keys.len() as u64;
                 // One by one, for in a cluster those of one command are of one slot.
@@ -68,20 +65,4 @@ impl Node {
             cursor = next;
         }
     }
-}
-
-/// One step's answer: where to go on, and what was found.
-fn page(answer: Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
-    const ODD: StoreError = StoreError::Protocol("not a page of keys");
-    let Value::Array(parts) = answer else {
-        return Err(ODD);
-    };
-    let Ok([Value::BulkString(next), Value::Array(keys)]) = <[Value; 2]>::try_from(parts) else {
-        return Err(ODD);
-    };
-    let keys = keys.into_iter().map(|key| match key {
-        Value::BulkString(key) => Ok(key),
-        _ => Err(ODD),
-    });
-    Ok((next, keys.collect::<Result<_, _>>()?))
 }

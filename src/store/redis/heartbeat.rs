@@ -1,20 +1,21 @@
-//! Tells Redis that this gateway lives, and hears how many do.
+//! Reports to Redis that this gateway lives, and learns how many do.
 
 use super::RedisStore;
-use super::batcher::in_time;
+use super::connection::{CONNECT_WITHIN, in_time};
 use super::layout::gateways_key;
-use super::node::NodeCore;
-use super::pool::{CONNECT_WITHIN, Connection};
+use super::node::Node;
 use super::reply;
 use crate::store::error::StoreError;
-use bb8_redis::redis::{Value, cmd};
+use bb8_redis::redis::{Cmd, Value, cmd};
 use std::time::Duration;
 use tokio::time::timeout;
 
 /// Sent whole each time: it is short, goes every few seconds, and is then not among the scripts that decide.
 const BEAT: &str = include_str!("../../../lua/heartbeat.lua");
 
-/// What a gateway tells of itself.
+const NO_NUMBER: StoreError = StoreError::Protocol("not a number of gateways");
+
+/// What a gateway reports of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// It is there.
@@ -24,57 +25,101 @@ pub enum Presence {
 }
 
 impl RedisStore {
-    /// Tells that `me` is there, or goes; says how many gateways have told so within `life`. It goes between the calls that
-    /// are under way, and counts against the server only if no call was answered since. Takes a second and twice the
-    /// settings' `timeout` at most.
+    /// Reports that gateway `me` is there, or goes; returns how many gateways have reported within `life`. It goes between
+    /// the calls that are under way, and counts against the server only if no call was answered since. Takes a second and
+    /// twice the settings' `timeout` at most.
     ///
     /// # Errors
-    /// When Redis did not say.
-    pub async fn beat(&self, me: u64, sign: Presence, life: Duration) -> Result<u32, StoreError> {
-        let shared = &*self.first().await?;
-        let era = shared.health.era();
-        let told = match timeout(CONNECT_WITHIN, shared.connections.take()).await {
-            Ok(Ok(mut connection)) => {
-                let sent = shared.pace.send(shared.busy.get());
-                let until = shared.pace.patience(sent);
-                let told = shared.tell_life(&mut connection, me, (sign, life));
-                let told = in_time(until, told).await;
-                let told = told.unwrap_or_else(|| Err(shared.late()));
-                if is_its_fault(&told) {
-                    connection.condemn();
-                }
-                match told {
-                    Err(StoreError::Timeout { .. }) if shared.pace.lives_since(sent) => {
-                        Err(StoreError::Overloaded)
-                    }
-                    told => told,
-                }
-            }
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(StoreError::Timeout {
-                after: CONNECT_WITHIN,
-            }),
-        };
-        if let Err(StoreError::Refused(reason)) = &told
-            && shared.is_redirected(reason)
+    /// When Redis did not answer.
+    pub async fn beat(
+        &self,
+        me: u64,
+        presence: Presence,
+        life: Duration,
+    ) -> Result<u32, StoreError> {
+        let node = &*self.cluster.everyone().await?.node;
+        let era = node.health.era();
+        let command = command(&node.context.prefix, me, presence, life);
+        let counted = node.beat(&command).await;
+        if let Err(StoreError::Refused(reason)) = &counted
+            && self.cluster.router.is_redirected(node, reason)
         {
-            // By the next time it is known who serves it.
+            // By the next time it is known which node serves it.
             return Err(StoreError::Down);
         }
-        if let Err(error) = &told
+        if let Err(error) = &counted
             && is_of_server(error)
         {
             // Not even the next request has to find that out.
-            shared.fall(era, error);
+            node.go_down(era, error);
         }
-        told
+        counted
     }
 }
 
-/// Would the next request be told the same?
+impl Node {
+    async fn beat(&self, command: &Cmd) -> Result<u32, StoreError> {
+        let taken = timeout(CONNECT_WITHIN, self.connections.take()).await;
+        let mut connection = taken.unwrap_or(Err(StoreError::Timeout {
+            after: CONNECT_WITHIN,
+        }))?;
+        let window = &self.lanes.window;
+        let start = window.send(self.lanes.busy());
+        let answer = in_time(window.patience(start), connection.send(command)).await;
+        let counted = answer
+            .unwrap_or_else(|| Err(self.late()))
+            .map_err(|error| explain(error, &self.context.prefix))
+            .and_then(count);
+        if is_of_connection(&counted) {
+            connection.condemn();
+        }
+        match counted {
+            Err(StoreError::Timeout { .. }) if window.lives_since(start) => {
+                Err(StoreError::Overloaded)
+            }
+            counted => counted,
+        }
+    }
+}
+
+fn command(prefix: &str, me: u64, presence: Presence, life: Duration) -> Cmd {
+    let mut command = cmd("EVAL");
+    command.arg(BEAT).arg(1).arg(gateways_key(prefix));
+    let life = life.as_micros().to_string();
+    command
+        .arg(&me.to_be_bytes())
+        .arg(life)
+        .arg(match presence {
+            Presence::There => "1",
+            Presence::Goes => "0",
+        });
+    command
+}
+
+/// With the key, where something else lives there.
+fn explain(error: StoreError, prefix: &str) -> StoreError {
+    match error {
+        StoreError::Refused(reason) if reason.contains("WRONGTYPE") => {
+            let key = gateways_key(prefix);
+            StoreError::Refused(format!("WRONGTYPE: something else lives at {key}").into())
+        }
+        error => error,
+    }
+}
+
+/// The number of gateways.
+fn count(answer: Value) -> Result<u32, StoreError> {
+    let Value::BulkString(bytes) = answer else {
+        return Err(NO_NUMBER);
+    };
+    let bytes = <[u8; 4]>::try_from(&*bytes).map_err(|_| NO_NUMBER)?;
+    Ok(u32::from_be_bytes(bytes))
+}
+
+/// Would the next request have the same answer?
 fn is_of_server(error: &StoreError) -> bool {
     match error {
-        // Where only the connection was lost, whoever takes the next finds out.
+        // Where only the connection was lost, the next one shows it.
         StoreError::Timeout { .. } | StoreError::Unreachable(_) => true,
         StoreError::Refused(reason) => reply::server_wide(reason),
         _ => false,
@@ -83,45 +128,10 @@ fn is_of_server(error: &StoreError) -> bool {
 
 /// Is the connection of no use after this? One that brings a server's refusal works, unless it leads to a server that is
 /// no master any more.
-fn is_its_fault(told: &Result<u32, StoreError>) -> bool {
-    match told {
+fn is_of_connection(counted: &Result<u32, StoreError>) -> bool {
+    match counted {
         Ok(_) => false,
         Err(StoreError::Refused(reason)) => reply::is_read_only(reason),
         Err(_) => true,
-    }
-}
-
-impl NodeCore {
-    async fn tell_life(
-        &self,
-        connection: &mut Connection,
-        me: u64,
-        (sign, life): (Presence, Duration),
-    ) -> Result<u32, StoreError> {
-        let mut command = cmd("EVAL");
-        command.arg(BEAT).arg(1).arg(gateways_key(&self.prefix));
-        let life = life.as_micros().to_string();
-        command.arg(&me.to_be_bytes()).arg(life).arg(match sign {
-            Presence::There => "1",
-            Presence::Goes => "0",
-        });
-        let wrong = StoreError::Protocol("not a number of gateways");
-        let answer = connection
-            .send(&command)
-            .await
-            .map_err(|error| match error {
-                StoreError::Refused(reason) if reason.contains("WRONGTYPE") => {
-                    let key = gateways_key(&self.prefix);
-                    StoreError::Refused(format!("WRONGTYPE: something else lives at {key}").into())
-                }
-                error => error,
-            });
-        match answer? {
-            Value::BulkString(bytes) => match <[u8; 4]>::try_from(&*bytes) {
-                Ok(count) => Ok(u32::from_be_bytes(count)),
-                Err(_) => Err(wrong),
-            },
-            _ => Err(wrong),
-        }
     }
 }

@@ -85,17 +85,17 @@ pub(super) fn probe_key(prefix: &str) -> Vec<u8> {
 /// Where a call under this name says that it has been made, in the slot of the counter called `beside`. No limit has it:
 /// it has no kind.
 #[must_use]
-pub(super) fn mark(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {
+pub(super) fn marker(prefix: &str, beside: Option<&[u8]>, name: u64) -> Vec<u8> {
     let tag = beside.and_then(|counter| {
         let open = counter.iter().position(|byte| *byte == b'{')?;
         let rest = counter.get(open + 1..)?;
         let close = rest.iter().position(|byte| *byte == b'}')?;
         rest.get(..close)
     });
-    let mut mark = format!("{prefix}:{VERSION}:done:{{").into_bytes();
-    mark.extend_from_slice(tag.unwrap_or(EVERYONE));
-    mark.extend_from_slice(format!("}}{name:016x}").as_bytes());
-    mark
+    let mut marker = format!("{prefix}:{VERSION}:done:{{").into_bytes();
+    marker.extend_from_slice(tag.unwrap_or(EVERYONE));
+    marker.extend_from_slice(format!("}}{name:016x}").as_bytes());
+    marker
 }
 
 /// Where the gateways tell that they live. No limit has it: it has no kind.

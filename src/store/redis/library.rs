@@ -1,4 +1,4 @@
-//! The scripts as a library of functions, for who wants them kept with the data: on disk, and on every replica before it
+//! The scripts as a library of functions, for operators that want them kept with the data: on disk, and on every replica before it
 //! leads.
 //!
 //! Names of functions are one for the whole server, so each carries a digest of the library and the script's own: gateways of

@@ -1,28 +1,31 @@
-//! What is said first on a connection: who asks, for which database, by which name. What is answered to that is told in
-//! words that say what to do, and without the server's own where these may repeat a secret.
+//! The login, which goes first on a connection: user, database, name. Errors of it have words about what to do, and not the
+//! server's own where these may repeat a secret.
 
-use super::pool::{Connection, first_word};
-use super::transport::{ADVICE, dial};
+use super::connection::{Connection, LONGEST_WORDS, first_word, shortened};
+use super::signals::Signals;
+use super::transport::{ADVICE, Destination, dial};
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::{RedisTarget, Secret};
 use crate::tls;
 use bb8_redis::redis::{Cmd, Pipeline, RedisConnectionInfo, RedisError, Value, cmd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// With whose credentials somebody is spoken to.
+/// A server by whose credentials a connection logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Those of Redis.
+    /// Redis itself.
     Redis,
-    /// Those of the sentinels.
+    /// A sentinel.
     Sentinels,
 }
 
 impl Peer {
-    /// Who does not take them, and where they are written.
+    /// What refuses a login, and where its credentials are written.
     fn named(self) -> (&'static str, &'static str) {
         match self {
             Self::Redis => ("Redis", "`[store]`"),
@@ -37,20 +40,41 @@ const NAME: [(&str, &str); 2] = [
     ("LIB-VER", env!("CARGO_PKG_VERSION")),
 ];
 
-/// What the crate says first: a name, and nothing of a login, of which it would keep the answer to itself. It has to say
-/// something, or what ends a connection at once would be told of as a broken pipe.
-pub(super) fn first() -> RedisConnectionInfo {
+/// What the crate says first: a name, and nothing of a login, of which it would keep the answer to itself. Something has
+/// to be sent, or a server that ends a connection at once would show as a broken pipe.
+fn greeting() -> RedisConnectionInfo {
     let [(_, name), (_, version)] = NAME;
     RedisConnectionInfo::default().set_lib_name(name, version)
 }
 
+/// A connection to a destination, on which only the login is sent, with the credentials of `peer`.
+pub(super) async fn connect(
+    destination: Destination<'_>,
+    peer: Peer,
+    signals: &Arc<Signals>,
+) -> Result<Connection, StoreError> {
+    let target = destination.target;
+    let age = signals.age.load(Ordering::Relaxed);
+    let stream = dial(destination).await?;
+    let opened = Connection::open(stream, &greeting(), target.functions, age, signals).await;
+    let mut connection = match opened {
+        Ok(connection) => connection,
+        Err(error) => {
+            let why = turned_away(destination).await;
+            return Err(why.unwrap_or_else(|| broken(&error, target)));
+        }
+    };
+    let greeted = connection.greet(target, peer).await;
+    signals.hear();
+    match greeted {
+        Ok(()) => Ok(connection),
+        Err(error) => Err(connection.explain(error, destination).await),
+    }
+}
+
 impl Connection {
     /// Logs in, in one write, where there is something to log in with.
-    pub(super) async fn greet(
-        &mut self,
-        target: &RedisTarget,
-        whose: Peer,
-    ) -> Result<(), StoreError> {
+    async fn greet(&mut self, target: &RedisTarget, peer: Peer) -> Result<(), StoreError> {
         let (mut words, mut matter) = (Pipeline::new(), Vec::new());
         let logs_in = target.password.is_some() || target.username.is_some();
         if logs_in {
@@ -71,7 +95,7 @@ impl Connection {
             return Ok(());
         }
         if logs_in {
-            // What was said before the login had no effect. A user need not be allowed it.
+            // A name that was sent before the login had no effect. A user need not be allowed to set one.
             for (what, value) in NAME {
                 words.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
             }
@@ -85,8 +109,8 @@ impl Connection {
                     error.detail().unwrap_or_default(),
                 );
                 let why = match step {
-                    LoginStep::Login => refused_login(code, detail, whose),
-                    LoginStep::Database => no_password(code, whose).unwrap_or_else(|| {
+                    LoginStep::Login => refused_login(code, detail, peer),
+                    LoginStep::Database => no_password(code, peer).unwrap_or_else(|| {
                         shortened(format!("no database {}: {code} {detail}", target.database))
                     }),
                 };
@@ -101,22 +125,22 @@ impl Connection {
     pub(super) async fn explain(
         &mut self,
         error: StoreError,
-        (target, node): (&RedisTarget, Option<&Address>),
+        destination: Destination<'_>,
     ) -> StoreError {
         let reason = match &error {
             StoreError::Refused(reason) => reason,
             StoreError::Unreachable(_) | StoreError::Lost(_) => {
-                return turned_away(target, node).await.unwrap_or(error);
+                return turned_away(destination).await.unwrap_or(error);
             }
             _ => return error,
         };
         if let Some(why) = no_password(first_word(reason), Peer::Redis) {
             return StoreError::Refused(why.into());
         }
-        let place = (node, &target.place);
-        let ((Some(address), _) | (None, RedisEndpoint::Tcp(address))) = place else {
+        let Some(address) = destination.address() else {
             return error;
         };
+        let target = destination.target;
         if !is_unknown_command(reason) {
             return error;
         }
@@ -144,13 +168,10 @@ impl Connection {
 const LISTENED: Duration = Duration::from_millis(120);
 
 /// What a server says that ends connections as soon as they are made: protected mode, too many clients. It may have ended the
-/// one before its words were read, so they are listened to on another, on which nothing is said.
-pub(super) async fn turned_away(
-    target: &RedisTarget,
-    node: Option<&Address>,
-) -> Option<StoreError> {
+/// one before its words were read, so they are read from another connection, on which nothing is sent.
+async fn turned_away(destination: Destination<'_>) -> Option<StoreError> {
     let listening = async {
-        let mut stream = dial(target, node).await.ok()?;
+        let mut stream = dial(destination).await.ok()?;
         let mut words = Vec::new();
         while !words.ends_with(b"\n") && words.len() < LONGEST_WORDS * 2 {
             let mut piece = [0; 512];
@@ -181,8 +202,8 @@ enum LoginStep {
 }
 
 /// Why the connection ended before anything was answered.
-pub(super) fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
-    // That a certificate is not liked may be said after the handshake only.
+fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
+    // A server may refuse a certificate only after the handshake.
     let why = tls::explain(error, ADVICE).unwrap_or_else(|| error.to_string());
     let why = match (&target.tls, &target.place) {
         (Some(_), _) | (None, RedisEndpoint::Unix(_)) => why,
@@ -193,9 +214,10 @@ pub(super) fn broken(error: &RedisError, target: &RedisTarget) -> StoreError {
     StoreError::Unreachable(why.into())
 }
 
-/// The server's words are told only where they are known: to an AUTH that it does not know it repeats the password.
-fn refused_login(code: &str, detail: &str, whose: Peer) -> String {
-    let (who, place) = whose.named();
+/// Why a login was refused. The server's words are repeated only where they are known: its answer to an AUTH that it does not
+/// know repeats the password.
+fn refused_login(code: &str, detail: &str, peer: Peer) -> String {
+    let (who, place) = peer.named();
     if code == "WRONGPASS" {
         return format!(
             "{who} does not take the user or the password (WRONGPASS): look at `username` and `password` in {place}"
@@ -208,7 +230,7 @@ fn refused_login(code: &str, detail: &str, whose: Peer) -> String {
     }
     if is_unknown_command(detail) {
         return format!(
-            "{who} knows no AUTH, which has been renamed or taken away: nobody can log in there; give it back, or leave `password` in {place} out where none is needed"
+            "{who} knows no AUTH, which has been renamed or taken away: no user can log in there; give it back, or leave `password` in {place} out where none is needed"
         );
     }
     if detail.contains("wrong number of arguments") {
@@ -220,8 +242,8 @@ fn refused_login(code: &str, detail: &str, whose: Peer) -> String {
 }
 
 /// It wants a password and was given none.
-pub(super) fn no_password(code: &str, whose: Peer) -> Option<String> {
-    let (who, place) = whose.named();
+pub(super) fn no_password(code: &str, peer: Peer) -> Option<String> {
+    let (who, place) = peer.named();
     (code == "NOAUTH").then(|| {
         format!("{who} wants a password, and none is given (NOAUTH): write `password` in {place}")
     })
@@ -275,18 +297,6 @@ fn by_sentinel(target: &RedisTarget, address: &Address, name: &str) -> String {
         "redis"
     };
     format!("{scheme}+sentinel://{address}/{name}")
-}
-
-/// Of what a server says when it refuses, in bytes: it may be anything, and is told in one line.
-const LONGEST_WORDS: usize = 400;
-
-/// As much of a server's words as a line of the log has room for.
-pub(super) fn shortened(mut words: String) -> String {
-    if words.len() > LONGEST_WORDS {
-        words.truncate(words.floor_char_boundary(LONGEST_WORDS));
-        words.push_str("...");
-    }
-    words
 }
 
 /// A text as servers send it.

@@ -1,278 +1,126 @@
-//! What is owed to Redis: slots whose request has ended, charges that come back, and costs that are settled. Nobody waits
-//! for it, so that it can wait: while Redis is away it is kept, and sent when Redis is back.
+//! Updates that wait to be sent: slots whose request has ended, charges that come back, and costs that are settled. No
+//! request waits for an update, so while Redis is away it is kept, and sent when Redis is back.
 //!
-//! A call without an answer may have been made. What is known by its id is sent again, for doing it twice is doing it
-//! once: slots are freed by their number, and a call that gives charges back leaves a mark in Redis, with a name that one
-//! call after the other has, each only when the one before is answered, and its number there. What is charged beyond an estimate has an id as
-//! repeated requests have (`limit/dedupe`).
+//! A call without an answer may have been applied. An update that Redis can recognise is sent again, for applying it twice
+//! is applying it once: slots are freed by their number, and a call that gives charges back has a marker
+//! (`applied_marker`). A charge beyond an estimate (`surcharge`) has an id as repeated requests have (`limit/dedupe`).
 
-mod applied_marker;
-mod surcharge;
-
-pub(super) use applied_marker::AppliedMarker;
-pub(super) use surcharge::Surcharge;
-
-use super::batcher::MOST_DECISIONS;
-use super::cluster::Route;
-use super::node::NodeCore;
-use super::question::Question;
-use crate::clock::Timestamp;
+use super::context::StoreContext;
+use super::counter_update::MarkerNames;
+use super::counter_update::{CounterUpdate, UpdateKind};
+use super::health::Health;
+use super::lanes::Lanes;
+use super::question::{self, Question};
+use super::slot::CallRoute;
+use super::{MOST_IN_CALL, layout};
+use crate::clock;
 use crate::store::error::StoreError;
-use crate::telemetry::metrics::{CallOutcome, Operation};
+use crate::telemetry::metrics::CallOutcome;
+use bb8_redis::redis::Cmd;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
-/// What one worker owes to one Redis at most; what is more is lost.
-pub(super) const MOST_OWED: usize = 16_384;
-/// How often one is sent: what Redis refuses each time is not to be its end each time.
-const MOST_TIMES: u8 = 16;
-/// A slot that was not found may be taken yet, by a call that is still on its way: it is looked for again so much later,
-/// and then twice that.
-const DOUBT: Duration = Duration::from_secs(1);
-/// The script's byte for what a call before has done.
-const MADE_BEFORE: u8 = 4;
-/// What could not be done where it was sent is tried again so much later.
+/// What one worker keeps for one Redis at most; an update beyond is lost.
+pub(super) const MOST_PENDING: usize = 16_384;
+/// How often an update is sent: what Redis refuses each time is not to be its end each time.
+pub(super) const MOST_TRIES: u8 = 16;
+/// A slot that was not found may be taken yet, by a call that is still on its way: the release is sent again so much
+/// later, and then twice that.
+const RECHECK: Duration = Duration::from_secs(1);
+/// The script's byte for what an earlier call has applied.
+const APPLIED_BEFORE: u8 = 4;
+/// An update that the node did not apply is sent again so much later.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long what has not been sent is kept.
-const KEPT: Duration = Duration::from_hours(1);
-
-/// How long a call is made again that may have been made: for longer than that its mark lasts.
-const REPEATED: Duration = Duration::from_mins(2);
-
-/// What is to be done about a counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UpdateKind {
-    /// Slots are freed.
-    Release {
-        /// Nobody has heard that they were taken: the call that asked for them had no answer.
-        doubted: Option<Duration>,
-    },
-    /// Slots are held for longer. The next time comes by itself.
-    Renewal,
-    /// A charge comes back.
-    Refund,
-    /// A charge was too much.
-    Settlement,
-    /// The counter is forgotten, and somebody waits to hear so.
-    Reset,
-}
-
-/// Something that waits to be done, about one counter.
-#[derive(Debug)]
-pub(super) struct CounterUpdate {
-    pub(super) duty: UpdateKind,
-    pub(super) question: Question,
-    pub(super) clock: Option<Timestamp>,
-    pub(super) route: Route,
-    /// From then on it means nothing any more.
-    pub(super) until: Instant,
-    /// How often it has been sent in vain.
-    pub(super) times: u8,
-    /// Of the call that it went with.
-    pub(super) mark: Option<AppliedMarker>,
-    /// Mostly nobody waits. Told the script's byte.
-    pub(super) answer: Option<oneshot::Sender<Result<u8, StoreError>>>,
-}
-
-/// What one worker owes to one Redis.
-#[derive(Debug, Default)]
+/// The updates that one worker has for one Redis.
 pub(super) struct PendingRefunds {
-    /// In the order in which it goes.
+    /// Is asked whether Redis is away.
+    health: Rc<Health>,
+    lanes: Rc<Lanes>,
+    context: Rc<StoreContext>,
+    /// In the order in which they go.
     waiting: RefCell<VecDeque<CounterUpdate>>,
-    /// What is to be tried again, and when.
+    /// Updates to be sent again, and when.
     later: RefCell<Vec<(Instant, CounterUpdate)>>,
-    /// There is more of that.
-    put_off: Notify,
-    /// What is charged without being asked, while Redis is away.
-    debts: RefCell<VecDeque<(Question, Route, Surcharge)>>,
-    /// Names that no call has just now, with the last number of each.
-    names: RefCell<Vec<(u64, u64)>>,
+    names: MarkerNames,
+}
+
+/// An answered call: its answer, and how long it took.
+pub(super) struct CallResult {
+    pub(super) answer: Result<Vec<u8>, StoreError>,
+    pub(super) took: Duration,
 }
 
 impl PendingRefunds {
-    /// Is there anything to send now?
+    pub(super) fn new(context: &Rc<StoreContext>, health: &Rc<Health>, lanes: &Rc<Lanes>) -> Self {
+        Self {
+            health: Rc::clone(health),
+            lanes: Rc::clone(lanes),
+            context: Rc::clone(context),
+            waiting: RefCell::default(),
+            later: RefCell::default(),
+            names: MarkerNames::default(),
+        }
+    }
+
+    /// Is there nothing to send now?
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
     }
 
-    /// Is there anything that waits for Redis to be back?
-    pub(super) fn is_paid(&self) -> bool {
-        self.is_empty() && self.debts.borrow().is_empty()
-    }
-
     fn is_full(&self) -> bool {
-        self.waiting.borrow().len() + self.later.borrow().len() >= MOST_OWED
-    }
-}
-
-impl PendingRefunds {
-    fn wait_for(&self, at: Instant, one: CounterUpdate) {
-        self.later.borrow_mut().push((at, one));
-        self.put_off.notify_one();
+        self.waiting.borrow().len() + self.later.borrow().len() >= MOST_PENDING
     }
 
-    /// All of it: others are to see to it, each slot's own.
-    pub(super) fn pass_on(&self, home: impl Fn(Route) -> Rc<NodeCore>) {
-        let later = self.later.take().into_iter().map(|(_, one)| one);
-        let all: Vec<_> = self.waiting.take().into_iter().chain(later).collect();
-        for one in all {
-            home(one.route).owe(one);
-        }
-        for (question, route, debt) in self.debts.take() {
-            home(route).owe_debt(None, (question, route), debt);
-        }
-    }
-}
-
-impl UpdateKind {
-    /// As what it is counted, if it is.
-    fn operation(self) -> Option<Operation> {
-        Some(match self {
-            Self::Release { .. } => Operation::Release,
-            Self::Refund => Operation::Refund,
-            Self::Settlement => Operation::Settle,
-            Self::Renewal | Self::Reset => return None,
-        })
-    }
-}
-
-impl CounterUpdate {
-    /// Of a limit whose slots, if it has any, last so long.
-    pub(super) fn new(
-        duty: UpdateKind,
-        (clock, question, route): (Option<Timestamp>, Question, Route),
-        lasts: Option<Duration>,
-    ) -> Self {
-        Self {
-            duty,
-            question,
-            clock,
-            route,
-            until: Instant::now() + lasts.unwrap_or(KEPT),
-            times: 0,
-            mark: None,
-            answer: None,
-        }
-    }
-
-    /// Is it kept while Redis is away? By a clock of the caller's nothing waits.
-    fn is_kept(&self) -> bool {
-        self.clock.is_none() && self.duty.operation().is_some()
-    }
-
-    /// Would it be done twice if it were sent twice?
-    fn adds_up(&self) -> bool {
-        matches!(self.duty, UpdateKind::Refund | UpdateKind::Settlement)
-    }
-
-    /// Can it be sent again though it may have been done?
-    fn is_repeatable(&self) -> bool {
-        let by_mark = self
-            .mark
-            .is_some_and(|mark| mark.since.elapsed() < REPEATED);
-        self.is_kept() && (by_mark || !self.adds_up())
-    }
-
-    /// Does it mean nothing any more, or can it not be told from one that has been done?
-    fn is_over(&self, now: Instant) -> bool {
-        self.until <= now || (self.times > 0 && !self.is_repeatable())
-    }
-
-    /// Whoever waits does not wait until Redis is back.
-    fn tell(&mut self, why: &StoreError) {
-        if let Some(waiting) = self.answer.take() {
-            let _ = waiting.send(Err(why.clone()));
-        }
-    }
-
-    /// It was not done where it was sent last. If nowhere else either it may go with another call.
-    fn unmark(&mut self) {
-        if self.times == 0 {
-            self.mark = None;
-        }
-    }
-}
-
-impl NodeCore {
-    /// Takes over what is to be done: soon, or when Redis is back.
-    pub(super) fn owe(&self, mut one: CounterUpdate) {
+    /// Takes an update over: it is sent soon, or when Redis is back.
+    pub(super) fn push(&self, mut update: CounterUpdate) {
         let is_down = self.health.is_down();
-        if (is_down && !one.is_kept()) || self.owed.is_full() {
-            return self.lose(one, &StoreError::Down);
+        if (is_down && !update.is_kept()) || self.is_full() {
+            return self.lose(update, &StoreError::Down);
         }
         if is_down {
-            self.count(one.duty, CallOutcome::Down, Duration::ZERO);
-            one.tell(&StoreError::Down);
+            self.count(update.kind, CallOutcome::Down, Duration::ZERO);
+            update.fail(&StoreError::Down);
         }
-        self.owed.waiting.borrow_mut().push_back(one);
-        if !self.health.is_down() {
-            self.wake();
+        self.waiting.borrow_mut().push_back(update);
+        if !is_down {
+            self.lanes.wake();
         }
     }
 
-    /// Slots that a call without an answer may have taken are given back: whoever asked was answered without them.
-    pub(super) fn owe_slots(&self, asked: &Question, route: Route, why: &StoreError) {
+    /// Frees slots that a call without an answer may have taken: its requests were answered without them.
+    pub(super) fn release(&self, question: &Question, route: CallRoute, why: &StoreError) {
         if let StoreError::Refused(_) | StoreError::Down | StoreError::Overloaded = why {
             return;
         }
-        for (question, ttl) in asked.releases() {
-            let doubted = Some(DOUBT);
-            let duty = UpdateKind::Release { doubted };
-            self.owe(CounterUpdate::new(duty, (None, question, route), Some(ttl)));
+        for (question, ttl) in question.releases() {
+            let kind = UpdateKind::Release {
+                recheck: Some(RECHECK),
+            };
+            let update = CounterUpdate::new(kind, question, Some(ttl));
+            self.push(CounterUpdate { route, ..update });
         }
     }
 
-    /// Redis is back: it is told what it is owed before it is asked anything, so far as that takes no longer than a call
-    /// may.
-    ///
-    /// # Errors
-    /// When it is not back after all.
-    pub(super) async fn pay(&self) -> Result<(), StoreError> {
-        if self.owed.is_paid() {
-            return Ok(());
-        }
-        let deadline = Instant::now() + self.timeout;
-        let taken = timeout_at(deadline, self.connections.take()).await;
-        let mut connection = taken.map_err(|_| self.late())??;
-        while Instant::now() < deadline {
-            let batch = self.next_due();
-            if batch.is_empty() {
-                break;
-            }
-            if let Err(why) = self.refund_all(&mut connection, batch).await {
-                connection.condemn();
-                return Err(why);
-            }
-        }
-        // These go in front of all who ask.
-        self.charge_all();
-        Ok(())
+    /// All of it, for other nodes.
+    pub(super) fn take_all(&self) -> Vec<CounterUpdate> {
+        let later = self.later.take().into_iter().map(|(_, update)| update);
+        self.waiting.take().into_iter().chain(later).collect()
     }
 
-    /// What goes with the next call.
-    pub(super) fn next_owed(&self) -> Vec<CounterUpdate> {
-        if self.owed.is_empty() || self.health.is_down() {
-            Vec::new()
-        } else {
-            self.next_due()
-        }
-    }
-
-    /// The first that can go in one call: of one clock, and only what still means something.
-    fn next_due(&self) -> Vec<CounterUpdate> {
-        let mut waiting = self.owed.waiting.borrow_mut();
-        let now = Instant::now();
-        let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_DECISIONS));
+    /// The first updates that can go in one call: of one clock, and only those that still mean something.
+    pub(super) fn next(&self) -> Vec<CounterUpdate> {
+        let mut waiting = self.waiting.borrow_mut();
+        let now = clock::now();
+        let mut batch: Vec<CounterUpdate> = Vec::with_capacity(waiting.len().min(MOST_IN_CALL));
         while let Some(next) = waiting.front() {
-            let fits = batch.len() < MOST_DECISIONS
+            let fits = batch.len() < MOST_IN_CALL
                 && batch
                     .first()
-                    .is_none_or(|first| first.clock == next.clock && first.mark == next.mark);
+                    .is_none_or(|first| first.clock == next.clock && first.marker == next.marker);
             if !fits {
                 break;
             }
@@ -280,157 +128,182 @@ impl NodeCore {
                 break;
             };
             if next.is_over(now) {
-                self.lose(next, &StoreError::Down)
+                self.lose(next, &StoreError::Down);
             } else {
-                batch.push(next)
+                batch.push(next);
             }
         }
         batch
     }
 
+    /// Gives the updates of one call a marker, if the call must not be applied twice. By a clock of the caller's nothing is
+    /// repeated.
+    pub(super) fn mark(&self, batch: &mut [CounterUpdate]) {
+        let is_new = batch.first().is_some_and(|first| first.marker.is_none());
+        let adds_up = |update: &CounterUpdate| update.adds_up() && update.clock.is_none();
+        if !is_new || !batch.iter().any(adds_up) {
+            return;
+        }
+        let marker = self.names.next();
+        for update in batch {
+            update.marker = Some(marker);
+        }
+    }
+
     /// Takes over what has become of a call for all of `batch`.
-    pub(super) fn refunded(
+    pub(super) fn conclude(
         &self,
         batch: Vec<CounterUpdate>,
-        (answer, took): (Result<Vec<u8>, StoreError>, Duration),
+        result: CallResult,
     ) -> Result<(), StoreError> {
+        let CallResult { answer, took } = result;
         let outcome = match &answer {
             Ok(_) => CallOutcome::Ok,
             Err(StoreError::Timeout { .. }) => CallOutcome::Timeout,
             Err(_) => CallOutcome::Error,
         };
-        for one in &batch {
-            self.count(one.duty, outcome, took);
+        for update in &batch {
+            self.count(update.kind, outcome, took);
         }
         let bytes = match answer {
             Ok(bytes) => bytes,
             Err(why) => {
                 // In their order, in front of what has come since.
-                for one in batch.into_iter().rev() {
-                    self.send_again(one, &why);
+                for update in batch.into_iter().rev() {
+                    self.send_again(update, &why);
                 }
                 return Err(why);
             }
         };
-        if let Some(mark) = batch.first().and_then(|first| first.mark) {
-            self.owed.names.borrow_mut().push((mark.name, mark.number));
+        if let Some(marker) = batch.first().and_then(|first| first.marker) {
+            self.names.release(marker);
         }
-        for (index, mut one) in batch.into_iter().enumerate() {
+        for (index, mut update) in batch.into_iter().enumerate() {
             let byte = bytes.get(index).copied();
-            self.stats.refunds.add(1);
-            if let Some(waiting) = one.answer.take() {
+            self.context.stats.refunds.add(1);
+            if let Some(answer) = update.answer.take() {
                 let short = StoreError::Protocol("shorter than the question");
-                let _ = waiting.send(byte.ok_or(short));
+                let _ = answer.send(byte.ok_or(short));
             }
-            // Or nobody knows any more what was found.
-            if matches!(byte, Some(0 | MADE_BEFORE)) {
-                self.doubt(one);
+            // An answer that was given before does not say any more what was found.
+            if matches!(byte, Some(0 | APPLIED_BEFORE)) {
+                self.recheck(update);
             }
         }
         Ok(())
     }
 
-    /// What went with a call that failed goes again, if it can.
-    fn send_again(&self, mut one: CounterUpdate, why: &StoreError) {
-        one.times += 1;
-        one.tell(why);
-        if !one.is_repeatable() || one.times >= MOST_TIMES || self.owed.is_full() {
-            return self.lose(one, why);
+    /// An update of a call that failed goes again, if it can.
+    fn send_again(&self, mut update: CounterUpdate, why: &StoreError) {
+        update.tries += 1;
+        update.fail(why);
+        if !update.is_repeatable() || update.tries >= MOST_TRIES || self.is_full() {
+            return self.lose(update, why);
         }
-        self.owed.waiting.borrow_mut().push_front(one);
+        self.waiting.borrow_mut().push_front(update);
     }
 
-    /// It was not sent: it stays the first.
-    pub(super) fn put_back(&self, mut one: CounterUpdate) {
-        one.unmark();
-        self.owed.waiting.borrow_mut().push_front(one);
+    /// The update was not sent: it stays the first.
+    pub(super) fn put_back(&self, mut update: CounterUpdate) {
+        update.unmark();
+        self.waiting.borrow_mut().push_front(update);
     }
 
-    /// It was not done where it was sent, and is tried again when that may have changed.
-    pub(super) fn put_off(&self, mut one: CounterUpdate, why: &StoreError) {
-        if !one.is_kept() || self.owed.is_full() {
-            return self.lose(one, why);
+    /// The node did not apply the update, and it is sent again when that may have changed.
+    pub(super) fn put_off(&self, mut update: CounterUpdate, why: &StoreError) {
+        if !update.is_kept() || self.is_full() {
+            return self.lose(update, why);
         }
-        one.unmark();
-        one.route = one.route.afresh();
-        self.owed.wait_for(Instant::now() + PAUSE, one);
+        update.unmark();
+        update.route = CallRoute::to(update.route.slot);
+        self.wait_until(clock::now() + PAUSE, update);
     }
 
-    /// Of `one` nothing was found. Where nobody knows whether there is anything it is looked for again.
-    fn doubt(&self, mut one: CounterUpdate) {
+    /// Redis found nothing to update. A release of slots that may be taken yet is sent again.
+    fn recheck(&self, mut update: CounterUpdate) {
         let UpdateKind::Release {
-            doubted: Some(pause),
-        } = one.duty
+            recheck: Some(pause),
+        } = update.kind
         else {
             return;
         };
-        let at = Instant::now() + pause;
-        if one.until <= at || self.owed.is_full() {
+        let at = clock::now() + pause;
+        if update.until <= at || self.is_full() {
             return;
         }
-        one.mark = None;
-        one.duty = UpdateKind::Release {
-            doubted: Some(pause * 2),
+        update.marker = None;
+        update.kind = UpdateKind::Release {
+            recheck: Some(pause * 2),
         };
-        one.times = 0;
-        self.owed.wait_for(at, one);
+        update.tries = 0;
+        self.wait_until(at, update);
     }
 
-    /// It is given up, and whoever waits for it is told.
-    pub(super) fn lose(&self, mut one: CounterUpdate, why: &StoreError) {
-        one.tell(why);
-        let has_lapsed =
-            matches!(one.duty, UpdateKind::Release { .. }) && one.until <= Instant::now();
+    fn wait_until(&self, at: Instant, update: CounterUpdate) {
+        self.later.borrow_mut().push((at, update));
+        self.lanes.reminder.notify_one();
+    }
+
+    /// The update is given up, and a caller that waits for it hears so.
+    fn lose(&self, mut update: CounterUpdate, why: &StoreError) {
+        update.fail(why);
+        let is_release = matches!(update.kind, UpdateKind::Release { .. });
         // A slot that has lapsed is free.
-        if !has_lapsed {
-            self.count(one.duty, CallOutcome::Lost, Duration::ZERO);
+        if !(is_release && update.until <= clock::now()) {
+            self.count(update.kind, CallOutcome::Lost, Duration::ZERO);
         }
     }
 
-    fn count(&self, duty: UpdateKind, outcome: CallOutcome, time: Duration) {
-        if let Some(operation) = duty.operation() {
-            self.stats.owed(operation, outcome, time);
+    fn count(&self, kind: UpdateKind, outcome: CallOutcome, time: Duration) {
+        if let Some(operation) = kind.operation() {
+            self.context.stats.updated(operation, outcome, time);
         }
     }
 
-    /// Redis is away: what cannot wait is given up.
-    pub(super) fn set_aside(&self) {
-        let waiting = self.owed.waiting.take();
-        let (kept, rest): (VecDeque<_>, VecDeque<_>) =
-            waiting.into_iter().partition(CounterUpdate::is_kept);
-        *self.owed.waiting.borrow_mut() = kept;
-        for one in self.owed.waiting.borrow_mut().iter_mut() {
-            one.tell(&StoreError::Down);
+    /// Redis is away: updates that cannot wait are given up.
+    pub(super) fn set_down(&self) {
+        for mut update in self.waiting.take() {
+            if update.is_kept() {
+                update.fail(&StoreError::Down);
+                self.waiting.borrow_mut().push_back(update);
+            } else {
+                self.lose(update, &StoreError::Down);
+            }
         }
-        for one in rest {
-            self.lose(one, &StoreError::Down);
+    }
+
+    /// Waits until some updates that were put off are due, or a surcharge waits, and queues these updates.
+    pub(super) async fn remind(&self) {
+        let next = self.later.borrow().iter().map(|(at, _)| *at).min();
+        match next {
+            None => self.lanes.reminder.notified().await,
+            Some(at) => {
+                tokio::select! {
+                    () = sleep_until(at) => {}
+                    () = self.lanes.reminder.notified() => {}
+                }
+            }
+        }
+        let now = clock::now();
+        let due = |(at, _): &mut (Instant, CounterUpdate)| *at <= now;
+        let due: Vec<_> = self.later.borrow_mut().extract_if(.., due).collect();
+        for (_, update) in due {
+            self.push(update);
         }
     }
 }
 
-/// Has what was put off be sent when its time has come, until the worker ends.
-pub(super) async fn remind(shared: Rc<NodeCore>) {
-    loop {
-        let later = &shared.owed.later;
-        let next = later.borrow().iter().map(|(at, _)| *at).min();
-        match next {
-            None => shared.owed.put_off.notified().await,
-            Some(at) => {
-                tokio::select! {
-                    () = sleep_until(at) => {}
-                    () = shared.owed.put_off.notified() => {}
-                }
-            }
-        }
-        let now = Instant::now();
-        let due = |(at, _): &mut (Instant, CounterUpdate)| *at <= now;
-        let due: Vec<_> = later.borrow_mut().extract_if(.., due).collect();
-        for (_, one) in due {
-            shared.owe(one);
-        }
-        if shared.health.is_up() && !shared.owed.debts.borrow().is_empty() {
-            shared.charge_all();
-            shared.wake();
-        }
-    }
+/// One call for all of `batch`. In a cluster its marker lives where the counters do.
+pub(super) fn command(prefix: &str, is_in_cluster: bool, batch: &[CounterUpdate]) -> Cmd {
+    let first = batch.first();
+    let clock = first.and_then(|first| first.clock);
+    let marker = first.and_then(|first| {
+        let marker = first.marker?;
+        let counter = first.question.keys().next().filter(|_| is_in_cluster);
+        Some(question::MarkerKey {
+            key: layout::marker(prefix, counter, marker.name),
+            number: marker.number,
+        })
+    });
+    question::refund(clock, batch.iter().map(|update| &update.question), marker)
 }

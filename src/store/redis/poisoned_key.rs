@@ -2,9 +2,10 @@
 //! are decided where they live, and `on_down` answers for the one alone.
 
 use super::RedisStore;
+use super::abandonment::tentative;
 use crate::limit::verdict::INLINE_LIMITS;
-use crate::store::answers::{Answers, PartialOutage, TentativeCharge};
-use crate::store::check::{Charge, Check};
+use crate::store::answers::{Answers, PartialOutage};
+use crate::store::check::Check;
 use crate::store::error::StoreError;
 use crate::store::shadow::Charges;
 use smallvec::SmallVec;
@@ -12,21 +13,35 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::timeout_at;
 
+/// A question that Redis did not answer, for one of its limits.
+pub(in crate::store) struct FailedAttempt {
+    /// Another limit refused the request already.
+    pub(in crate::store) refused: bool,
+    /// When it was asked.
+    pub(in crate::store) asked: Instant,
+    pub(in crate::store) why: StoreError,
+}
+
 type Few<T> = SmallVec<[T; INLINE_LIMITS]>;
 
 impl RedisStore {
-    /// Decides of `checks`, asked in vain at `asked`, those that can be decided: each limit that cannot falls out of the
-    /// question once. All of it within the settings' `timeout`.
+    /// Decides of `checks`, after an attempt at all of them, those that can be decided: each limit that cannot falls out of
+    /// the question once. All of it within the settings' `timeout`.
     ///
     /// # Errors
-    /// Where none can be, one that cannot be `is_shut` meanwhile, or something may have been charged.
+    /// Where none can be decided, a limit that cannot be `is_shut` meanwhile, or something may have been charged.
     pub(in crate::store) async fn measure_without(
         &self,
         checks: &[Check<'_>],
-        (refused, asked): (bool, Instant),
-        (why, is_shut): (StoreError, impl Fn(&Check<'_>) -> bool),
+        attempt: FailedAttempt,
+        is_shut: impl Fn(&Check<'_>) -> bool,
     ) -> Result<Answers, StoreError> {
-        let deadline = asked + self.timeout();
+        let FailedAttempt {
+            refused,
+            asked,
+            why,
+        } = attempt;
+        let deadline = asked + self.context.timeout;
         let mut out: Few<Arc<str>> = Few::new();
         let mut last = why.clone();
         loop {
@@ -36,7 +51,7 @@ impl RedisStore {
                 _ => return Err(last),
             }
             let is_out = |check: &Check<'_>| out.contains(&check.limit.name);
-            // What is not to pass anyhow charges nobody.
+            // A request that is not to pass anyhow charges no limit.
             if checks.iter().any(|check| is_out(check) && is_shut(check)) {
                 return Err(last);
             }
@@ -45,10 +60,17 @@ impl RedisStore {
             if rest.is_empty() {
                 return Err(why);
             }
-            let after = self.timeout();
-            let told = timeout_at(deadline.into(), self.ask(None, &rest, refused)).await;
-            match told.unwrap_or(Err(StoreError::Timeout { after })) {
-                Ok(half) => return Ok(with_gap(checks, (&rest, half), refused, why)),
+            let after = self.context.timeout;
+            let answers = timeout_at(deadline.into(), self.measure(&rest, refused)).await;
+            match answers.unwrap_or(Err(StoreError::Timeout { after })) {
+                Ok(answers) => {
+                    let partial = PartialAnswers {
+                        checks: &rest,
+                        answers,
+                        refused,
+                    };
+                    return Ok(partial.among(checks, why));
+                }
                 Err(error) => last = error,
             }
         }
@@ -65,58 +87,54 @@ fn uncounted(error: &StoreError) -> Option<&Arc<str>> {
     }
 }
 
-/// What was measured of `rest`, among all of `checks`.
-fn with_gap(
-    checks: &[Check<'_>],
-    (rest, mut half): (&[Check<'_>], Answers),
+/// What was measured of some limits of a request.
+struct PartialAnswers<'a> {
+    checks: &'a [Check<'a>],
+    answers: Answers,
     refused: bool,
-    why: StoreError,
-) -> Answers {
-    let is_asked = |check: &Check<'_>| rest.iter().any(|other| other.limit.id == check.limit.id);
-    let asked: Few<usize> = (0..checks.len())
-        .filter(|index| is_asked(&checks[*index]))
-        .collect();
-    let (mut gone, mut charged) = (Vec::new(), Vec::new());
-    let by_others = match half.gap.take() {
-        // Some of the rest are away as well.
-        Some(gap) => {
-            gone.extend(gap.unknown.iter().filter_map(|index| asked.get(*index)));
-            charged = gap.charged;
-            gap.refused
-        }
-        None => {
-            let charges = Charges::of(rest, &half.measured, refused);
-            for (index, (check, measured)) in rest.iter().zip(&half.measured).enumerate() {
-                let at = half.instant(index);
-                let ticket = check.ticket(at, *measured);
-                charged.extend(ticket.filter(|_| charges.has(index)).map(|ticket| {
-                    TentativeCharge {
-                        charge: Charge {
-                            limit: Arc::clone(check.limit),
-                            key: check.key.into(),
-                            ticket,
-                            by: None,
-                        },
-                        at,
-                        turn: check.turn(at, *measured),
-                    }
-                }));
-            }
-            !Charges::of(rest, &half.measured, false).admitted
-        }
-    };
-    let mut whole = half.among(checks, |index| asked.contains(&index));
-    // Who answers for the others has a clock of its own.
-    whole.instants = (0..checks.len())
-        .map(|index| whole.instant(index))
-        .collect();
-    gone.extend((0..checks.len()).filter(|index| !asked.contains(index)));
-    gone.sort_unstable();
-    whole.gap = Some(Box::new(PartialOutage {
-        unknown: gone,
-        charged,
-        refused: by_others,
-        why,
-    }));
-    whole
+}
+
+impl PartialAnswers<'_> {
+    /// As answers to all of `checks`. The other limits could not be decided, and `why`.
+    fn among(self, checks: &[Check<'_>], why: StoreError) -> Answers {
+        let Self {
+            checks: rest,
+            mut answers,
+            refused,
+        } = self;
+        let is_asked =
+            |check: &Check<'_>| rest.iter().any(|other| other.limit.id == check.limit.id);
+        let asked: Few<usize> = (0..checks.len())
+            .filter(|index| is_asked(&checks[*index]))
+            .collect();
+        let gap = answers.gap.take();
+        let mut gap = gap.unwrap_or_else(|| {
+            let charges = Charges::of(rest, &answers.measured, refused);
+            let measured = rest.iter().zip(&answers.measured).enumerate();
+            let charged = measured.filter(|(index, _)| charges.has(*index));
+            let charged = charged.filter_map(|(index, (check, measured))| {
+                tentative(check, answers.instant(index), *measured)
+            });
+            Box::new(PartialOutage {
+                unknown: Vec::new(),
+                charged: charged.collect(),
+                refused: !Charges::of(rest, &answers.measured, false).admitted,
+                why: why.clone(),
+            })
+        });
+        // Some of the rest may be away as well.
+        let away = gap.unknown.iter().filter_map(|index| asked.get(*index));
+        let poisoned = (0..checks.len()).filter(|index| !asked.contains(index));
+        let mut unknown: Vec<usize> = away.copied().chain(poisoned).collect();
+        unknown.sort_unstable();
+        gap.unknown = unknown;
+        gap.why = why;
+        let mut whole = answers.among(checks, |index| asked.contains(&index));
+        // The fallback that answers for the others has a clock of its own.
+        whole.instants = (0..checks.len())
+            .map(|index| whole.instant(index))
+            .collect();
+        whole.gap = Some(gap);
+        whole
+    }
 }

@@ -1,10 +1,14 @@
 //! A look at a Redis before anything is counted there: does it answer, what is it, does it take the scripts?
 
-use super::cluster::{self, SlotRange};
-use super::health;
-use super::login::{self, Peer};
-use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
-use super::signals::Signals;
+use super::cluster;
+use super::connection::{CONNECT_WITHIN, Connection, first_word};
+use super::login::{self, Peer, connect};
+use super::pool::Manager;
+use super::slot::SLOTS;
+use super::slot_map::SlotRange;
+use super::transport::Destination;
+use super::trial;
+use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;
@@ -12,7 +16,7 @@ use bb8_redis::redis::{Cmd, Value};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// What a Redis is like.
@@ -26,7 +30,7 @@ pub struct RedisReport {
     pub took: Duration,
     /// What it does when its memory is full, if it has a bound.
     pub evicts: Option<String>,
-    /// May anybody on another machine who reaches it change what is there, without a password?
+    /// May any client on another machine that reaches it change what is there, without a password?
     pub open: bool,
 }
 
@@ -44,7 +48,7 @@ impl fmt::Display for RedisReport {
             )?;
         }
         if self.open {
-            f.write_str("; open to whoever reaches it")
+            f.write_str("; open to every client that reaches it")
         } else {
             Ok(())
         }
@@ -52,13 +56,13 @@ impl fmt::Display for RedisReport {
 }
 
 /// Connects to `target`, loads the scripts, asks what it is: of a cluster every master that the first of its nodes to
-/// answer tells of, each with its own outcome. Whoever waits bounds the time.
+/// answer tells of, each with its own outcome. The caller bounds the time.
 ///
 /// # Errors
 /// When it cannot be reached, or refuses the login or the scripts.
 pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcome>, StoreError> {
     let RedisEndpoint::Cluster { seeds } = &target.place else {
-        let found = look(target, None, (prefix, None)).await?;
+        let found = look(Destination::of(target), prefix, None).await?;
         return Ok(vec![(None, Ok(found))]);
     };
     let mut trouble = StoreError::Down;
@@ -74,8 +78,9 @@ pub async fn probe(target: &RedisTarget, prefix: &str) -> Result<Vec<ProbeOutcom
 /// Which master of a cluster, and what it is like.
 pub type ProbeOutcome = (Option<Address>, Result<RedisReport, StoreError>);
 
-async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection, StoreError> {
-    let manager = Manager::new(target.clone(), node.cloned(), Arc::<Signals>::default());
+async fn open(destination: Destination<'_>) -> Result<Connection, StoreError> {
+    let Destination { target, node } = destination;
+    let manager = Manager::new(target.clone(), node.cloned(), Arc::default());
     let opened = timeout(CONNECT_WITHIN, manager.open()).await;
     opened.unwrap_or(Err(StoreError::Timeout {
         after: CONNECT_WITHIN,
@@ -83,21 +88,12 @@ async fn open(target: &RedisTarget, node: Option<&Address>) -> Result<Connection
 }
 
 async fn masters(target: &RedisTarget, seed: &Address) -> Result<Vec<SlotRange>, StoreError> {
-    let manager = Manager::new(
-        target.clone(),
-        Some(seed.clone()),
-        Arc::<Signals>::default(),
-    );
-    let asked = manager.open_for(async |connection| cluster::slots_of(connection, seed).await);
-    let asked = timeout(CONNECT_WITHIN, asked).await;
-    let (_, mut ranges) = asked.unwrap_or(Err(StoreError::Timeout {
-        after: CONNECT_WITHIN,
-    }))?;
+    let mut ranges = cluster::map_of(target.clone(), seed.clone()).await?;
     ranges.sort_by(|a, b| a.master.cmp(&b.master));
     Ok(ranges)
 }
 
-/// Every master once, by a key that it serves; and what nobody serves.
+/// Every master once, by a key that it serves; and how many slots no master serves.
 async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec<ProbeOutcome> {
     let served: usize = ranges.iter().map(SlotRange::len).sum();
     let mut all: Vec<ProbeOutcome> = Vec::new();
@@ -109,13 +105,16 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
             continue;
         }
         let tag = range.tag().unwrap_or_default();
-        let found = look(target, Some(&range.master), (prefix, Some(&tag))).await;
+        let destination = Destination {
+            target,
+            node: Some(&range.master),
+        };
+        let found = look(destination, prefix, Some(&tag)).await;
         all.push((Some(range.master), found));
     }
-    let all_slots = cluster::SLOTS;
-    if let Some(unserved @ 1..) = all_slots.checked_sub(served) {
+    if let Some(unserved @ 1..) = SLOTS.checked_sub(served) {
         let why = format!(
-            "{unserved} of {all_slots} slots are served by nobody: counters there cannot be kept"
+            "{unserved} of {SLOTS} slots are served by no master: counters there cannot be kept"
         );
         all.push((None, Err(StoreError::Refused(why.into()))));
     }
@@ -123,22 +122,23 @@ async fn each(target: &RedisTarget, prefix: &str, ranges: Vec<SlotRange>) -> Vec
 }
 
 async fn look(
-    target: &RedisTarget,
-    node: Option<&Address>,
-    (prefix, tag): (&str, Option<&[u8]>),
+    destination: Destination<'_>,
+    prefix: &str,
+    tag: Option<&[u8]>,
 ) -> Result<RedisReport, StoreError> {
-    let mut connection = open(target, node).await?;
-    let tried = health::tries(&mut connection, prefix, tag).await;
+    let Destination { target, node } = destination;
+    let mut connection = open(destination).await?;
+    let tried = trial::decide(&mut connection, prefix, tag).await;
     tried.map_err(|error| match node {
         None => login::of_cluster(target, &error).unwrap_or(error),
         Some(_) => error,
     })?;
     let mut info = Cmd::new();
     info.arg("INFO");
-    let begun = Instant::now();
+    let begun = clock::now();
     let answer = connection.send(&info).await;
-    let took = begun.elapsed();
-    // A user who may call scripts and not ask for this is good enough.
+    let took = clock::now() - begun;
+    // A user that may call scripts and not send INFO is good enough.
     let text = match answer {
         Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
         Ok(Value::VerbatimString { text, .. }) => text,
@@ -156,10 +156,7 @@ async fn look(
     let bounded = fact("maxmemory").is_some_and(|bytes| bytes != "0");
     let policy = fact("maxmemory_policy").filter(|policy| *policy != "noeviction" && bounded);
     let evicts = policy.map(str::to_owned);
-    let at = match (node, &connection.master, &target.place) {
-        (Some(at), ..) | (None, Some(at), _) | (None, None, RedisEndpoint::Tcp(at)) => Some(at),
-        _ => None,
-    };
+    let at = connection.master.as_ref().or(destination.address());
     let open = match at {
         Some(at) => is_far(at).await && lets_anybody_in(target, at, prefix).await,
         None => false,
@@ -173,14 +170,14 @@ async fn look(
     })
 }
 
-/// Can it be reached from other machines there? Who connects to no address in particular connects to their own machine.
+/// Can it be reached from other machines there? A connection to no address in particular leads to the own machine.
 pub(super) async fn is_far(at: &Address) -> bool {
     let is_far = |ip: IpAddr| !ip.is_loopback() && !ip.is_unspecified();
     let found = tokio::net::lookup_host((&*at.host, at.port)).await;
     found.is_ok_and(|mut all| all.any(|address| is_far(address.ip().to_canonical())))
 }
 
-/// May one who has not logged in do more there than read?
+/// May a client that has not logged in do more there than read?
 pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: &str) -> bool {
     let stranger = RedisTarget {
         database: 0,
@@ -188,13 +185,12 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
         password: None,
         ..target.clone()
     };
-    let manager = Manager::new(
-        stranger.clone(),
-        Some(at.clone()),
-        Arc::<Signals>::default(),
-    );
+    let destination = Destination {
+        target: &stranger,
+        node: Some(at),
+    };
     let asking = async {
-        let opened = manager.connect((&stranger, Some(at)), Peer::Redis).await;
+        let opened = connect(destination, Peer::Redis, &Arc::default()).await;
         let mut connection = opened.ok()?;
         Some(may_change(&mut connection, prefix).await)
     };
@@ -202,16 +198,16 @@ pub(super) async fn lets_anybody_in(target: &RedisTarget, at: &Address, prefix: 
     asked.ok().flatten().unwrap_or_default()
 }
 
-/// Is any of what can be tried without changing anything let through? Nobody may ask what a user may do where that is taken
-/// from them, as in `+@all -acl`, so it is tried: a key that nobody has is deleted, a setting that no server has is set, a
+/// Is any of what can be tried without changing anything let through? Where a user may not ask
+/// what it may do, as in `+@all -acl`, that is tried: a key that no client has is deleted, a setting that no server has is set, a
 /// script does nothing.
 async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
-    let nobody = format!("{prefix}:{{nobody}}");
+    let absent = format!("{prefix}:{{nobody}}");
     let tries: [&[&str]; 5] = [
         &["ACL", "GETUSER", "default"],
         &["EVAL", "return 1", "0"],
-        &["DEL", &nobody],
-        &["UNLINK", &nobody],
+        &["DEL", &absent],
+        &["UNLINK", &absent],
         &["CONFIG", "SET", "tollgate-has-no-such-setting", "1"],
     ];
     for words in tries {
@@ -223,7 +219,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
             Ok(user) if words[0] == "ACL" => says_more_than_reading(&user),
             Ok(_) => true,
             Err(StoreError::Refused(reason)) => is_behind_permission(&reason),
-            // It is gone, and so is whoever asks.
+            // The connection is gone.
             Err(_) => return false,
         };
         if is_let {
@@ -233,7 +229,7 @@ async fn may_change(connection: &mut Connection, prefix: &str) -> bool {
     false
 }
 
-/// Is it what only somebody hears who may send the command?
+/// Is it an answer that only a user gets that may send the command?
 fn is_behind_permission(reason: &str) -> bool {
     const BEHIND: [&str; 6] = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MISCONF", "OOM"];
     let words = reason.to_ascii_lowercase();
@@ -244,32 +240,10 @@ fn is_behind_permission(reason: &str) -> bool {
 
 /// Does what `ACL GETUSER` says of a user name commands that change something, or groups of such?
 fn says_more_than_reading(user: &Value) -> bool {
-    const GROUPS: [&str; 6] = [
-        "all",
-        "write",
-        "dangerous",
-        "admin",
-        "scripting",
-        "keyspace",
-    ];
-    const COMMANDS: [&str; 16] = [
-        "acl",
-        "config",
-        "debug",
-        "del",
-        "eval",
-        "evalsha",
-        "fcall",
-        "flushall",
-        "flushdb",
-        "function",
-        "module",
-        "replicaof",
-        "script",
-        "set",
-        "shutdown",
-        "slaveof",
-    ];
+    const GROUPS: &str = "all write dangerous admin scripting keyspace";
+    const COMMANDS: &str = "acl config debug del eval evalsha fcall flushall flushdb function module replicaof script \
+         set shutdown slaveof";
+    let is_in = |names: &str, name: &str| names.split_ascii_whitespace().any(|other| other == name);
     let mut all = Vec::new();
     texts(user, &mut all);
     let (on, nopass) = ["on", "nopass"]
@@ -277,8 +251,8 @@ fn says_more_than_reading(user: &Value) -> bool {
         .into();
     let risks = |rule: &str| match rule.strip_prefix('+') {
         Some(rule) => match rule.strip_prefix('@') {
-            Some(group) => GROUPS.contains(&group),
-            None => COMMANDS.contains(&rule),
+            Some(group) => is_in(GROUPS, group),
+            None => is_in(COMMANDS, rule),
         },
         None => false,
     };

@@ -1,7 +1,7 @@
 //! What the scripts are asked, as bytes: keys, parameter blocks, and the shape of the batch.
 
 use super::layout;
-use super::script::{DECIDE, DECIDE_ANY, DECIDE_BESIDE, DECIDE_ONCE, REFUND};
+use super::script::{DECIDE, DECIDE_ANY, DECIDE_ONCE, DECIDE_SHADOW, REFUND};
 use crate::clock::{self, Timestamp};
 use crate::limit::leaky_bucket::LeakyBucket;
 use crate::limit::rate::Cost;
@@ -34,7 +34,7 @@ pub(super) struct Question {
     records: Vec<Vec<u8>>,
     /// Slots that are asked for by numbers of our own.
     slots: Vec<ChosenSlots>,
-    reach: ScriptLevel,
+    level: ScriptLevel,
 }
 
 /// Slots of one limit.
@@ -45,6 +45,16 @@ struct ChosenSlots {
     first: u64,
     cost: u64,
     ttl: u64,
+}
+
+/// The limits of one request, as Redis is asked about them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DecisionRequest<'a> {
+    pub(super) checks: &'a [Check<'a>],
+    /// Replaces the server's clock, for tests.
+    pub(super) clock: Option<Timestamp>,
+    /// Another limit refuses the request already: nothing is charged.
+    pub(super) refused: bool,
 }
 
 /// Numbers that gateways choose are above all instants, and below what is counted exactly with a cost added.
@@ -61,7 +71,7 @@ enum ScriptLevel {
     /// And ids that are charged once.
     Once,
     /// And limits that do not decide.
-    Beside,
+    Shadow,
 }
 
 impl Question {
@@ -73,43 +83,44 @@ impl Question {
     }
 
     /// The limit that is added next belongs to this group; 0 for those that decide.
-    pub(super) fn beside(&mut self, group: u8) {
+    pub(super) fn shadow(&mut self, group: u8) {
         if group > 0 {
-            self.reach = ScriptLevel::Beside;
+            self.level = ScriptLevel::Shadow;
             self.blocks.extend_from_slice(&wire::shadow(group));
         }
     }
 
     /// Adds one limit of a request. `clock` is the caller's, if it has one of its own.
     pub(super) fn check(&mut self, prefix: &[u8], check: &Check<'_>, clock: Option<Timestamp>) {
-        self.check_numbered(prefix, check, (clock, None));
+        self.check_numbered(prefix, check, clock, None);
     }
 
-    /// The same, with slots that are numbered from `chosen` on, else by chance.
+    /// Adds one limit of a request, its slots numbered from `chosen` on, else by chance.
     pub(super) fn check_numbered(
         &mut self,
         prefix: &[u8],
         check: &Check<'_>,
-        (clock, chosen): (Option<Timestamp>, Option<u64>),
+        clock: Option<Timestamp>,
+        chosen: Option<u64>,
     ) {
         let Check {
             limit, key, cost, ..
         } = check;
         if !wire::is_plain(&limit.block) {
-            self.reach = self.reach.max(ScriptLevel::Any);
+            self.level = self.level.max(ScriptLevel::Any);
         }
         if let Some((dedupe, id)) = check.repeats() {
-            self.reach = self.reach.max(ScriptLevel::Once);
+            self.level = self.level.max(ScriptLevel::Once);
             self.records.push(layout::record(prefix, key, id));
             let mut own = block(limit, *cost, clock);
-            self.number(check, &mut own, (clock, chosen));
+            self.number(check, &mut own, clock, chosen);
             let none = block(limit, Cost::ZERO, clock);
             let both = wire::deduped(dedupe, *cost, &own, &none);
             return self.push(prefix, key, &both);
         }
         if limit.rule.holds().is_some() {
             let mut own = block(limit, *cost, clock);
-            self.number(check, &mut own, (clock, chosen));
+            self.number(check, &mut own, clock, chosen);
             return self.push(prefix, key, &own);
         }
         if *cost == limit.cost && !limit.rule.follows_a_calendar() {
@@ -118,13 +129,14 @@ impl Question {
         self.push(prefix, key, &block(limit, *cost, clock));
     }
 
-    /// Numbers the slots that `own`, the block of `check`, asks for: who hears no answer can give them back all the same.
-    /// By a clock of the caller's they are numbered as the twin does, unless somebody has chosen.
+    /// Numbers the slots that `own`, the block of `check`, asks for: without an answer they can be given back all the same.
+    /// By a clock of the caller's they are numbered as the twin does, unless the caller has chosen.
     fn number(
         &mut self,
         check: &Check<'_>,
         own: &mut [u8],
-        (clock, chosen): (Option<Timestamp>, Option<u64>),
+        clock: Option<Timestamp>,
+        chosen: Option<u64>,
     ) {
         let Some(rule) = check.limit.rule.holds() else {
             return;
@@ -205,37 +217,41 @@ pub(super) fn decide<'q>(
         .clone()
         .map(|question| u8::try_from(question.limits()).unwrap_or(u8::MAX))
         .collect();
-    let reach = questions.clone().map(|question| question.reach).max();
-    let script = match reach.unwrap_or_default() {
+    let level = questions.clone().map(|question| question.level).max();
+    let script = match level.unwrap_or_default() {
         ScriptLevel::Plain => &DECIDE,
         ScriptLevel::Any => &DECIDE_ANY,
         ScriptLevel::Once => &DECIDE_ONCE,
-        ScriptLevel::Beside => &DECIDE_BESIDE,
+        ScriptLevel::Shadow => &DECIDE_SHADOW,
     };
-    let mut command = call(script, (clock, None), questions);
+    let mut command = call(script, clock, None, questions);
     command.arg(&shape[..]);
     command
 }
 
-/// One call that gives back `questions`, each a single charge. With a mark, where it says that it has been made, and its
-/// number there, it can be made again by who has heard no answer.
+/// Where a call leaves its marker, and its number there.
+pub(super) struct MarkerKey {
+    pub(super) key: Vec<u8>,
+    pub(super) number: u64,
+}
+
+/// One call that gives back `questions`, each a single charge. A call with a marker can be repeated when it had no answer.
 pub(super) fn refund<'q>(
     clock: Option<Timestamp>,
     questions: impl Iterator<Item = &'q Question> + Clone,
-    mark: Option<(Vec<u8>, u64)>,
+    marker: Option<MarkerKey>,
 ) -> Cmd {
-    let (mark, number) = match mark {
-        Some((mark, number)) => (Some(mark), Some(wire::double(number))),
-        None => (None, None),
-    };
-    let mut command = call(&REFUND, (clock, mark), questions);
+    let number = marker.as_ref().map(|marker| wire::double(marker.number));
+    let key = marker.map(|marker| marker.key);
+    let mut command = call(&REFUND, clock, key, questions);
     command.arg(number.as_ref().map_or(&b""[..], |number| &number[..]));
     command
 }
 
 fn call<'q>(
     script: &super::script::Script,
-    (clock, mark): (Option<Timestamp>, Option<Vec<u8>>),
+    clock: Option<Timestamp>,
+    marker: Option<Vec<u8>>,
     questions: impl Iterator<Item = &'q Question> + Clone,
 ) -> Cmd {
     let (mut limits, mut bytes, mut records) = (0, 0, 0);
@@ -246,7 +262,7 @@ fn call<'q>(
         blocks.extend_from_slice(&question.blocks);
         records += question.records.len();
     }
-    let keys = limits + records + usize::from(mark.is_some());
+    let keys = limits + records + usize::from(marker.is_some());
     let mut command = script.call(keys, bytes + blocks.len() + limits);
     for question in questions.clone() {
         for key in question.keys() {
@@ -262,8 +278,8 @@ fn call<'q>(
             command.arg(record);
         }
     }
-    if let Some(mark) = mark {
-        command.arg(mark);
+    if let Some(marker) = marker {
+        command.arg(marker);
     }
     match clock {
         None => command.arg(b""),

@@ -21,7 +21,7 @@ const FREE: u8 = 32;
 const GRANTED: u8 = 64;
 const GIVEN_BACK: u8 = 128;
 
-/// What one request of a batch was told.
+/// The answer to one request of a batch.
 pub(super) type ScriptReply = Result<(Timestamp, Measurements), ReplyError>;
 
 /// Why this one request could not be decided.

@@ -62,7 +62,7 @@ pub(super) static DECIDE_ONCE: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// Decides a batch in which some limits do not decide, and are counted beside those that do.
-pub(super) static DECIDE_BESIDE: LazyLock<Script> = LazyLock::new(|| {
+pub(super) static DECIDE_SHADOW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(decisions(
         &every_algorithm!("partial" "history" "settlement" "dedupe" "check" "batch" "shadow"),
     ))
@@ -70,7 +70,7 @@ pub(super) static DECIDE_BESIDE: LazyLock<Script> = LazyLock::new(|| {
 
 /// Every script: what a connection loads.
 pub(super) static ALL: [&LazyLock<Script>; 5] =
-    [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_BESIDE, &REFUND];
+    [&DECIDE, &DECIDE_ANY, &DECIDE_ONCE, &DECIDE_SHADOW, &REFUND];
 
 /// Gives back a batch of charges.
 pub(super) static REFUND: LazyLock<Script> = LazyLock::new(|| {

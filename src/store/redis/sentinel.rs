@@ -1,10 +1,17 @@
 //! Where the master is, as the sentinels say: asked for each connection, and believed when the Redis there says so too.
 //!
 //! One sentinel's word is enough to look; a master that has been replaced says `slave` as soon as it has heard of it. Until
-//! then it takes writes that are lost, for everybody who is cut off together with it: `min-replicas-to-write` is its remedy.
+//! then it takes writes that are lost, for all clients that are cut off together with it: `min-replicas-to-write` is its remedy.
+//!
+//! The `redis` crate's feature `sentinel` is not used. It sends `SENTINEL MASTERS`, which a user may not be allowed, checks the
+//! role on one connection and counts on another, keeps the last sentinel's error alone, gives no sentinel a deadline of its
+//! own, and makes streams and TLS of its own.
 
-use super::login::{self, Peer, text};
-use super::pool::{CONNECT_WITHIN, Connection, Manager, first_word};
+use super::connection::{CONNECT_WITHIN, Connection, first_word};
+use super::login::{self, Peer, connect, text};
+use super::signals::Signals;
+use super::transport::Destination;
+use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;
@@ -17,62 +24,80 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Longest that one sentinel is waited for: the next may know.
 const EACH: Duration = Duration::from_millis(250);
-/// Time between two looks at who is named, in milliseconds; jittered, or all gateways would ask at once.
+/// Time between two looks at the master that is named, in milliseconds; jittered, or all gateways would ask at once.
 const LOOK: std::ops::Range<u64> = 750..1250;
 /// Sentinels that still name different masters are given so long to agree.
 const AGREE: Duration = Duration::from_secs(5);
-/// Sentinels whose troubles are told.
-const TOLD: usize = 3;
+/// How many sentinels' troubles an error has.
+const MOST_TROUBLES: usize = 3;
 
-/// Which sentinel is asked first: the last that knew.
+const NO_SENTINELS: StoreError = StoreError::Protocol("no sentinels");
+
+/// The sentinels that watch one Redis.
 #[derive(Debug, Default)]
-pub(super) struct PreferredSentinel(AtomicUsize);
+pub(super) struct Sentinels {
+    /// Which one is asked first: the last that knew.
+    preferred: AtomicUsize,
+    /// Of the connections that are made.
+    signals: Arc<Signals>,
+}
 
-/// Asks now and then whether the master is still the one that was named. One that is replaced while it is well is told so
-/// by the sentinels some seconds after all others, and what it counts meanwhile is lost.
+/// Asks now and then whether the master is still the one that was named. One that is replaced while it is well learns so
+/// from the sentinels some seconds after all others, and what it counts meanwhile is lost.
 #[derive(Debug)]
 pub(super) struct MasterWatch {
-    manager: Manager,
-    /// Whom it has told of, and when, until all agree: sentinels that do not are no news each time.
-    told: RefCell<Option<(Address, Instant)>>,
+    target: RedisTarget,
+    sentinels: Sentinels,
+    /// The master that was reported last, and when, until all agree: sentinels that do not are no news each time.
+    reported: RefCell<Option<(Address, Instant)>>,
 }
 
 impl MasterWatch {
     pub(super) fn new(target: &RedisTarget) -> Self {
-        let manager = Manager::new(target.clone(), None, Arc::default());
-        let told = RefCell::default();
-        Self { manager, told }
+        Self {
+            target: target.clone(),
+            sentinels: Sentinels::default(),
+            reported: RefCell::default(),
+        }
     }
 
-    /// Waits until sentinels name another master than `known`, and that one says that it is.
+    /// Waits until sentinels name another master than `known`, and that one answers that it is.
     pub(super) async fn replaced(&self, known: impl Fn() -> Option<Address>) -> Address {
         let mut asked = None;
         loop {
             sleep(Duration::from_millis(fastrand::u64(LOOK))).await;
             let Some(known) = known() else { continue };
-            let target = self.manager.target.latest();
-            asked = self.manager.named(&target, asked).await;
+            let target = self.target.latest();
+            asked = self.sentinels.named(&target, asked).await;
             let Some((_, named)) = &asked else { continue };
             if *named == known {
-                self.told.take();
+                self.reported.take();
                 continue;
             }
-            let told = self.told.borrow().clone();
-            if told.is_some_and(|(master, at)| master == *named && at.elapsed() < AGREE) {
+            let reported = self.reported.borrow().clone();
+            if reported.is_some_and(|(master, at)| master == *named && clock::now() - at < AGREE) {
                 continue;
             }
-            let followed = timeout(CONNECT_WITHIN, self.manager.follow(&target)).await;
+            let followed = timeout(CONNECT_WITHIN, self.sentinels.follow(&target)).await;
             let master = followed.ok().and_then(Result::ok);
             let master = master.and_then(|connection| connection.master.clone());
             if let Some(master) = master.filter(|master| master == named) {
-                self.told.replace(Some((master.clone(), Instant::now())));
+                self.reported.replace(Some((master.clone(), clock::now())));
                 return master;
             }
         }
     }
 }
 
-impl Manager {
+impl Sentinels {
+    /// Whose connections report to `signals`.
+    pub(super) fn new(signals: Arc<Signals>) -> Self {
+        Self {
+            preferred: AtomicUsize::new(0),
+            signals,
+        }
+    }
+
     /// Whom a sentinel calls the master: the one `before` if it still answers, else the first that does.
     async fn named(
         &self,
@@ -80,7 +105,7 @@ impl Manager {
         before: Option<(Connection, Address)>,
     ) -> Option<(Connection, Address)> {
         if let Some((mut connection, _)) = before {
-            let named = timeout(EACH, name(&mut connection, target)).await;
+            let named = timeout(EACH, named_master(&mut connection, target)).await;
             if let Ok(Ok(master)) = named {
                 return Some((connection, master));
             }
@@ -97,34 +122,33 @@ impl Manager {
         None
     }
 
-    /// A connection to the master of `target`, if its place is one that sentinels watch.
+    /// A connection to the master that the sentinels of `target` name.
     pub(super) async fn follow(&self, target: &RedisTarget) -> Result<Connection, StoreError> {
         let RedisEndpoint::Sentinel { nodes, .. } = &target.place else {
-            return self.connect((target, None), Peer::Redis).await;
+            return Err(NO_SENTINELS);
         };
         let mut troubles = Vec::new();
-        let start = self.first.0.load(Ordering::Relaxed);
+        let start = self.preferred.load(Ordering::Relaxed);
         for nth in start..start + nodes.len() {
             let Some(sentinel) = nodes.get(nth % nodes.len()) else {
                 continue;
             };
             // Should this one use up all the time, the next attempt begins with another.
-            self.first
-                .0
+            self.preferred
                 .store((nth + 1) % nodes.len(), Ordering::Relaxed);
             match self.master_by(sentinel, target).await {
                 Ok(connection) => {
-                    self.first.0.store(nth % nodes.len(), Ordering::Relaxed);
+                    self.preferred.store(nth % nodes.len(), Ordering::Relaxed);
                     return Ok(connection);
                 }
                 Err(error) => troubles.push(format!("{sentinel}: {}", plain(&error))),
             }
         }
-        let more = match troubles.len().saturating_sub(TOLD) {
+        let more = match troubles.len().saturating_sub(MOST_TROUBLES) {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        troubles.truncate(TOLD);
+        troubles.truncate(MOST_TROUBLES);
         let why = format!("no sentinel led to a master: {}{more}", troubles.join("; "));
         Err(StoreError::Unreachable(why.into()))
     }
@@ -142,8 +166,12 @@ impl Manager {
             let why = format!("it names {master}, and {}", plain(&error));
             StoreError::Unreachable(why.into())
         };
-        let node = (target, Some(&master));
-        let mut connection = self.connect(node, Peer::Redis).await.map_err(there)?;
+        let destination = Destination {
+            target,
+            node: Some(&master),
+        };
+        let connected = connect(destination, Peer::Redis, &self.signals).await;
+        let mut connection = connected.map_err(there)?;
         let role = connection.send(Cmd::new().arg("ROLE")).await;
         let role = match role.map_err(|error| there(refused(error, Peer::Redis)))? {
             Value::Array(parts) => parts.first().and_then(text),
@@ -167,7 +195,7 @@ impl Manager {
             username, password, ..
         } = &target.place
         else {
-            return Err(StoreError::Protocol("no sentinels"));
+            return Err(NO_SENTINELS);
         };
         let asker = RedisTarget {
             tls: target.tls.clone(),
@@ -175,8 +203,9 @@ impl Manager {
             password: password.clone(),
             ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.clone()))
         };
-        let mut connection = self.connect((&asker, None), Peer::Sentinels).await?;
-        let answer = name(&mut connection, target).await;
+        let mut connection =
+            connect(Destination::of(&asker), Peer::Sentinels, &self.signals).await?;
+        let answer = named_master(&mut connection, target).await;
         let no_sentinel = |reason: &str| {
             login::is_unknown_command(reason).then(|| {
             let scheme = if target.tls.is_some() { "rediss" } else { "redis" };
@@ -195,9 +224,12 @@ impl Manager {
 }
 
 /// Whom the sentinel at the other end calls the master.
-async fn name(connection: &mut Connection, target: &RedisTarget) -> Result<Address, StoreError> {
+async fn named_master(
+    connection: &mut Connection,
+    target: &RedisTarget,
+) -> Result<Address, StoreError> {
     let RedisEndpoint::Sentinel { name, .. } = &target.place else {
-        return Err(StoreError::Protocol("no sentinels"));
+        return Err(NO_SENTINELS);
     };
     let mut question = Cmd::new();
     question.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");

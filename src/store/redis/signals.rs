@@ -1,5 +1,6 @@
-//! What connections tell whoever watches over the store: that one has ended, or cannot be made, or leads elsewhere.
+//! Signals of connections to the watch over a node: one has ended, or cannot be made, or leads to another master.
 
+use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use std::sync::atomic::AtomicU64;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 /// Least time between a failure to connect and the next attempt.
 pub(super) const KNOCK_EVERY: Duration = Duration::from_millis(100);
 
-/// What connections tell whoever watches over the store.
+/// Signals of the connections of one node.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     /// A connection has ended.
@@ -22,7 +23,7 @@ pub(super) struct Signals {
     pub(super) replaced: Notify,
     /// Connections that were made at a lesser age are not used any more.
     pub(super) age: AtomicU64,
-    /// Where the last of them leads, if somebody had to be asked.
+    /// Where the last of them leads, if sentinels had to be asked.
     pub(super) master: Mutex<Option<Address>>,
     /// Why the last attempt to make one failed, if it did.
     why: Mutex<Option<(Instant, StoreError)>>,
@@ -37,7 +38,7 @@ impl Signals {
 
     /// The server has answered on a connection that is being made.
     pub(super) fn hear(&self) {
-        *locked(&self.heard) = Some(Instant::now());
+        *locked(&self.heard) = Some(clock::now());
     }
 
     /// When it did so last.
@@ -49,7 +50,7 @@ impl Signals {
     pub(super) async fn hopeless(&self) -> StoreError {
         let failed = self.failed.notified();
         if let Some((at, why)) = &*self.last_failure()
-            && at.elapsed() < KNOCK_EVERY
+            && clock::now() - *at < KNOCK_EVERY
         {
             return why.clone();
         }

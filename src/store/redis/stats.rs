@@ -1,4 +1,4 @@
-//! What one worker's way to Redis has done so far. Written by that worker alone, read by whoever shows metrics.
+//! What one worker's way to Redis has done so far. Written by that worker alone, read by the metrics.
 
 use crate::telemetry::metrics::{CallOutcome, Operation, Redirect, StoreMetrics, StoreReach};
 use std::fmt;
@@ -59,8 +59,8 @@ impl Stats {
         }
     }
 
-    /// What has become, after `time`, of something that nobody waited for.
-    pub(super) fn owed(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
+    /// What has become, after `time`, of an update that no request waited for.
+    pub(super) fn updated(&self, operation: Operation, outcome: CallOutcome, time: Duration) {
         if outcome == CallOutcome::Lost {
             self.refunds_lost.add(1);
         }
@@ -93,8 +93,8 @@ impl Stats {
         }
     }
 
-    /// Has this told from now on how much of Redis is asked, at each change; and nothing, when only its counters may be
-    /// others.
+    /// Calls `tell` from now on at each change: with how much of Redis is asked, or with nothing when only its counters may
+    /// be others.
     pub(in crate::store) fn when_changed(
         &self,
         tell: impl Fn(Option<StoreReach>) + Send + Sync + 'static,
@@ -103,7 +103,7 @@ impl Stats {
     }
 }
 
-/// Who is told of a change.
+/// Is called at each change.
 struct ReachListener(Box<dyn Fn(Option<StoreReach>) + Send + Sync>);
 
 impl fmt::Debug for ReachListener {

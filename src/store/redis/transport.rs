@@ -1,5 +1,6 @@
 //! Makes the streams that connections to Redis run over: to one address, or to a socket of the file system.
 
+use crate::clock;
 use crate::store::endpoint::{Address, RedisEndpoint};
 use crate::store::error::StoreError;
 use crate::store::settings::RedisTarget;
@@ -8,7 +9,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 /// A partition leaves no trace on an idle connection but these going unanswered.
@@ -18,7 +19,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// the network may be back: with the pause behind it that is less than a second.
 const REACH: Duration = Duration::from_millis(600);
 
-/// How long after the beginning a handshake must be over: less than a connection may take, so that it is said what took so
+/// How long after the beginning a handshake must be over: less than a connection may take, so that the error names what took so
 /// long, and not counted from its own beginning, before which the system's authorities are read, which may be slow.
 const SHAKEN: Duration = Duration::from_millis(900);
 
@@ -36,26 +37,43 @@ impl<L: AsyncRead + AsyncWrite + Send + Unpin> Duplex for L {}
 /// Any of them. One call more for each read is nothing beside the read.
 pub(super) type RedisStream = Box<dyn Duplex>;
 
-/// A stream to this node of `target`, or to the one Redis that its place names.
-pub(super) async fn dial(
-    target: &RedisTarget,
-    node: Option<&Address>,
-) -> Result<RedisStream, StoreError> {
-    let made = match (node, &target.place) {
-        (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => {
-            tcp(address, target.tls.as_ref()).await
+/// Where a connection leads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination<'a> {
+    pub(super) target: &'a RedisTarget,
+    /// Which node of the target, where it has several.
+    pub(super) node: Option<&'a Address>,
+}
+
+impl<'a> Destination<'a> {
+    /// The one Redis of a target.
+    pub(super) fn of(target: &'a RedisTarget) -> Self {
+        Self { target, node: None }
+    }
+
+    /// Its address, where it has one and is known.
+    pub(super) fn address(self) -> Option<&'a Address> {
+        match (self.node, &self.target.place) {
+            (Some(address), _) | (None, RedisEndpoint::Tcp(address)) => Some(address),
+            _ => None,
         }
+    }
+}
+
+/// A stream to a destination.
+pub(super) async fn dial(destination: Destination<'_>) -> Result<RedisStream, StoreError> {
+    let target = destination.target;
+    let made = match (destination.address(), &target.place) {
+        (Some(address), _) => tcp(address, target.tls.as_ref()).await,
         (None, RedisEndpoint::Unix(path)) => unix(path).await,
-        (None, RedisEndpoint::Sentinel { .. } | RedisEndpoint::Cluster { .. }) => {
-            Err(io::Error::other("nobody was asked which of its nodes"))
-        }
+        (None, _) => Err(io::Error::other("it is not known which of its nodes")),
     };
     made.map_err(|error| StoreError::Unreachable(error.to_string().into()))
 }
 
 /// A name is looked up each time: what it led to may have moved.
 async fn tcp(address: &Address, tls: Option<&ClientTls>) -> io::Result<RedisStream> {
-    let begun = Instant::now();
+    let begun = clock::now();
     let reaching = TcpStream::connect((&*address.host, address.port));
     let stream = timeout(REACH, reaching)
         .await

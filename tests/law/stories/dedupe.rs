@@ -379,7 +379,7 @@ async fn what_is_no_record_is_charged_and_overwritten(store: &UnderTest) {
     let UnderTest::Redis { store: redis, .. } = store else {
         return;
     };
-    let error = redis.decide_at(NOON, &[check]).await.unwrap_err();
+    let error = redis.at(NOON).decide(&[check]).await.unwrap_err();
     assert_eq!(error.label(), "answer");
     assert_eq!(store.bytes(&tokens, CLIENT).await, before);
 }

@@ -122,7 +122,9 @@ async fn a_lease_lapses_unless_it_is_renewed() {
     };
     let renew = async |at: u64, ticket| {
         let (limit, key) = (&flight, CLIENT);
-        redis.renew_at(NOON.plus(at), [Refund { limit, key, ticket }]);
+        redis
+            .at(NOON.plus(at))
+            .renew([Refund { limit, key, ticket }]);
         redis.settle().await;
     };
     renew(20 * SECOND, alive).await;

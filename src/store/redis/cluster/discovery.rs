@@ -1,130 +1,142 @@
-//! Keeps the map of the cluster: asks again when a node says that it is wrong, while a master is away, and now and then.
+//! Discovers the map of a cluster, and again when a node answers that the map is wrong, while a master is away, and now and
+//! then.
 
-use super::super::pool::{CONNECT_WITHIN, Manager};
-use super::super::signals::Signals;
-use super::slot::SLOTS;
-use super::slot_map::{self, SlotRange};
-use super::{ClusterState, MapKnowledge};
+use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
+use crate::store::redis::connection::CONNECT_WITHIN;
+use crate::store::redis::outage::Outage;
+use crate::store::redis::pool::Manager;
+use crate::store::redis::router::Router;
+use crate::store::redis::slot::SLOTS;
+use crate::store::redis::slot_map::{self, SlotRange};
+use crate::store::settings::RedisTarget;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// When nothing has happened.
+/// While nothing has happened.
 const NOW_AND_THEN: Duration = Duration::from_secs(30);
 /// While a master is away, in milliseconds; jittered, or all gateways would ask at once.
 const PAUSE: std::ops::Range<u64> = 100..250;
-/// Likewise once nothing has changed for [`STAYS`]: each question is a connection, and nobody may take its place for hours.
+/// While a master is away and nothing has changed for [`STAYS`]: each question is a connection, and an operator may need hours.
 const LATER: std::ops::Range<u64> = 500..1000;
 const STAYS: Duration = Duration::from_secs(10);
 /// While a node is known that serves nothing: it is to be forgotten.
 const SOON: Duration = Duration::from_secs(2);
 /// Between any two questions, whatever happens.
 const LEAST: Duration = Duration::from_millis(20);
-/// Who has not told the map by then is not waited for alone.
+/// A node that has not answered by then is not waited for alone.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Asks, and asks again, until the worker ends.
-pub(super) async fn keep(nodes: Rc<ClusterState>) {
-    let (mut seen, mut since) = ((0, 0), Instant::now());
-    loop {
-        let mut unserved = false;
-        match nodes.learn().await {
-            Ok(ranges) => {
-                let was = (nodes.reach(), nodes.map.borrow().unserved());
-                nodes.adopt(&ranges);
-                let is = (nodes.reach(), nodes.tell());
-                unserved = is.1 > 0;
-                // More slots may be away while a part is.
-                if is != was {
-                    nodes.stats.set_reach(is.0);
-                }
-            }
-            Err(error) => nodes.unknown(&error),
-        }
-        let sees = nodes.sees();
-        let is_new = std::mem::replace(&mut seen, sees) != sees;
-        if is_new || nodes.knowledge.get() != MapKnowledge::Known {
-            since = Instant::now();
-        }
-        let while_away = if since.elapsed() < STAYS {
-            PAUSE
-        } else {
-            LATER
-        };
-        let while_away = Duration::from_millis(fastrand::u64(while_away));
-        // Every request of an unserved slot would have it asked anew.
-        sleep(if unserved { while_away } else { LEAST }).await;
-        let pause = match (nodes.is_up(), nodes.map.borrow().has_idle()) {
-            (false, _) => while_away,
-            (true, _) if unserved => SOON,
-            (true, true) => SOON,
-            (true, false) => NOW_AND_THEN,
-        };
-        let _ = timeout(pause, nodes.stale.notified()).await;
-    }
+/// Discovers the map for one worker.
+pub(super) struct Discovery {
+    router: Rc<Router>,
+    target: RedisTarget,
+    seeds: Arc<[Address]>,
+    /// What the log says while no node serves some of the slots.
+    gap: Outage,
 }
 
-impl ClusterState {
-    /// How many nodes are up, and how many slots nobody serves.
-    fn sees(&self) -> (usize, usize) {
-        let map = self.map.borrow();
-        (map.up().len(), map.unserved())
+/// How many nodes are up, and how many slots no node serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct MapState {
+    up: usize,
+    unserved: usize,
+}
+
+impl Discovery {
+    pub(super) fn new(router: Rc<Router>, target: RedisTarget, seeds: &Arc<[Address]>) -> Self {
+        let gap = Outage::new(format!("a part of {target}").into());
+        Self {
+            router,
+            target,
+            seeds: Arc::clone(seeds),
+            gap,
+        }
     }
 
-    /// Who serves what, by whoever answers first: a node that is up, else one that the file names. The next is asked when
-    /// one cannot tell, and beside one that lets us wait: of many that are cut off none holds up the one that is not.
-    async fn learn(self: &Rc<Self>) -> Result<Vec<SlotRange>, StoreError> {
-        let mut known = self.map.borrow().up();
+    /// Asks, and asks again, until the worker ends.
+    pub(super) async fn run(self) {
+        let router = &*self.router;
+        let mut state = MapState::default();
+        let mut since = clock::now();
+        loop {
+            let mut unserved = false;
+            match self.learn().await {
+                Ok(ranges) => unserved = self.adopt(&ranges) > 0,
+                Err(error) => router.set_unreachable(&error),
+            }
+            let now = MapState {
+                up: router.addresses().len(),
+                unserved: router.unserved(),
+            };
+            if std::mem::replace(&mut state, now) != now || !router.is_known() {
+                since = clock::now();
+            }
+            let while_away = while_away(since);
+            // Every request of an unserved slot would have it asked anew.
+            sleep(if unserved { while_away } else { LEAST }).await;
+            let pause = if !router.is_up() {
+                while_away
+            } else if unserved || router.has_idle() {
+                SOON
+            } else {
+                NOW_AND_THEN
+            };
+            let _ = timeout(pause, router.stale.notified()).await;
+        }
+    }
+
+    /// Takes a map over. Returns how many slots it names no node for.
+    fn adopt(&self, ranges: &[SlotRange]) -> usize {
+        let router = &*self.router;
+        let was = (router.reach(), router.unserved());
+        router.adopt(ranges);
+        let is = (router.reach(), self.log_change());
+        // More slots may be away while a part is.
+        if is != was {
+            router.report_reach();
+        }
+        is.1
+    }
+
+    /// The map, by the first node that answers: a node that is up, else one that the file names. The next is asked when one
+    /// cannot tell, and beside one that does not answer at once: of many that are cut off none holds up the one that is not.
+    async fn learn(&self) -> Result<Vec<SlotRange>, StoreError> {
+        let mut known = self.router.addresses();
         fastrand::shuffle(&mut known);
         let mut seeds = self.seeds.to_vec();
         fastrand::shuffle(&mut seeds);
         seeds.retain(|seed| !known.contains(seed));
-        let (mut trouble, mut asked) = (StoreError::Down, JoinSet::new());
+        let mut trouble = StoreError::Down;
+        let mut questions = JoinSet::new();
         let mut next = known.into_iter().chain(seeds).peekable();
         loop {
             if let Some(address) = next.next() {
-                asked.spawn_local(Rc::clone(self).ask(address));
+                questions.spawn_local(map_of(self.target.clone(), address));
             }
-            let (mut told, more) = (None, next.peek().is_some());
-            tokio::select! {
-                one = asked.join_next() => told = one,
-                () = sleep(PATIENCE), if more => {}
-            }
-            match told {
+            let has_more = next.peek().is_some();
+            let answer = tokio::select! {
+                answer = questions.join_next() => answer,
+                () = sleep(PATIENCE), if has_more => continue,
+            };
+            match answer {
                 Some(Ok(Ok(ranges))) => return Ok(ranges),
                 Some(Ok(Err(error))) => trouble = error,
                 Some(Err(_)) => {}
-                None if asked.is_empty() && !more => return Err(trouble),
+                None if !has_more => return Err(trouble),
                 None => {}
             }
         }
     }
 
-    async fn ask(self: Rc<Self>, address: Address) -> Result<Vec<SlotRange>, StoreError> {
-        let late = |_| StoreError::Timeout {
-            after: CONNECT_WITHIN,
-        };
-        let told = timeout(CONNECT_WITHIN, self.slots(&address)).await;
-        told.map_err(late).flatten().inspect_err(|error| {
-            tracing::debug!("{address} of {} does not tell: {error}", self.target);
-        })
-    }
-
-    async fn slots(&self, address: &Address) -> Result<Vec<SlotRange>, StoreError> {
-        let signals = Arc::<Signals>::default();
-        let manager = Manager::new(self.target.clone(), Some(address.clone()), signals);
-        let asked = manager.open_for(async |connection| slot_map::slots(connection, address).await);
-        asked.await.map(|(_, ranges)| ranges)
-    }
-
-    /// Says what has come or gone by the map that was just taken over, and how many slots it names nobody for.
-    fn tell(&self) -> usize {
-        let (target, unserved) = (&self.target, self.map.borrow().unserved());
-        let is_back = self.outage.ends();
+    /// Logs what has come or gone by the map that was just taken over. Returns how many slots it names no node for.
+    fn log_change(&self) -> usize {
+        let (target, unserved) = (&self.target, self.router.unserved());
+        let is_back = self.router.is_back();
         match unserved {
             0 if self.gap.ends() => {
                 tracing::info!("every slot of {target} is served, limits are shared again");
@@ -132,26 +144,34 @@ impl ClusterState {
             0 if is_back => tracing::info!("{target} is back, limits are shared again"),
             1.. if self.gap.begins() => tracing::warn!(
                 "a part of {target} is away, limits whose counters live there do as their on_down says: \
-                 {unserved} of {SLOTS} slots are served by nobody"
+                 {unserved} of {SLOTS} slots are served by no node"
             ),
             _ => {}
         }
         unserved
     }
+}
 
-    /// Nobody can be asked. What was known stays: each of its nodes says for itself whether it is there.
-    pub(super) fn unknown(&self, why: &StoreError) {
-        if self.knowledge.get() == MapKnowledge::Known {
-            return;
-        }
-        *self.why.borrow_mut() = Some(why.clone());
-        if self.knowledge.replace(MapKnowledge::Unreachable) == MapKnowledge::New {
-            self.stats.falls.add(1);
-            if self.outage.begins() {
-                let name = &self.target;
-                tracing::warn!("{name} is away, limits do as their on_down says: {why}");
-            }
-            self.learned.notify_waiters();
-        }
-    }
+/// How long to wait while a master is away, and nothing has changed `since`.
+fn while_away(since: Instant) -> Duration {
+    let is_new = clock::now() - since < STAYS;
+    let range = if is_new { PAUSE } else { LATER };
+    Duration::from_millis(fastrand::u64(range))
+}
+
+/// The map, as the node at `address` has it.
+pub(in crate::store::redis) async fn map_of(
+    target: RedisTarget,
+    address: Address,
+) -> Result<Vec<SlotRange>, StoreError> {
+    let late = |_| StoreError::Timeout {
+        after: CONNECT_WITHIN,
+    };
+    let manager = Manager::new(target.clone(), Some(address.clone()), Arc::default());
+    let asked = manager.open_for(async |connection| slot_map::ask(connection, &address).await);
+    let answer = timeout(CONNECT_WITHIN, asked).await;
+    let answer = answer.map_err(late).flatten().inspect_err(|error| {
+        tracing::debug!("{address} of {target} does not answer with the map: {error}");
+    });
+    answer.map(|(_, ranges)| ranges)
 }

@@ -1,314 +1,308 @@
 //! A request whose limits live in several slots: one question for each slot, asked at once. When any refuses, what the
-//! others were charged goes back, and nobody waits for it: never too much is admitted, and for about a round trip others
-//! may find a little less than there is.
+//! others were charged goes back, and no request waits for it: never too much is admitted, and for about a round trip other
+//! requests may find a little less than there is.
 
-use super::super::abandonment::{OwnedCheck, comes_back};
-use super::super::node::answered;
-use super::super::reply::ScriptReply;
-use super::slot::Slot;
-use super::{ClusterState, slot_of};
+use super::Cluster;
 use crate::clock::Timestamp;
 use crate::limit::Limit;
 use crate::limit::verdict::INLINE_LIMITS;
 use crate::store::answers::{Answers, PartialOutage, TentativeCharge};
-use crate::store::check::{Charge, Check, Refund, apart};
+use crate::store::check::{Check, Refund, apart};
 use crate::store::error::StoreError;
+use crate::store::redis::abandonment::{Abandonments, OwnedCheck, comes_back, tentative};
+use crate::store::redis::context::StoreContext;
+use crate::store::redis::node::answers;
+use crate::store::redis::question::DecisionRequest;
+use crate::store::redis::reply::ScriptReply;
+use crate::store::redis::router::{Router, slot_of};
+use crate::store::redis::slot::CallRoute;
+use crate::store::redis::slot::Slot;
 use crate::store::shadow::Charges;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::rc::Rc;
+use tokio::sync::Notify;
 use tokio::sync::oneshot::Receiver;
 
-/// Positions among the limits of a request.
-type LimitPositions = SmallVec<[usize; INLINE_LIMITS]>;
-
-/// A request's limits by the slots of their counters.
-pub(super) type SlotParts = SmallVec<[(Slot, LimitPositions); INLINE_LIMITS]>;
-
-pub(super) fn parts(checks: &[Check<'_>]) -> SlotParts {
-    let mut parts = SlotParts::new();
-    for (index, check) in checks.iter().enumerate() {
-        let slot = slot_of(check.limit, check.key);
-        match parts.iter_mut().find(|(other, _)| *other == slot) {
-            Some((_, indexes)) => indexes.push(index),
-            None => parts.push((slot, LimitPositions::from_slice(&[index]))),
-        }
-    }
-    parts
+/// The limits of a request whose counters live in one slot.
+pub(super) struct SlotLimits {
+    pub(super) slot: Slot,
+    /// Positions among the limits of the request.
+    positions: SmallVec<[usize; INLINE_LIMITS]>,
 }
 
-/// The limits that live in one slot, and what became of asking about them.
-struct SlotPart {
-    indexes: LimitPositions,
-    state: SlotAnswer,
+/// A request's limits by the slots of their counters.
+pub(super) fn by_slot(checks: &[Check<'_>]) -> SmallVec<[SlotLimits; INLINE_LIMITS]> {
+    let mut slots: SmallVec<[SlotLimits; INLINE_LIMITS]> = SmallVec::new();
+    for (position, check) in checks.iter().enumerate() {
+        let slot = slot_of(check.limit, check.key);
+        match slots.iter_mut().find(|limits| limits.slot == slot) {
+            Some(limits) => limits.positions.push(position),
+            None => slots.push(SlotLimits {
+                slot,
+                positions: SmallVec::from_slice(&[position]),
+            }),
+        }
+    }
+    slots
+}
+
+/// One question of a request, and what became of it.
+struct SlotQuestion {
+    limits: SlotLimits,
+    state: QuestionState,
 }
 
 #[allow(
     clippy::large_enum_variant,
     reason = "it lives in a list that is made once, and nearly always becomes the large one"
 )]
-enum SlotAnswer {
-    Asked(Receiver<ScriptReply>),
+enum QuestionState {
+    Pending(Receiver<ScriptReply>),
     Answered(Result<Answers, StoreError>),
 }
 
-impl SlotPart {
+impl SlotQuestion {
     fn checks<'a>(&self, checks: &[Check<'a>]) -> SmallVec<[Check<'a>; INLINE_LIMITS]> {
-        let own = self.indexes.iter().filter_map(|index| checks.get(*index));
+        let positions = self.limits.positions.iter();
+        let own = positions.filter_map(|position| checks.get(*position));
         own.copied().collect()
     }
 
     /// Waits for the answer, if it is not there yet. May be dropped and begun again.
-    async fn answer(&mut self, checks: &[Check<'_>]) {
-        if let SlotAnswer::Asked(receiver) = &mut self.state {
-            let told = receiver.await;
-            self.state = SlotAnswer::Answered(answered(told, &self.checks(checks)));
+    async fn conclude(&mut self, checks: &[Check<'_>]) {
+        if let QuestionState::Pending(receiver) = &mut self.state {
+            let reply = receiver.await;
+            self.state = QuestionState::Answered(answers(reply, &self.checks(checks)));
+        }
+    }
+
+    /// Adds what was charged here.
+    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<TentativeCharge>) {
+        let QuestionState::Answered(Ok(answers)) = &self.state else {
+            return;
+        };
+        let checks = self.checks(checks);
+        let charges = Charges::of(&checks, &answers.measured, false);
+        for (index, (check, measured)) in checks.iter().zip(&answers.measured).enumerate() {
+            if charges.has(index) {
+                charged.extend(tentative(check, answers.at, *measured));
+            }
         }
     }
 }
 
-/// Asks about `checks`, which live in several slots.
-pub(super) async fn ask(
-    nodes: &Rc<ClusterState>,
-    (clock, refused): (Option<Timestamp>, bool),
-    checks: &[Check<'_>],
-    parts: SlotParts,
-) -> Result<Answers, StoreError> {
-    let checks = &apart(checks, Limit::with_history);
-    let parts = parts.into_iter().map(|(slot, indexes)| {
-        let mut part = SlotPart {
-            indexes,
-            state: SlotAnswer::Answered(Err(StoreError::Down)),
-        };
-        let asked = nodes.at(slot).and_then(|(node, route)| {
-            let checks = part.checks(checks);
-            node.shared.enqueue(clock, &checks, (refused, route))
+impl Cluster {
+    /// Asks about limits that live in several slots.
+    pub(super) async fn ask_slots(
+        &self,
+        request: DecisionRequest<'_>,
+        slots: SmallVec<[SlotLimits; INLINE_LIMITS]>,
+    ) -> Result<Answers, StoreError> {
+        let DecisionRequest { clock, refused, .. } = request;
+        let checks = &apart(request.checks, Limit::with_history)[..];
+        let questions = slots.into_iter().map(|limits| {
+            let mut question = SlotQuestion {
+                limits,
+                state: QuestionState::Answered(Err(StoreError::Down)),
+            };
+            let own = &question.checks(checks);
+            let own = DecisionRequest {
+                checks: own,
+                ..request
+            };
+            let slot = question.limits.slot;
+            let asked = self
+                .router
+                .at(slot)
+                .and_then(|handle| handle.node.enqueue(own, CallRoute::to(slot)));
+            question.state = match asked {
+                Ok((_, receiver)) => QuestionState::Pending(receiver),
+                Err(error) => QuestionState::Answered(Err(error)),
+            };
+            question
         });
-        part.state = match asked {
-            Ok((_, receiver)) => SlotAnswer::Asked(receiver),
-            Err(error) => SlotAnswer::Answered(Err(error)),
+        let mut pending = PendingAnswers {
+            queue: &self.abandoned,
+            checks,
+            clock,
+            questions: questions.collect(),
+            done: refused,
         };
-        part
-    });
-    let mut asking = MultiSlotWait {
-        nodes,
-        checks,
-        clock,
-        parts: parts.collect(),
-        done: refused,
-    };
-    for part in &mut asking.parts {
-        part.answer(checks).await;
-    }
-    asking.done = true;
-    let whole = whole(checks, &asking.parts, false)?;
-    if refused {
-        // Nothing was to be charged.
-        return Ok(CombinedAnswer {
-            charged: Vec::new(),
-            ..whole
+        for question in &mut pending.questions {
+            question.conclude(checks).await;
         }
-        .half(checks));
+        pending.done = true;
+        let mut whole = combine(checks, &pending.questions, false)?;
+        if refused {
+            // Nothing was to be charged.
+            whole.charged.clear();
+        } else if whole.refused {
+            self.context.abandonments.cancel(clock, &whole.charged);
+        }
+        Ok(whole.answers(checks, &pending.questions))
     }
-    if whole.refused {
-        nodes.undo(clock, &whole.charged);
-    }
-    Ok(whole.half(checks))
 }
 
-/// Waits for the answers. Dropping it before all are there leaves them to the straggler's task.
-struct MultiSlotWait<'a> {
-    nodes: &'a Rc<ClusterState>,
+/// Waits for the answers. Dropping it before all are there leaves them to [`conclude_abandoned`].
+struct PendingAnswers<'a> {
+    queue: &'a AbandonedQueue,
     checks: &'a [Check<'a>],
     clock: Option<Timestamp>,
-    parts: Vec<SlotPart>,
+    questions: Vec<SlotQuestion>,
     /// Nothing is to be given back.
     done: bool,
 }
 
-impl Drop for MultiSlotWait<'_> {
+impl Drop for PendingAnswers<'_> {
     fn drop(&mut self) {
         if self.done {
             return;
         }
         let checks = self.checks.iter().enumerate();
-        let left = AbandonedMultiSlot {
+        self.queue.requests.borrow_mut().push(AbandonedQuestions {
             clock: self.clock,
             checks: checks
                 .map(|(index, check)| OwnedCheck::of(index, check))
                 .collect(),
-            parts: std::mem::take(&mut self.parts),
-        };
-        self.nodes.stragglers.borrow_mut().push(left);
-        self.nodes.late.notify_one();
+            questions: std::mem::take(&mut self.questions),
+        });
+        self.queue.arrived.notify_one();
     }
 }
 
-/// A request that has left before all of its slots had answered.
-pub(super) struct AbandonedMultiSlot {
+/// Requests whose client left before all of their slots had answered.
+#[derive(Default)]
+pub(super) struct AbandonedQueue {
+    requests: RefCell<Vec<AbandonedQuestions>>,
+    arrived: Notify,
+}
+
+impl AbandonedQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.borrow().is_empty()
+    }
+}
+
+struct AbandonedQuestions {
     clock: Option<Timestamp>,
     checks: Vec<OwnedCheck>,
-    parts: Vec<SlotPart>,
+    questions: Vec<SlotQuestion>,
 }
 
-/// Sees to it that those who left are charged nothing by a request that was refused, and of one that was admitted
-/// nothing that only who goes on can use.
-pub(super) async fn see_to(nodes: Rc<ClusterState>) {
+/// Gives back what abandoned requests were charged: all of it where they were refused, and where they were admitted what
+/// only a request that goes on can use.
+pub(super) async fn conclude_abandoned(
+    router: Rc<Router>,
+    context: Rc<StoreContext>,
+    queue: Rc<AbandonedQueue>,
+) {
     loop {
-        nodes.late.notified().await;
-        let left = nodes.stragglers.take();
-        nodes.underway.set(nodes.underway.get() + left.len());
-        for mut straggler in left {
-            straggler.conclude(&nodes).await;
-            nodes.underway.set(nodes.underway.get() - 1);
+        queue.arrived.notified().await;
+        let requests = queue.requests.take();
+        router.underway.set(router.underway.get() + requests.len());
+        for mut request in requests {
+            request.conclude(&context.abandonments).await;
+            router.underway.set(router.underway.get() - 1);
         }
     }
 }
 
-impl AbandonedMultiSlot {
-    async fn conclude(&mut self, nodes: &ClusterState) {
+impl AbandonedQuestions {
+    async fn conclude(&mut self, abandonments: &Abandonments) {
         let checks: Vec<Check<'_>> = self.checks.iter().map(OwnedCheck::check).collect();
-        for part in &mut self.parts {
-            part.answer(&checks).await;
+        for question in &mut self.questions {
+            question.conclude(&checks).await;
         }
-        let Ok(whole) = whole(&checks, &self.parts, true) else {
+        let Ok(whole) = combine(&checks, &self.questions, true) else {
             return;
         };
-        let decided = !whole.refused && whole.why.is_none();
-        if !decided {
-            return nodes.undo(self.clock, &whole.charged);
+        let is_admitted = !whole.refused && whole.why.is_none();
+        if !is_admitted {
+            return abandonments.cancel(self.clock, &whole.charged);
         }
         for tentative in &whole.charged {
-            if comes_back(&tentative.charge.limit) && !nodes.leave_behind(self.clock, tentative) {
-                nodes.give_back(self.clock, Refund::from(&tentative.charge));
+            if comes_back(&tentative.charge.limit) && !abandonments.hand_over(self.clock, tentative)
+            {
+                abandonments.refund(self.clock, Refund::from(&tentative.charge));
             }
         }
     }
 }
 
-impl ClusterState {
-    /// Takes back what was charged for a request that does not go on: all of it, but for places in queues, which go back
-    /// in their order.
-    pub(super) fn undo(&self, clock: Option<Timestamp>, charged: &[TentativeCharge]) {
-        for tentative in charged {
-            if self.leave_behind(clock, tentative) {
-                continue;
-            }
-            let Charge {
-                limit, key, ticket, ..
-            } = &tentative.charge;
-            let ticket = limit.abandoned(*ticket, tentative.at);
-            self.give_back(clock, Refund { limit, key, ticket });
-        }
-    }
-
-    /// Hands a place in a queue over, if somebody takes it.
-    fn leave_behind(&self, clock: Option<Timestamp>, tentative: &TentativeCharge) -> bool {
-        let queues = tentative.charge.limit.rule.queues() && clock.is_none();
-        let Some(heir) = self.leavers.heir.get().filter(|_| queues) else {
-            return false;
-        };
-        heir(tentative.charge.clone(), tentative.turn);
-        true
-    }
-}
-
-/// All answers together.
-struct CombinedAnswer<'a> {
-    parts: &'a [SlotPart],
-    /// What the parts were charged, each for itself.
+/// All answers of a request together.
+struct CombinedAnswer {
+    /// What the slots were charged, each for itself.
     charged: Vec<TentativeCharge>,
     /// Does any limit refuse that decides?
     refused: bool,
-    /// Why a part did not answer, if one did not.
+    /// Why a slot did not answer, if one did not.
     why: Option<StoreError>,
 }
 
-/// Puts the answers together. Nothing is known when nobody answered. `left` is who has asked.
-fn whole<'a>(
+/// Puts the answers together. `abandoned`: the request has left.
+///
+/// # Errors
+/// When no slot has answered.
+fn combine(
     checks: &[Check<'_>],
-    parts: &'a [SlotPart],
-    left: bool,
-) -> Result<CombinedAnswer<'a>, StoreError> {
-    let (mut refused, mut why, mut silent) = (false, None, 0);
-    for part in parts {
-        match &part.state {
-            SlotAnswer::Answered(Ok(half)) => {
-                refused |= !Charges::of(&part.checks(checks), &half.measured, false).admitted;
+    questions: &[SlotQuestion],
+    abandoned: bool,
+) -> Result<CombinedAnswer, StoreError> {
+    let mut whole = CombinedAnswer {
+        charged: Vec::new(),
+        refused: false,
+        why: None,
+    };
+    let mut silent = 0;
+    for question in questions {
+        match &question.state {
+            QuestionState::Answered(Ok(answers)) => {
+                let charges = Charges::of(&question.checks(checks), &answers.measured, false);
+                whole.refused |= !charges.admitted;
             }
-            SlotAnswer::Answered(Err(error)) => {
+            QuestionState::Answered(Err(error)) => {
                 silent += 1;
-                why.get_or_insert_with(|| error.clone());
+                whole.why.get_or_insert_with(|| error.clone());
             }
-            SlotAnswer::Asked(_) => silent += 1,
+            QuestionState::Pending(_) => silent += 1,
         }
     }
-    if silent == parts.len() {
-        return Err(why.unwrap_or(StoreError::Down));
+    if silent == questions.len() {
+        return Err(whole.why.unwrap_or(StoreError::Down));
     }
-    let mut charged = Vec::new();
     // Mostly all agree, and everything stays where it is.
-    if refused || left || why.is_some() {
-        parts
-            .iter()
-            .for_each(|part| part.charges(checks, &mut charged));
-    }
-    Ok(CombinedAnswer {
-        parts,
-        charged,
-        refused,
-        why,
-    })
-}
-
-impl SlotPart {
-    /// Adds what was charged here.
-    fn charges(&self, checks: &[Check<'_>], charged: &mut Vec<TentativeCharge>) {
-        let SlotAnswer::Answered(Ok(half)) = &self.state else {
-            return;
-        };
-        let checks = self.checks(checks);
-        let charges = Charges::of(&checks, &half.measured, false);
-        for (index, (check, measured)) in checks.iter().zip(&half.measured).enumerate() {
-            let ticket = check.ticket(half.at, *measured);
-            if let Some(ticket) = ticket.filter(|_| charges.has(index)) {
-                charged.push(TentativeCharge {
-                    charge: Charge {
-                        limit: check.limit.clone(),
-                        key: check.key.into(),
-                        ticket,
-                        by: None,
-                    },
-                    at: half.at,
-                    turn: check.turn(half.at, *measured),
-                });
-            }
+    if whole.refused || abandoned || whole.why.is_some() {
+        for question in questions {
+            question.charges(checks, &mut whole.charged);
         }
     }
+    Ok(whole)
 }
 
-impl CombinedAnswer<'_> {
+impl CombinedAnswer {
     /// The measurements in the order of the limits, each with its own node's instant.
-    fn half(self, checks: &[Check<'_>]) -> Answers {
-        let mut half = Answers::whole(
+    fn answers(self, checks: &[Check<'_>], questions: &[SlotQuestion]) -> Answers {
+        let mut all = Answers::whole(
             Timestamp::default(),
             checks.iter().map(Check::nobody).collect(),
         );
-        let mut known = vec![None; checks.len()];
-        for part in self.parts {
-            let SlotAnswer::Answered(Ok(answer)) = &part.state else {
+        let mut instants = vec![None; checks.len()];
+        for question in questions {
+            let QuestionState::Answered(Ok(answers)) = &question.state else {
                 continue;
             };
-            half.at = half.at.max(answer.at);
-            for (index, measured) in part.indexes.iter().zip(&answer.measured) {
-                half.measured[*index] = *measured;
-                known[*index] = Some(answer.at);
+            all.at = all.at.max(answers.at);
+            for (position, measured) in question.limits.positions.iter().zip(&answers.measured) {
+                all.measured[*position] = *measured;
+                instants[*position] = Some(answers.at);
             }
         }
-        half.instants = known.iter().map(|at| at.unwrap_or(half.at)).collect();
-        half.gap = self.why.map(|why| {
-            let unknown = known.iter().enumerate().filter(|(_, at)| at.is_none());
+        all.instants = instants.iter().map(|at| at.unwrap_or(all.at)).collect();
+        all.gap = self.why.map(|why| {
+            let unknown = instants.iter().enumerate().filter(|(_, at)| at.is_none());
             Box::new(PartialOutage {
-                unknown: unknown.map(|(index, _)| index).collect(),
+                unknown: unknown.map(|(position, _)| position).collect(),
                 charged: if self.refused {
                     Vec::new()
                 } else {
@@ -318,6 +312,6 @@ impl CombinedAnswer<'_> {
                 why,
             })
         });
-        half
+        all
     }
 }

@@ -38,18 +38,18 @@ async fn a_burst_is_admitted_and_then_the_wait_is_exact() {
     let store = server.patient_store().await;
     let limit = limit("slow", token_bucket(1, 1_000_000, 3));
     for left in [2, 1, 0] {
-        let decided = store.decide_at(NOW, &[Check::new(&limit, b"a")]).await;
+        let decided = store.at(NOW).decide(&[Check::new(&limit, b"a")]).await;
         let decided = decided.unwrap();
         assert!(admitted(&decided));
         assert_eq!(decided.decision.verdicts[0].remaining, left);
         assert_eq!(decided.decision.at, NOW);
     }
     let later = NOW.plus(400_000);
-    let decided = store.decide_at(later, &[Check::new(&limit, b"a")]).await;
+    let decided = store.at(later).decide(&[Check::new(&limit, b"a")]).await;
     let wait = Wait::Micros(600_000);
     let ruling = Ruling::Refuse { by: 0, wait };
     assert_eq!(decided.unwrap().decision.ruling, ruling);
-    let other = store.decide_at(later, &[Check::new(&limit, b"b")]).await;
+    let other = store.at(later).decide(&[Check::new(&limit, b"b")]).await;
     assert!(admitted(&other.unwrap()));
 }
 
@@ -78,12 +78,12 @@ async fn a_refused_request_changes_no_byte() {
         Check::new(&narrow, b"a"),
     ];
     for _ in 0..2 {
-        assert!(admitted(&store.decide_at(NOW, &all).await.unwrap()));
+        assert!(admitted(&store.at(NOW).decide(&all).await.unwrap()));
     }
     let before = client.dump();
     assert_eq!(before.len(), 3);
     for _ in 0..20 {
-        let refused = store.decide_at(NOW, &all).await.unwrap().decision;
+        let refused = store.at(NOW).decide(&all).await.unwrap().decision;
         assert!(matches!(refused.ruling, Ruling::Refuse { by: 2, .. }));
         assert_eq!(refused.verdicts.len(), 3);
     }
@@ -229,11 +229,11 @@ async fn a_refund_restores_what_a_peek_saw() {
     ];
     let peek: Vec<_> = limits.iter().map(|l| with_cost(l, b"a", 0)).collect();
     let take: Vec<_> = limits.iter().map(|l| with_cost(l, b"a", 3)).collect();
-    store.decide_at(NOW, &take[..]).await.unwrap();
-    let before = store.decide_at(NOW, &peek).await.unwrap();
-    let granted = store.decide_at(NOW, &take).await.unwrap();
+    store.at(NOW).decide(&take[..]).await.unwrap();
+    let before = store.at(NOW).decide(&peek).await.unwrap();
+    let granted = store.at(NOW).decide(&take).await.unwrap();
     assert!(admitted(&granted));
-    assert_ne!(store.decide_at(NOW, &peek).await.unwrap(), before);
+    assert_ne!(store.at(NOW).decide(&peek).await.unwrap(), before);
     let refunds = take.iter().enumerate().map(|(index, check)| Refund {
         limit: check.limit,
         key: check.key,
@@ -241,10 +241,10 @@ async fn a_refund_restores_what_a_peek_saw() {
             .limit
             .abandoned(granted.ticket(index, check).unwrap(), NOW),
     });
-    store.refund_at(NOW, refunds);
+    store.at(NOW).refund(refunds);
     store.settle().await;
     assert_eq!(store.stats().refunds.get(), 3);
-    assert_eq!(store.decide_at(NOW, &peek).await.unwrap(), before);
+    assert_eq!(store.at(NOW).decide(&peek).await.unwrap(), before);
 }
 
 #[tokio::test(flavor = "local")]

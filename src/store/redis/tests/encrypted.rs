@@ -5,9 +5,9 @@ use super::clusters::{eventually, text};
 use super::support::{Server, fixed_window, free_port, limit, look, until_up};
 use super::watched::{FAILOVER, Sentinel, by};
 use crate::store::check::Check;
-use crate::store::redis::login::Peer;
-use crate::store::redis::pool::Manager;
+use crate::store::redis::login::{Peer, connect};
 use crate::store::redis::signals::Signals;
+use crate::store::redis::transport::Destination;
 use crate::store::redis::{RedisStore, probe, slot_of};
 use crate::store::{Address, RedisEndpoint, RedisTarget, StoreSettings};
 use crate::tls::{ClientTls, PemFiles};
@@ -78,8 +78,8 @@ async fn knows_a_replica(sentinel: &Sentinel, target: &RedisTarget) -> bool {
         tls: target.tls.clone(),
         ..RedisTarget::new(RedisEndpoint::Tcp(sentinel.address()))
     };
-    let manager = Manager::new(alone.clone(), None, Arc::<Signals>::default());
-    let connected = manager.connect((&alone, None), Peer::Sentinels).await;
+    let destination = Destination::of(&alone);
+    let connected = connect(destination, Peer::Sentinels, &Arc::<Signals>::default()).await;
     let mut connection = connected.unwrap();
     let mut ask = Cmd::new();
     ask.arg("SENTINEL").arg("REPLICAS").arg("cache");

@@ -79,7 +79,7 @@ async fn as_in_memory(servers: &Servers) {
                 random.bool().then_some(Check { cost, ..check })
             })
             .collect();
-        let told = store.decide_at(now, &checks).await.unwrap();
+        let told = store.at(now).decide(&checks).await.unwrap();
         let half = memory.measure(&checks, Some(now), false);
         let expected = StoreDecision::of(&checks, half.at, half.measured);
         assert_eq!(told, expected, "step {step}: {checks:?}");
@@ -93,7 +93,7 @@ async fn as_in_memory(servers: &Servers) {
                 let (limit, key) = (check.limit, check.key);
                 let ticket = limit.abandoned(ticket, now);
                 memory.refund_at(limit, key, ticket, now);
-                store.refund_at(now, [Refund { limit, key, ticket }]);
+                store.at(now).refund([Refund { limit, key, ticket }]);
             }
             store.settle().await;
         }
@@ -125,11 +125,11 @@ async fn all_or_none(servers: &Servers) {
         .map(|(limit, key)| Check::new(limit, key.as_bytes()))
         .collect();
     for _ in 0..2 {
-        assert!(admitted(&store.decide_at(NOW, &checks).await.unwrap()));
+        assert!(admitted(&store.at(NOW).decide(&checks).await.unwrap()));
     }
     assert_eq!(servers.keys().len(), 3);
     for _ in 0..20 {
-        let decided = store.decide_at(NOW, &checks).await.unwrap();
+        let decided = store.at(NOW).decide(&checks).await.unwrap();
         assert!(matches!(
             decided.decision.ruling,
             Ruling::Refuse { by: 2, .. }
@@ -143,15 +143,17 @@ async fn all_or_none(servers: &Servers) {
         assert_eq!(left, [98, 98, 0], "each says where it stands");
     }
     // Taken back whole.
-    let decided = store.decide_at(NOW.plus(60_000_000), &checks).await;
+    let decided = store.at(NOW.plus(60_000_000)).decide(&checks).await;
     let decided = decided.unwrap();
     for (index, check) in checks.iter().enumerate() {
         let ticket = decided.ticket(index, check).unwrap();
         let (limit, key) = (check.limit, check.key);
-        store.refund_at(NOW.plus(60_000_000), [Refund { limit, key, ticket }]);
+        store
+            .at(NOW.plus(60_000_000))
+            .refund([Refund { limit, key, ticket }]);
     }
     store.settle().await;
-    let decided = store.decide_at(NOW.plus(60_000_000), &checks).await;
+    let decided = store.at(NOW.plus(60_000_000)).decide(&checks).await;
     let left = decided.unwrap().decision.verdicts;
     assert_eq!(left[1].remaining, 99);
     assert_eq!(left[2].remaining, 1);

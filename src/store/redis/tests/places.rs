@@ -246,7 +246,10 @@ async fn a_server_that_lets_anybody_in_is_seen() {
         ..found
     }
     .to_string();
-    assert!(told.ends_with("; open to whoever reaches it"), "{told}");
+    assert!(
+        told.ends_with("; open to every client that reaches it"),
+        "{told}"
+    );
     server.client().say("CONFIG SET requirepass secret");
     assert!(!probe::lets_anybody_in(&target, &at, "tollgate").await);
     for (host, is_far) in [

@@ -152,8 +152,8 @@ impl History {
             let plain: Vec<_> = checks.iter().map(|(.., check)| *check).collect();
             for ((check, group), (_, _, prefix, ..)) in plain.iter().zip(groups(&plain)).zip(&asked)
             {
-                question.beside(group);
-                question.check_numbered(prefix, check, (Some(now), chosen));
+                question.shadow(group);
+                question.check_numbered(prefix, check, Some(now), chosen);
             }
             let measured = self.model.decide(now, &checks, chosen);
             self.unheard.asked(&question, chosen, &checks);

@@ -21,7 +21,7 @@ async fn left(store: &RedisStore, at: Option<Timestamp>, limit: &Arc<Limit>, key
         ..Check::new(limit, key.as_bytes())
     }];
     let told = match at {
-        Some(at) => store.decide_at(at, &peek).await,
+        Some(at) => store.at(at).decide(&peek).await,
         None => store.decide(&peek).await,
     };
     told.unwrap().decision.verdicts[0].remaining
@@ -66,19 +66,19 @@ async fn one_after_the_other(
         Check::new(limit, a.as_bytes()),
         Check::new(empty, b.as_bytes()),
     ];
-    let first = store.decide_at(NOW, &both).await.unwrap();
+    let first = store.at(NOW).decide(&both).await.unwrap();
     assert!(admitted(&first), "{}", limit.name);
     // Half of it is used: it is not empty in the meantime.
     let half = Check {
         cost: Cost::new(u32::try_from(limit.rule.most() / 2).unwrap()),
         ..both[0]
     };
-    assert!(admitted(&store.decide_at(NOW, &[half]).await.unwrap()));
+    assert!(admitted(&store.at(NOW).decide(&[half]).await.unwrap()));
     // Nobody has had permits for so long, as far as the counter tells.
     let later = NOW.plus(150_000);
     let before = left(store, Some(later), limit, a).await;
     for _ in 0..50 {
-        let refused = store.decide_at(later, &both).await.unwrap();
+        let refused = store.at(later).decide(&both).await.unwrap();
         assert!(!admitted(&refused));
     }
     let after = left(store, Some(later), limit, a).await;

@@ -5,7 +5,7 @@ use crate::clock::Timestamp;
 use crate::limit::rate::Cost;
 use crate::limit::{Limit, Mark, Ticket};
 use crate::store::redis::layout;
-use crate::store::redis::question::{self, CHOSEN, Question};
+use crate::store::redis::question::{self, CHOSEN, MarkerKey, Question};
 use crate::store::redis::tests::expected::Expected;
 use crate::store::redis::tests::model::{Asked, How};
 use bb8_redis::redis::Cmd;
@@ -73,7 +73,7 @@ impl History {
     }
 
     /// By what a call about so many keys is known, if it is.
-    pub(super) fn mark_call(&mut self, keys: usize) -> Option<(Vec<u8>, u64)> {
+    pub(super) fn mark_call(&mut self, keys: usize) -> Option<MarkerKey> {
         self.unheard.mark = None;
         if self.random.u8(..4) == 0 {
             return None;
@@ -84,7 +84,10 @@ impl History {
         self.unheard.numbers[name] = number;
         self.unheard.mark = Some(keys + 1);
         let beside = self.random.bool().then_some(&b"t:1:any:tb:{a}"[..]);
-        Some((layout::mark(&format!("t{name}"), beside, 7), number))
+        Some(MarkerKey {
+            key: layout::marker(&format!("t{name}"), beside, 7),
+            number,
+        })
     }
 
     /// It was made.

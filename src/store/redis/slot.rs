@@ -1,10 +1,10 @@
-//! Which of the 16,384 slots of a cluster a counter lives in: CRC16 of its hash tag.
+//! Which of the 16,384 slots of a cluster a counter lives in, CRC16 of its hash tag; and the route of a call to a slot.
 
 /// One of [`SLOTS`].
 pub(super) type Slot = u16;
 
 /// How many there are.
-pub(in super::super) const SLOTS: usize = 16_384;
+pub(super) const SLOTS: usize = 16_384;
 
 /// The remainders of every byte: XMODEM's polynomial, as the specification of Redis Cluster has it.
 const REMAINDERS: [u16; 256] = {
@@ -43,6 +43,30 @@ pub(super) fn tag_of(is_such: impl Fn(Slot) -> bool) -> Option<Vec<u8>> {
     let tags = (0..1_000_000_u32).map(|number| number.to_string().into_bytes());
     let mut tags = tags.filter(|tag| is_such(of_tag(tag)));
     tags.next()
+}
+
+/// A call's slot and its detours so far. A lone Redis has one route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct CallRoute {
+    pub(super) slot: Slot,
+    /// The slot is being moved to the node that this is sent to.
+    pub(super) asking: bool,
+    /// In a call of its own.
+    pub(super) alone: bool,
+    /// How often the call was sent to another node.
+    pub(super) hops: u8,
+    /// How often the call was repeated at the same node.
+    pub(super) tries: u8,
+}
+
+impl CallRoute {
+    /// To the master of `slot`, without any detour yet.
+    pub(super) fn to(slot: Slot) -> Self {
+        Self {
+            slot,
+            ..Self::default()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,23 @@
-//! Who serves which slots, as `CLUSTER SLOTS` tells it (the command that every version has) and as nodes correct it.
+//! Which node serves which slots, as `CLUSTER SLOTS` answers (the command that every version has) and as nodes correct it.
 
-use super::super::node::Node;
-use super::super::pool::Connection;
+use super::connection::Connection;
+use super::node::NodeHandle;
 use super::slot::{self, SLOTS, Slot};
+use crate::clock;
 use crate::store::endpoint::Address;
 use crate::store::error::StoreError;
 use bb8_redis::redis::{Cmd, Value};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A node that is no master of anything is kept for so long after it was last needed: a slot may be on its way there.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Serves a slot that nobody serves.
-const NOBODY: u16 = u16::MAX;
+/// Stands for the node of a slot that no node serves.
+const NO_NODE: u16 = u16::MAX;
 
-/// The nodes that are known, and who of them serves which slot.
+/// The nodes that are known, and which of them serves which slot.
 pub(super) struct SlotMap {
     homes: Vec<MappedNode>,
     /// Positions among the nodes.
@@ -23,8 +25,7 @@ pub(super) struct SlotMap {
 }
 
 struct MappedNode {
-    node: Node,
-    address: Address,
+    node: NodeHandle,
     /// How many slots it serves.
     serves: usize,
     /// When it was last needed.
@@ -35,48 +36,62 @@ impl Default for SlotMap {
     fn default() -> Self {
         Self {
             homes: Vec::new(),
-            slots: vec![NOBODY; SLOTS].into(),
+            slots: vec![NO_NODE; SLOTS].into(),
         }
     }
 }
 
 impl SlotMap {
-    /// Who serves a slot.
-    pub(super) fn at(&self, slot: Slot) -> Option<&Node> {
+    /// The node that serves a slot.
+    pub(super) fn at(&self, slot: Slot) -> Option<&NodeHandle> {
         let position = *self.slots.get(usize::from(slot))?;
         Some(&self.homes.get(usize::from(position))?.node)
     }
 
     /// Every node.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &NodeHandle> {
         self.homes.iter().map(|home| &home.node)
     }
 
     /// Those that serve something.
-    pub(super) fn masters(&self) -> impl Iterator<Item = &Node> {
+    pub(super) fn masters(&self) -> impl Iterator<Item = &NodeHandle> {
         let masters = self.homes.iter().filter(|home| home.serves > 0);
         masters.map(|home| &home.node)
     }
 
     /// The node at an address, made if it is not known.
-    pub(super) fn node(&mut self, address: &Address, make: impl FnOnce() -> Node) -> Node {
+    pub(super) fn node(
+        &mut self,
+        address: &Address,
+        make: impl FnOnce() -> NodeHandle,
+    ) -> NodeHandle {
         let position = self.position(address, make);
         let home = &mut self.homes[position];
-        home.needed = Instant::now();
+        home.needed = clock::now();
         home.node.clone()
     }
 
-    fn position(&mut self, address: &Address, make: impl FnOnce() -> Node) -> usize {
-        let known = self.homes.iter().position(|home| home.address == *address);
+    fn position(&mut self, address: &Address, make: impl FnOnce() -> NodeHandle) -> usize {
+        let is_there = |home: &MappedNode| home.node.node.address.as_ref() == Some(address);
+        let known = self.homes.iter().position(is_there);
         known.unwrap_or_else(|| {
             self.homes.push(MappedNode {
                 node: make(),
-                address: address.clone(),
                 serves: 0,
-                needed: Instant::now(),
+                needed: clock::now(),
             });
             self.homes.len() - 1
         })
+    }
+
+    /// All slots are served by the node of a lone Redis.
+    pub(super) fn set_lone(&mut self, node: NodeHandle) {
+        self.homes.push(MappedNode {
+            node,
+            serves: SLOTS,
+            needed: clock::now(),
+        });
+        self.slots.fill(0);
     }
 
     /// One slot is served at that address.
@@ -84,12 +99,12 @@ impl SlotMap {
         &mut self,
         slot: Slot,
         address: &Address,
-        make: impl FnOnce() -> Node,
-    ) -> Node {
+        make: impl FnOnce() -> NodeHandle,
+    ) -> NodeHandle {
         let position = self.position(address, make);
         self.homes[position].serves += 1;
         if let Some(at) = self.slots.get_mut(usize::from(slot)) {
-            let before = std::mem::replace(at, u16::try_from(position).unwrap_or(NOBODY));
+            let before = std::mem::replace(at, u16::try_from(position).unwrap_or(NO_NODE));
             if let Some(home) = self.homes.get_mut(usize::from(before)) {
                 home.serves = home.serves.saturating_sub(1);
             }
@@ -98,8 +113,8 @@ impl SlotMap {
     }
 
     /// All slots are served as `ranges` say. Nodes that serve nothing any more and are not needed go.
-    pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> Node) {
-        self.slots.fill(NOBODY);
+    pub(super) fn adopt(&mut self, ranges: &[SlotRange], make: impl Fn(&Address) -> NodeHandle) {
+        self.slots.fill(NO_NODE);
         for home in &mut self.homes {
             home.serves = 0;
         }
@@ -113,31 +128,31 @@ impl SlotMap {
             let slots = usize::from(*first)..=usize::from(*last);
             let home = &mut self.homes[position];
             home.serves += slots.clone().count();
-            home.needed = Instant::now();
+            home.needed = clock::now();
             if let Some(slots) = self.slots.get_mut(slots) {
-                slots.fill(u16::try_from(position).unwrap_or(NOBODY));
+                slots.fill(u16::try_from(position).unwrap_or(NO_NODE));
             }
         }
         let mut kept = Vec::with_capacity(self.homes.len());
         let mut positions = Vec::with_capacity(self.homes.len());
         for home in std::mem::take(&mut self.homes) {
-            let goes = home.serves == 0 && home.needed.elapsed() >= KEPT;
-            positions.push(u16::try_from(kept.len()).unwrap_or(NOBODY));
+            let goes = home.serves == 0 && clock::now() - home.needed >= KEPT;
+            positions.push(u16::try_from(kept.len()).unwrap_or(NO_NODE));
             if goes {
-                home.node.shared.health.leaves()
+                home.node.node.health.leaves()
             } else {
                 kept.push(home)
             }
         }
         self.homes = kept;
         for at in &mut self.slots {
-            *at = positions.get(usize::from(*at)).copied().unwrap_or(NOBODY);
+            *at = positions.get(usize::from(*at)).copied().unwrap_or(NO_NODE);
         }
     }
 
-    /// How many slots nobody serves.
+    /// How many slots no node serves.
     pub(super) fn unserved(&self) -> usize {
-        self.slots.iter().filter(|at| **at == NOBODY).count()
+        self.slots.iter().filter(|at| **at == NO_NODE).count()
     }
 
     /// Is any node there that serves nothing?
@@ -148,33 +163,34 @@ impl SlotMap {
     /// Where the nodes are that can be asked: those that are up.
     pub(super) fn up(&self) -> Vec<Address> {
         let up = self.homes.iter();
-        let up = up.filter(|home| home.node.shared.health.is_up());
-        up.map(|home| home.address.clone()).collect()
+        let up = up.filter(|home| home.node.node.health.is_up());
+        up.filter_map(|home| home.node.node.address.clone())
+            .collect()
     }
 }
 
 /// A master and some of its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct SlotRange {
+pub(super) struct SlotRange {
     pub(super) first: Slot,
     pub(super) last: Slot,
-    pub(in super::super) master: Address,
+    pub(super) master: Address,
 }
 
 impl SlotRange {
     /// How many slots it has.
-    pub(in super::super) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         usize::from(self.last.saturating_sub(self.first)) + 1
     }
 
     /// A tag that lives here.
-    pub(in super::super) fn tag(&self) -> Option<Vec<u8>> {
+    pub(super) fn tag(&self) -> Option<Vec<u8>> {
         slot::tag_of(|slot| (self.first..=self.last).contains(&slot))
     }
 }
 
-/// Asks the node at `asked` who serves what.
-pub(in super::super) async fn slots(
+/// Asks the node at `asked` for the map.
+pub(super) async fn ask(
     connection: &mut Connection,
     asked: &Address,
 ) -> Result<Vec<SlotRange>, StoreError> {
@@ -194,7 +210,7 @@ pub(in super::super) async fn slots(
     let ranges = read(answer, asked)?;
     if ranges.is_empty() {
         Err(StoreError::Refused(
-            "it serves no slot, and knows of nobody who does".into(),
+            "it serves no slot, and knows of no node that does".into(),
         ))
     } else {
         Ok(ranges)
@@ -204,7 +220,7 @@ pub(in super::super) async fn slots(
 const ODD: StoreError = StoreError::Protocol("not the slots of a cluster");
 
 /// Reads the answer of the node at `asked`: an empty host means its own. A range whose master has no known address is
-/// left out, as slots are that nobody serves.
+/// left out: no node serves its slots.
 fn read(answer: Value, asked: &Address) -> Result<Vec<SlotRange>, StoreError> {
     let Value::Array(ranges) = answer else {
         return Err(ODD);

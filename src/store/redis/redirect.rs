@@ -13,13 +13,13 @@ pub(super) enum Redirection {
     Ask(Address),
     /// The slot is on its way, and what was asked about is in both places.
     TryAgain,
-    /// Nobody serves the slot.
+    /// No node serves the slot.
     Unserved,
     /// The keys are not of one slot: a fault of ours.
     Crossed,
 }
 
-/// Reads an error's text, as the node at `from` said it.
+/// Reads the text of an error of the node at `from`.
 pub(super) fn read(reason: &str, from: &Address) -> Option<Redirection> {
     let mut words = reason.split_ascii_whitespace();
     match words.next()? {

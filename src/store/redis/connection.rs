@@ -1,0 +1,261 @@
+//! A connection to Redis, shared by every call of a worker that takes it: calls go out one behind the other, and none waits
+//! for a connection that another call is using.
+//!
+//! A connection carries a flag that is raised the moment it ends or a call on it fails, so that nothing has to be asked
+//! before it is used (notes: `dependencies`, pitfall 1). A lane that takes a connection looks at the flag.
+
+use super::library;
+use super::script::{self, Script};
+use super::signals::Signals;
+use super::transport::RedisStream;
+use crate::store::endpoint::Address;
+use crate::store::error::StoreError;
+use bb8_redis::redis::aio::MultiplexedConnection;
+use bb8_redis::redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, RedisResult, Value,
+};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Longest a connection may take to be made, scripts loaded. Also how long a probe of a stalled server lasts, so well
+/// below the two seconds within which limits are to be shared again.
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// A look at what has arrived.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
+
+/// What comes by then. A worker that was late itself looks at what has come meanwhile before it reports that nothing has.
+pub(super) async fn in_time<T>(deadline: Instant, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = pin!(answer);
+    match timeout_at(deadline, answer.as_mut()).await {
+        Ok(answer) => Some(answer),
+        Err(_) => timeout(LOOK, answer).await.ok(),
+    }
+}
+
+/// Scripts may be forgotten again before they are called: an operator flushes them at every turn, or a master goes.
+pub(super) const FORGOTTEN_AGAIN: usize = 3;
+
+/// A connection with its scripts loaded. Clones share it. Dropping the last closes it, whatever it waits for.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    stream: MultiplexedConnection,
+    life: Arc<ConnectionLife>,
+    /// Are scripts called as functions?
+    functions: bool,
+    /// The signals' age when it was made.
+    pub(super) age: u64,
+    /// Where it leads, if sentinels had to be asked.
+    pub(super) master: Option<Address>,
+}
+
+/// What ends with the last clone of a connection.
+#[derive(Debug)]
+struct ConnectionLife {
+    dead: Arc<AtomicBool>,
+    driver: AbortHandle,
+    signals: Arc<Signals>,
+}
+
+impl Drop for ConnectionLife {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Connection {
+    /// A connection over `stream`, on which only `greeting` is sent. `age` is the signals' at the beginning.
+    pub(super) async fn open(
+        stream: RedisStream,
+        greeting: &RedisConnectionInfo,
+        functions: bool,
+        age: u64,
+        signals: &Arc<Signals>,
+    ) -> Result<Self, RedisError> {
+        // Deadlines are the callers': one of their own for a whole call, the pool's for all of this.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let made = MultiplexedConnection::new_with_config(greeting, stream, config);
+        let (stream, driver) = made.await?;
+        signals.hear();
+        let dead = Arc::new(AtomicBool::new(false));
+        let driver = tokio::spawn({
+            let (dead, signals) = (dead.clone(), signals.clone());
+            async move {
+                driver.await;
+                dead.store(true, Ordering::Relaxed);
+                signals.lost.notify_one();
+            }
+        });
+        Ok(Self {
+            stream,
+            life: Arc::new(ConnectionLife {
+                dead,
+                driver: driver.abort_handle(),
+                signals: signals.clone(),
+            }),
+            functions,
+            age,
+            master: None,
+        })
+    }
+
+    /// Sends a script call. A server that has forgotten the script ran nothing, so the script and the same call
+    /// are sent again, both in one write, so that hardly another client comes between; no other error is answered by a second
+    /// try.
+    pub(super) async fn call(&mut self, command: &Cmd) -> Result<Vec<u8>, StoreError> {
+        let function = self.functions.then(|| library::call(command));
+        let shaped = function.as_ref().unwrap_or(command);
+        let mut answer = self.send(shaped).await;
+        let mut tries = 0;
+        while tries < FORGOTTEN_AGAIN && answer.as_ref().is_err_and(is_forgotten) {
+            answer = self.again(command, shaped).await;
+            tries += 1;
+        }
+        match answer? {
+            Value::BulkString(bytes) => Ok(bytes),
+            _ => Err(StoreError::Protocol("not a string")),
+        }
+    }
+
+    /// The call `shaped` of a script that the server has forgotten.
+    async fn again(&mut self, command: &Cmd, shaped: &Cmd) -> Result<Value, StoreError> {
+        let mut both = Pipeline::with_capacity(2);
+        if let Some(reminder) = self.reminder(command) {
+            both.add_command(reminder);
+        }
+        both.add_command(shaped.clone());
+        let mut answers = self.many(&both).await?.into_iter().rev();
+        let none = Err(StoreError::Protocol("not an answer to each call"));
+        let answer = answers.next().unwrap_or(none);
+        match answers.next() {
+            // The server refuses the script, and why; or another client has just loaded it.
+            Some(Err(why))
+                if answer.as_ref().is_err_and(is_forgotten) && !library::is_there(&why) =>
+            {
+                Err(why)
+            }
+            _ => answer,
+        }
+    }
+
+    /// The command that loads the script of a call again.
+    pub(super) fn reminder(&self, call: &Cmd) -> Option<Cmd> {
+        if self.functions {
+            Some(library::remind())
+        } else {
+            Script::of(call).map(Script::load)
+        }
+    }
+
+    /// A script call as it is made here: where scripts are functions, as the call of its function.
+    pub(super) fn shaped(&self, command: Cmd) -> Cmd {
+        if self.functions {
+            library::call(&command)
+        } else {
+            command
+        }
+    }
+
+    /// Sends several commands in one write, and reads what each of them was answered.
+    pub(super) async fn many(
+        &mut self,
+        commands: &Pipeline,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let answers = self.raw(commands).await.map_err(server_error)?;
+        let each = |answer: Value| answer.extract_error().map_err(server_error);
+        Ok(answers.into_iter().map(each).collect())
+    }
+
+    /// Sends several commands in one write. Answers and errors are the crate's.
+    pub(super) async fn raw(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let many = commands.len();
+        self.stream.send_packed_commands(commands, 0, many).await
+    }
+
+    /// Never to be used for another call. Those under way on it may still be answered.
+    pub(super) fn condemn(&self) {
+        self.life.dead.store(true, Ordering::Relaxed);
+        self.life.signals.lost.notify_one();
+    }
+
+    /// Is it of no use any more, or is there a better one to be made?
+    pub(super) fn is_dead(&self) -> bool {
+        let ConnectionLife { dead, signals, .. } = &*self.life;
+        dead.load(Ordering::Relaxed) || self.age < signals.age.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn load(&mut self) -> Result<(), StoreError> {
+        if self.functions {
+            return self.load_library().await;
+        }
+        // One first, which says why where scripts are not taken; the rest in one write, for a server may be far.
+        let [first, rest @ ..] = script::ALL;
+        self.send(&first.load()).await?;
+        self.life.signals.hear();
+        let mut all = Pipeline::with_capacity(rest.len());
+        for script in rest {
+            all.add_command(script.load());
+        }
+        self.many(&all)
+            .await?
+            .into_iter()
+            .try_for_each(|loaded| loaded.map(drop))
+    }
+
+    /// It is written where it is not yet: a write goes to disk and to every replica.
+    async fn load_library(&mut self) -> Result<(), StoreError> {
+        match self.send(&library::find()).await {
+            Ok(Value::Array(found)) if !found.is_empty() => Ok(()),
+            Ok(_) => self.send(&library::load()).await.map(drop),
+            Err(StoreError::Refused(reason)) => Err(StoreError::Refused(
+                library::unknown(&reason).map_or(reason, Into::into),
+            )),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends any command.
+    pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
+        let answer = self.stream.send_packed_command(command).await;
+        answer.and_then(Value::extract_error).map_err(server_error)
+    }
+}
+
+/// Of what a server says when it refuses, in bytes: it may be anything, and goes into one line.
+pub(super) const LONGEST_WORDS: usize = 400;
+
+/// As much of a server's words as a line of the log has room for.
+pub(super) fn shortened(mut words: String) -> String {
+    if words.len() > LONGEST_WORDS {
+        words.truncate(words.floor_char_boundary(LONGEST_WORDS));
+        words.push_str("...");
+    }
+    words
+}
+
+/// The crate's error as one of ours.
+fn server_error(error: RedisError) -> StoreError {
+    match error.code() {
+        Some(code) => {
+            let words = format!("{code} {}", error.detail().unwrap_or_default());
+            StoreError::Refused(shortened(words).into())
+        }
+        None => StoreError::Lost(error.to_string().into()),
+    }
+}
+
+/// Did the server run nothing, because it does not know what it was to run?
+pub(super) fn is_forgotten(error: &StoreError) -> bool {
+    let StoreError::Refused(reason) = error else {
+        return false;
+    };
+    first_word(reason) == "NOSCRIPT" || library::is_missing(reason)
+}
+
+pub(super) fn first_word(reason: &str) -> &str {
+    reason.split_whitespace().next().unwrap_or_default()
+}

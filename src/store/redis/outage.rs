@@ -1,0 +1,85 @@
+//! Log lines about an outage: every worker notices it for itself, and one line tells it for all.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The outages of this process, by the name of the Redis that is away.
+static OUTAGES: Mutex<BTreeMap<Arc<str>, OutageRecord>> = Mutex::new(BTreeMap::new());
+
+/// How many refusals with different words are logged in one outage.
+const MOST_REFUSALS: usize = 4;
+
+/// One Redis that is away.
+#[derive(Debug, Default)]
+struct OutageRecord {
+    /// How many workers miss it.
+    workers: usize,
+    /// The words of its refusals that were logged.
+    refusals: Vec<String>,
+}
+
+/// One worker's share in an outage. Dropping it ends the share.
+#[derive(Debug)]
+pub(super) struct Outage {
+    pub(super) name: Arc<str>,
+    lasts: Cell<bool>,
+}
+
+impl Outage {
+    /// Of the Redis with this name in the log, which is not away.
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            lasts: Cell::new(false),
+        }
+    }
+
+    /// Redis is away. Is this the first worker to notice?
+    pub(super) fn begins(&self) -> bool {
+        if self.lasts.replace(true) {
+            return false;
+        }
+        let mut outages = OUTAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = outages.entry(Arc::clone(&self.name)).or_default();
+        record.workers += 1;
+        record.workers == 1
+    }
+
+    /// Redis has refused in these words. Are they new in this outage, and to be logged?
+    pub(super) fn is_news(&self, refusal: &str) -> bool {
+        let mut outages = OUTAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(OutageRecord { refusals, .. }) = outages.get_mut(&self.name) else {
+            return false;
+        };
+        let is_new =
+            refusals.len() < MOST_REFUSALS && !refusals.iter().any(|known| known == refusal);
+        if is_new {
+            refusals.push(refusal.to_owned());
+        }
+        is_new
+    }
+
+    /// Redis is not away for this worker. Was it, and is this worker the last to notice?
+    pub(super) fn ends(&self) -> bool {
+        if !self.lasts.replace(false) {
+            return false;
+        }
+        let mut outages = OUTAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(record) = outages.get_mut(&self.name) else {
+            return false;
+        };
+        record.workers = record.workers.saturating_sub(1);
+        let is_last = record.workers == 0;
+        if is_last {
+            outages.remove(&self.name);
+        }
+        is_last
+    }
+}
+
+impl Drop for Outage {
+    fn drop(&mut self) {
+        self.ends();
+    }
+}

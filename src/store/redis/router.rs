@@ -1,0 +1,309 @@
+//! Which master of a cluster serves which slot, as one worker knows it: from the map, and from what nodes answer. The node of
+//! a lone Redis serves every slot.
+
+use super::context::StoreContext;
+use super::layout;
+use super::node::{Node, NodeHandle};
+use super::outage::Outage;
+use super::redirect;
+use super::slot::CallRoute;
+use super::slot::{self, Slot};
+use super::slot_map::{SlotMap, SlotRange};
+use crate::clock::Timestamp;
+use crate::limit::Limit;
+use crate::store::check::Refund;
+use crate::store::endpoint::Address;
+use crate::store::error::StoreError;
+use crate::telemetry::metrics::{CallOutcome, Operation, StoreReach};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// What is known of the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MapKnowledge {
+    /// No node has been asked yet.
+    New,
+    /// A node has answered, however long ago.
+    Known,
+    /// No node could be asked.
+    Unreachable,
+}
+
+/// Makes the node at an address of a cluster, or of a lone Redis, with its tasks.
+pub(super) type NodeMaker = Box<dyn Fn(Option<&Address>) -> NodeHandle>;
+
+/// The masters of a cluster and their slots.
+pub(super) struct Router {
+    context: Rc<StoreContext>,
+    make: NodeMaker,
+    map: RefCell<SlotMap>,
+    knowledge: Cell<MapKnowledge>,
+    /// Why no node could be asked.
+    why: RefCell<Option<StoreError>>,
+    /// What the log says meanwhile.
+    outage: Outage,
+    /// The map is known, or cannot be.
+    learned: Notify,
+    /// The map is to be asked for again.
+    pub(super) stale: Notify,
+    /// Calls that wait for a slot to arrive, and abandoned requests that wait for their answers.
+    pub(super) underway: Cell<usize>,
+}
+
+/// The slot in which a limit counts a key.
+#[must_use]
+pub fn slot_of(limit: &Limit, key: &[u8]) -> Slot {
+    slot::of_tag(layout::tag(limit, key))
+}
+
+impl Router {
+    pub(super) fn new(context: Rc<StoreContext>, make: NodeMaker) -> Self {
+        let outage = Outage::new(context.target.to_string().into());
+        Self {
+            context,
+            make,
+            map: RefCell::default(),
+            knowledge: Cell::new(MapKnowledge::New),
+            why: RefCell::default(),
+            outage,
+            learned: Notify::new(),
+            stale: Notify::new(),
+            underway: Cell::new(0),
+        }
+    }
+
+    /// The name of the cluster in the log.
+    pub(super) fn name(&self) -> &str {
+        &self.outage.name
+    }
+
+    /// Reports how much of the cluster is asked.
+    pub(super) fn report_reach(&self) {
+        self.context.stats.set_reach(self.reach());
+    }
+
+    /// Makes the node of a lone Redis, which serves every slot.
+    pub(super) fn make_lone(&self) -> NodeHandle {
+        let node = (self.make)(None);
+        self.map.borrow_mut().set_lone(node.clone());
+        self.knowledge.set(MapKnowledge::Known);
+        node
+    }
+
+    /// Waits until the map is known, for as long as `patience`, and not at all once no node could be asked or a request has
+    /// waited in vain.
+    ///
+    /// # Errors
+    /// When the map is not known.
+    pub(super) async fn known(&self, patience: Duration) -> Result<(), StoreError> {
+        let learned = async {
+            loop {
+                let learned = self.learned.notified();
+                match self.knowledge.get() {
+                    MapKnowledge::New => learned.await,
+                    MapKnowledge::Known => return Ok(()),
+                    MapKnowledge::Unreachable => return Err(StoreError::Down),
+                }
+            }
+        };
+        let known = timeout(patience, learned).await.unwrap_or_else(|_| {
+            self.set_unreachable(&StoreError::Timeout { after: patience });
+            Err(StoreError::Down)
+        });
+        if known.is_err() {
+            self.context.stats.down.add(1);
+        }
+        known
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.knowledge.get() == MapKnowledge::Known
+    }
+
+    /// Why the map is not known, if that is known.
+    pub(super) fn why(&self) -> Option<StoreError> {
+        self.why.borrow().clone()
+    }
+
+    /// No node can be asked. A map that was known stays: each of its nodes knows for itself whether it is there.
+    pub(super) fn set_unreachable(&self, why: &StoreError) {
+        if self.is_known() {
+            return;
+        }
+        *self.why.borrow_mut() = Some(why.clone());
+        if self.knowledge.replace(MapKnowledge::Unreachable) == MapKnowledge::New {
+            self.context.stats.falls.add(1);
+            if self.outage.begins() {
+                let name = self.name();
+                tracing::warn!("{name} is away, limits do as their on_down says: {why}");
+            }
+            self.learned.notify_waiters();
+        }
+    }
+
+    /// A map was taken over. Was the cluster away, and is this worker the last to notice?
+    pub(super) fn is_back(&self) -> bool {
+        self.outage.ends()
+    }
+
+    /// The node that serves a slot.
+    ///
+    /// # Errors
+    /// When no node does.
+    pub(super) fn at(&self, slot: Slot) -> Result<NodeHandle, StoreError> {
+        let node = self.map.borrow().at(slot).cloned();
+        node.ok_or_else(|| {
+            self.context.stats.errors.add(1);
+            self.stale.notify_one();
+            StoreError::Refused(format!("no node serves slot {slot}").into())
+        })
+    }
+
+    /// The node that serves a counter; where none does, one that will redirect the call when one does again.
+    pub(super) fn home(&self, limit: &Limit, key: &[u8]) -> Option<(NodeHandle, CallRoute)> {
+        let slot = slot_of(limit, key);
+        let node = self.at(slot).ok().or_else(|| self.all().first().cloned())?;
+        Some((node, CallRoute::to(slot)))
+    }
+
+    /// Gives a charge back, wherever its counter is served by now.
+    pub(super) fn refund(&self, clock: Option<Timestamp>, refund: Refund<'_>) {
+        match self.home(refund.limit, refund.key) {
+            Some((handle, route)) => handle.node.refund(refund, clock, route, None),
+            // Of a cluster whose map was never known.
+            None => {
+                self.context
+                    .stats
+                    .updated(Operation::Refund, CallOutcome::Lost, Duration::ZERO)
+            }
+        }
+    }
+
+    /// Every node.
+    pub(super) fn all(&self) -> Vec<NodeHandle> {
+        self.map.borrow().all().cloned().collect()
+    }
+
+    /// Every master that serves a slot.
+    pub(super) fn masters(&self) -> Vec<NodeHandle> {
+        self.map.borrow().masters().cloned().collect()
+    }
+
+    /// Where the nodes are that are up.
+    pub(super) fn addresses(&self) -> Vec<Address> {
+        self.map.borrow().up()
+    }
+
+    /// How many slots no node serves.
+    pub(super) fn unserved(&self) -> usize {
+        self.map.borrow().unserved()
+    }
+
+    /// Is there a node that serves no slot?
+    pub(super) fn has_idle(&self) -> bool {
+        self.map.borrow().has_idle()
+    }
+
+    /// Is every master up?
+    pub(super) fn is_up(&self) -> bool {
+        let is_up = |handle: &NodeHandle| handle.node.health.is_up();
+        self.is_known() && self.map.borrow().masters().all(is_up)
+    }
+
+    /// Is the master of this slot up?
+    pub(super) fn serves(&self, slot: Slot) -> bool {
+        let map = self.map.borrow();
+        map.at(slot)
+            .is_some_and(|handle| handle.node.health.is_up())
+    }
+
+    /// How much of the cluster is asked?
+    pub(super) fn reach(&self) -> StoreReach {
+        if self.is_up() && self.unserved() == 0 {
+            StoreReach::All
+        } else if self
+            .map
+            .borrow()
+            .masters()
+            .any(|handle| handle.node.health.is_up())
+        {
+            StoreReach::Part
+        } else {
+            StoreReach::None
+        }
+    }
+
+    /// A node has come up, or gone down.
+    pub(super) fn node_changed(&self, up: bool) {
+        self.report_reach();
+        if !up {
+            self.stale.notify_one();
+        }
+    }
+
+    /// Does `node` answer that others serve what it was asked?
+    pub(super) fn is_redirected(&self, node: &Node, reason: &str) -> bool {
+        let address = node.address.as_ref();
+        let redirected = address.is_some_and(|address| redirect::read(reason, address).is_some());
+        if redirected {
+            self.stale.notify_one();
+        }
+        redirected
+    }
+
+    /// The node there, which may be new.
+    pub(super) fn at_address(&self, address: &Address) -> NodeHandle {
+        self.map
+            .borrow_mut()
+            .node(address, || (self.make)(Some(address)))
+    }
+
+    /// A node answers that a slot is served at `address`.
+    pub(super) fn moved(&self, slot: Slot, address: &Address) -> NodeHandle {
+        let node = self
+            .map
+            .borrow_mut()
+            .moved(slot, address, || (self.make)(Some(address)));
+        self.stale.notify_one();
+        node
+    }
+
+    /// Takes over the map that a node has.
+    pub(super) fn adopt(&self, ranges: &[SlotRange]) {
+        let map = &mut *self.map.borrow_mut();
+        map.adopt(ranges, |address| (self.make)(Some(address)));
+        for handle in map.masters() {
+            let node = &handle.node;
+            let is_own = |slot| {
+                map.at(slot)
+                    .is_some_and(|home| Rc::ptr_eq(&home.node, node))
+            };
+            let mut tag = node.probe_tag.borrow_mut();
+            if tag.as_ref().is_some_and(|tag| !is_own(slot::of_tag(tag)))
+                && let Some(own) = slot::tag_of(is_own)
+            {
+                *tag = Some(own);
+            }
+        }
+        pass_on(map);
+        self.knowledge.set(MapKnowledge::Known);
+        self.learned.notify_waiters();
+    }
+}
+
+/// Updates for nodes that are away go to the nodes that serve their slots now.
+fn pass_on(map: &SlotMap) {
+    let is_away = |handle: &&NodeHandle| !handle.node.health.is_up();
+    for away in map.all().filter(is_away) {
+        let home = |route: CallRoute| &map.at(route.slot).unwrap_or(away).node;
+        for update in away.node.updates.take_all() {
+            home(update.route).updates.push(update);
+        }
+        for surcharge in away.node.queue.take_surcharges() {
+            home(surcharge.route).queue.push_surcharge(surcharge);
+        }
+    }
+}

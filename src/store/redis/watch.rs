@@ -1,0 +1,142 @@
+//! The tasks of one node: its lanes, and the watch that brings it up, looks after it, and brings it up again.
+
+use super::batcher::Lane;
+use super::call_window::NEAR;
+use super::connection::CONNECT_WITHIN;
+use super::node::{Node, NodeHandle};
+use super::router::Router;
+use super::trial;
+use crate::clock;
+use crate::store::error::StoreError;
+use crate::telemetry::log::Throttle;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+/// Time between two attempts to bring a node up, in milliseconds; jittered, or all gateways would knock at once.
+const PAUSE: std::ops::Range<u64> = 100..250;
+/// A node that stays up for less than this is on the brink, and is tried again more slowly, though at least this often.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// Limits the lines about a master that was replaced: every worker finds out by itself.
+static REPLACED: Throttle = Throttle::every(Duration::from_secs(5));
+
+/// Starts the tasks of a node. Inside a worker's own runtime, where tasks need not be `Send`.
+pub(super) fn start(node: Rc<Node>, router: Option<Weak<Router>>) -> NodeHandle {
+    let lane = Lane {
+        node: Rc::clone(&node),
+        router,
+    };
+    let mut tasks = vec![
+        spawn_local(watch(lane.clone())),
+        spawn_local(remind(Rc::clone(&node))),
+        spawn_local(lane.clone().recruit()),
+    ];
+    for _ in 0..NEAR {
+        tasks.push(spawn_local(lane.clone().run()));
+    }
+    NodeHandle::new(node, tasks)
+}
+
+/// Sends updates and surcharges again when their time has come, until the worker ends.
+async fn remind(node: Rc<Node>) {
+    loop {
+        node.updates.remind().await;
+        if node.health.is_up() && !node.queue.is_paid() {
+            node.queue.charge_all();
+            node.lanes.wake();
+        }
+    }
+}
+
+/// Brings the node up, watches over it, and brings it up again, until the worker ends.
+async fn watch(lane: Lane) {
+    let node = &*lane.node;
+    let mut brink = Duration::ZERO;
+    loop {
+        sleep(brink).await;
+        while !node.health.is_up() {
+            let era = node.health.era();
+            let back = match attempt(&lane).await {
+                Ok(()) => lane.pay().await,
+                away => away,
+            };
+            match back {
+                Ok(()) => node.come_up(),
+                Err(error) => {
+                    if node.health.is_down() {
+                        node.health.stays_down(&node.connections.explain(&error));
+                    } else {
+                        node.go_down(era, &error);
+                    }
+                    sleep(Duration::from_millis(fastrand::u64(PAUSE))).await;
+                }
+            }
+        }
+        let up = clock::now();
+        watch_over(node).await;
+        brink = if clock::now() - up < STEADY {
+            (brink * 2).clamp(Duration::from_millis(PAUSE.start), STEADY)
+        } else {
+            Duration::ZERO
+        };
+    }
+}
+
+/// A decision of our own, on a fresh connection if there is no other.
+async fn attempt(lane: &Lane) -> Result<(), StoreError> {
+    let node = &*lane.node;
+    let late = |after| move |_| StoreError::Timeout { after };
+    let taken = timeout(CONNECT_WITHIN, node.connections.take()).await;
+    let mut connection = taken.map_err(late(CONNECT_WITHIN))??;
+    let tag = node.probe_tag.borrow().clone();
+    let start = node.lanes.window.send(0);
+    let tried = trial::decide(&mut connection, &node.context.prefix, tag.as_deref());
+    let tried = timeout(node.context.timeout, tried).await;
+    match tried.map_err(late(node.context.timeout)).flatten() {
+        Ok(()) => {
+            node.lanes.window.answer(start);
+            Ok(())
+        }
+        // The node serves, if other slots than the map has.
+        Err(StoreError::Refused(reason)) if lane.is_redirected(&reason) => Ok(()),
+        Err(error) => {
+            connection.condemn();
+            Err(error)
+        }
+    }
+}
+
+/// Waits until the node is down. A connection that ends while it is idle is replaced at once, and where it cannot be, the
+/// node is down: then not even the first request waits.
+async fn watch_over(node: &Node) {
+    let connections = &node.connections;
+    while !node.health.is_down() {
+        tokio::select! {
+            () = node.health.fallen.notified() => {}
+            master = connections.master_replaced() => {
+                connections.renew_for(master);
+                master_changed(node);
+            }
+            () = connections.signals.replaced.notified() => master_changed(node),
+            () = connections.signals.lost.notified() => {
+                let era = node.health.era();
+                let renewed = timeout(CONNECT_WITHIN, connections.renew()).await;
+                let renewed = renewed.unwrap_or(Err(StoreError::Timeout { after: CONNECT_WITHIN }));
+                if let Err(error) = renewed {
+                    node.go_down(era, &error);
+                }
+            }
+        }
+    }
+}
+
+/// The master is another: what the one before had counted last, this one may not have.
+fn master_changed(node: &Node) {
+    node.context.stats.counters_changed();
+    if let (Some(master), Some(more)) = (node.connections.master(), REPLACED.pass()) {
+        let name = &node.health.outage.name;
+        tracing::info!("{name} has another master: {master}{more}");
+    }
+}
