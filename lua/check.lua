@@ -3,7 +3,7 @@
 -- Algorithms from the fourth on are in the longer scripts only; the short one is never asked for them.
 --
 -- answers   wait (0 admits, math.huge is never), two numbers of the algorithm's own, the state to store if any, its life,
---           what went wrong if anything; and what was granted where that is said (partial.lua, dedupe.lua), what had
+--           what went wrong if anything; and what was granted where that is not the cost (partial.lua, dedupe.lua), what had
 --           been given back (settlement.lua), and what an id meant: 16 it was charged first, 32 it goes free
 local function check(key)
   local algorithm = blocks:byte(at)

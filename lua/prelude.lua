@@ -13,7 +13,7 @@ local call, pack, unpack = redis.pcall, struct.pack, struct.unpack
 local ask = call
 local blocks = ARGV[2]
 
--- Where the next block begins; whoever reads one moves it on.
+-- Where the next block begins; each reader of a block moves it on.
 local at = 1
 
 -- One reading for the whole call. A handed-in clock is a test's: then the server's own clock must not be what ends a

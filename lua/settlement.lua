@@ -20,7 +20,7 @@ end
 -- Block: 2, the ticket's instant and its part, when it was charged, what had been given back until then, the whole charge
 -- and its part, what was too much and its part, den.
 --
--- What a charge was too much comes back, whoever came after it; but not the time for which the bucket would have been
+-- What a charge was too much comes back, whichever requests came after it; but not the time for which the bucket would have been
 -- empty without it. Its level was never lower since than what is left of the charge itself; nor, where the bucket was not
 -- found empty since, than what is left of the level after the charge, less what was given back to others.
 local function settle(key, state)

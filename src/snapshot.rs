@@ -28,9 +28,9 @@ pub struct Snapshot {
     pub unrouted: Option<usize>,
     /// All upstreams; `Service::upstream` is a position here.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Whose word on the client's address is believed.
+    /// Which peers are believed about the client's address.
     pub trust: Trust,
-    /// Whose tokens are believed, if anybody's.
+    /// Which tokens are believed, if any.
     pub tokens: Option<Arc<Verifier>>,
     /// Which limit fields responses carry.
     pub fields: FieldStyle,
@@ -97,7 +97,7 @@ pub enum StaticReply {
     Redirect {
         /// Where to.
         to: Template,
-        /// How it is said.
+        /// The status of the redirect.
         status: StatusCode,
     },
     /// Always the same.

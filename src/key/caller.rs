@@ -22,33 +22,33 @@ pub struct Caller<'a> {
     pub location: &'a dyn Location,
     /// Its cookies.
     pub cookies: &'a Cookies<'a>,
-    /// What is known of who asks; asked only where a group is looked at.
+    /// What is known of the client; asked only where a group is looked at.
     pub identity: &'a dyn Identity,
     /// What is known of its body.
     pub content: Content,
 }
 
-/// What is known of who asks, beside what the request itself says.
+/// What is known of a client, beside what the request itself says.
 pub trait Identity: fmt::Debug {
     /// The claim of this name in its token, if that is verified: a text or a number.
     fn claim(&self, _name: &str) -> Option<Cow<'_, str>> {
         None
     }
 
-    /// What the claim of this name lists, if it is a list: `each` is told of every entry.
+    /// What the claim of this name lists, if it is a list: `each` is called with every entry.
     fn listed(&self, _name: &str, _each: &mut dyn FnMut(&str)) {}
 
-    /// Has it several tokens that differ? Nobody knows which of them the upstream believes.
+    /// Has it several tokens that differ? It is not known which of them the upstream believes.
     fn is_ambiguous(&self) -> bool {
         false
     }
 
-    /// Why its token is not believed, if it has one that is not: whoever reads it otherwise may believe it.
+    /// Why its token is not believed, if it has one that is not: a verifier that reads it otherwise may believe it.
     fn doubt(&self) -> Option<TokenDoubt> {
         None
     }
 
-    /// Has somebody who saw the whole request found it in the group of this name? A log may say so.
+    /// Was the request found in the group of this name when all of it was there? A log may say so.
     fn is_told(&self, _group: &str) -> bool {
         false
     }
@@ -84,9 +84,9 @@ pub enum KeyOutcome<'a> {
     Skip,
     /// This part is absent and the limit demands it.
     Refuse(&'a KeyPart),
-    /// Nobody knows what this part says, and the limit takes only what is known.
+    /// No group knows what this part says, and the limit takes only what is known.
     Unknown(&'a KeyPart),
-    /// Nobody can say what the upstream takes the request to say.
+    /// It is not known what the upstream takes the request to say.
     Doubt(Doubt<'a>),
 }
 
@@ -106,7 +106,7 @@ pub enum TokenDoubt {
     Absent,
     /// It is no token.
     Malformed,
-    /// Something stands around it that nobody here takes for a part of it, and others may.
+    /// Something stands around it that is no part of it here, and may be elsewhere.
     Misspelt,
     /// It is signed in a way, or by a key, that is not believed.
     Unbelieved,
@@ -116,7 +116,7 @@ pub enum TokenDoubt {
     Expired,
     /// Its time has not come.
     TooEarly,
-    /// It is for somebody else, or from somebody else.
+    /// It is for another audience, or from another issuer.
     Foreign,
 }
 

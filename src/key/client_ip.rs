@@ -53,18 +53,18 @@ pub struct OriginFields {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WalkEnd {
     client: IpAddr,
-    /// At an entry that cannot be read: who wrote it has spoken, and named nobody.
+    /// At an entry that cannot be read: its writer has named no address.
     unread: bool,
 }
 
 /// Why an address is taken for the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressReason {
-    /// It is the peer's, and nobody is trusted.
+    /// It is the peer's, and no peer is trusted.
     NobodyTrusted,
     /// It is the peer's, which is not trusted.
     Stranger,
-    /// It is that of a trusted peer, which names nobody.
+    /// It is that of a trusted peer, which names no other.
     Unsaid,
     /// The walk over this field ended with it.
     Said(Field),
@@ -121,7 +121,7 @@ impl Trust {
     ///
     /// An entry that cannot be read ends the walk at the hop that vouched for it; the left end, which anyone can write,
     /// is reached only through hops that are all trusted. Trusted proxies write one of the two fields and often pass the
-    /// other on as a stranger sent it. Which one is said by [`reading`](Self::reading); unsaid, both are walked, one that
+    /// other on as a stranger sent it. [`reading`](Self::reading) says which one; else both are walked, one that
     /// ends within the trusted networks yields to one that leads out of them, and `X-Forwarded-For`, which nearly every
     /// proxy writes, has the last word.
     #[must_use]
@@ -183,7 +183,7 @@ impl Trust {
         }
     }
 
-    /// By which of a trusted peer's fields a request's scheme and host are told. The one that says who the client is: of
+    /// By which of a trusted peer's fields a request's scheme and host are read. The one that names the client: of
     /// two that agree about it a stranger, who knows his own address, may have written `Forwarded`.
     #[must_use]
     pub fn speaks(&self, peer: IpAddr, fields: &HeaderMap) -> OriginFields {

@@ -1,7 +1,7 @@
 //! Cookies, and the value of one as upstreams read it: spellings that any common framework takes for one value are one.
 //!
 //! RFC 6265 leaves the value to the server. Most take one pair of double quotes away (some then read `\"` and `\101`
-//! inside them, as Python does), and most decode percents, once. Whoever could spell one session in several ways would
+//! inside them, as Python does), and most decode percents, once. A client that could spell one session in several ways would
 //! have a counter for each. Two sessions that differ only so would share one, and no server hands out such.
 
 use http::{HeaderMap, header};
@@ -32,7 +32,7 @@ struct Pair {
     line: usize,
     name: (usize, usize),
     value: (usize, usize),
-    /// Only who parts at commas or blanks too finds it.
+    /// Only a reader that parts at commas or blanks too finds it.
     is_inside: bool,
     /// The one before it in its bucket, counted likewise.
     before: usize,

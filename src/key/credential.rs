@@ -1,6 +1,6 @@
 //! What clients authenticate with, in the one spelling that it is counted by (RFC 9110, section 11.4).
 //!
-//! A scheme has no case, and how many blanks follow it means nothing: whoever could spell one credential in several ways
+//! A scheme has no case, and how many blanks follow it means nothing: a client that could spell one credential in several ways
 //! would have a counter for each. What is one word alone has no scheme, and its letters are its own.
 
 use http::{HeaderName, header};
@@ -56,9 +56,9 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(BEARER).then(|| trim(rest))
 }
 
-/// Could somebody read a `Bearer` credential out of `value`: in a list, behind other words, with whatever between the
+/// Could a verifier read a `Bearer` credential out of `value`: in a list, behind other words, with whatever between the
 /// scheme and the token? Verifiers that look for the word are common. What another scheme says in a quoted parameter is
-/// its own, unless a token stands there: who looks for the word, or parts at commas, does not look at quotes.
+/// its own, unless a token stands there: a verifier that looks for the word, or parts at commas, does not look at quotes.
 #[must_use]
 pub fn may_be_bearer(value: &[u8]) -> bool {
     let value = trim(value);

@@ -1,7 +1,7 @@
-//! Groups: who is a member, by lists, files and networks that the gateway has read itself.
+//! Groups: which clients are members, by lists, files and networks that the gateway has read itself.
 //!
-//! A value is known by its digest alone, the one that also stands for secrets in keys: whoever looks into the process or
-//! its log finds no member, and a key that has been written says all that a look-up needs.
+//! A value is known by its digest alone, the one that also stands for secrets in keys: the process and
+//! its log show no member, and a key that has been written says all that a look-up needs.
 
 use super::part::{PartReading, piece_digest, write_part};
 use super::{Caller, Digest, Doubt, KeyPart, KeyTemplate, digest};
@@ -129,7 +129,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// Groups of one file are told apart by their names.
+/// Groups of one file differ by their names.
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.by == other.by
@@ -183,7 +183,7 @@ fn slot<T>(lengths: &mut Vec<(u8, Set<T>)>, bits: u8) -> &mut Set<T> {
     &mut lengths[at].1
 }
 
-/// The memberships of one request, as far as somebody has asked: what is looked up is digested once.
+/// The memberships of one request, as far as they have been asked for: what is looked up is digested once.
 #[derive(Debug, Default)]
 pub struct Memberships<'a> {
     seen: SmallVec<[(&'a KeyPart, Digest); 2]>,
@@ -194,8 +194,8 @@ impl<'a> Memberships<'a> {
     /// begins, which the template has written and which ends it.
     ///
     /// # Errors
-    /// When an upstream may read the part that the group goes by otherwise: whoever says it twice, or in a token that only
-    /// the upstream believes, would be in no group at all.
+    /// When an upstream may read the part that the group goes by otherwise: a request that says it twice, or in a token
+    /// that only the upstream believes, would be in no group at all.
     pub fn is_in(
         &mut self,
         group: &'a Group,
@@ -222,7 +222,7 @@ impl<'a> Memberships<'a> {
         }
     }
 
-    /// What is known to be said of `by`.
+    /// The digests of what the request says of `by`.
     fn said(&self, by: &KeyPart) -> impl Iterator<Item = &Digest> {
         let those = self.seen.iter().filter(move |(part, _)| *part == by);
         those.map(|(_, digest)| digest)

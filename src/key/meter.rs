@@ -11,14 +11,14 @@ pub struct Meter {
     pub place: MeterPlace,
     /// The most that it counts.
     pub max: u32,
-    /// What is charged where the client leaves before that is said.
+    /// What is charged where the client leaves before the cost is known.
     pub on_leave: OnLeave,
 }
 
-/// What a request is charged whose client leaves after the body of the answer began, and before it has said its cost.
+/// What a request is charged whose client leaves after the body of the answer began, and before the answer says its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnLeave {
-    /// The most that it could have cost: whoever reads all but the last event would pay next to nothing otherwise.
+    /// The most that it could have cost: a client that reads all but the last event would pay next to nothing otherwise.
     #[default]
     Max,
     /// What was asked for before.

@@ -34,14 +34,14 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// By whom a limit counts: the parts a key is made of, in order. None at all is `everyone`.
+/// What a limit counts by: the parts a key is made of, in order. None at all is `everyone`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
     /// The parts, in the file's order.
     pub parts: Vec<KeyPart>,
     /// What happens to a request without one of them. The file must say so where a part can be absent.
     pub missing: MissingKey,
-    /// Which values are known, where those that nobody knows meet something else.
+    /// Which values are known, where those that no group knows meet something else.
     pub unknown: Option<KnownValues>,
 }
 
@@ -54,7 +54,7 @@ pub struct KnownValues {
     pub otherwise: UnknownKey,
 }
 
-/// What a request meets whose key nobody knows.
+/// What a request meets whose key no group knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownKey {
     /// Counted by client address instead.

@@ -91,7 +91,7 @@ pub(super) fn write_part(part: &KeyPart, caller: &Caller<'_>, out: &mut Vec<u8>)
     PartReading::One
 }
 
-/// The methods that anybody knows; all others are one, or whoever invents methods would have as many counters.
+/// The methods that are known; all others are one, or a client that invents methods would have as many counters.
 fn write_method(method: &Method, out: &mut Vec<u8>) {
     match *method {
         Method::GET
@@ -147,7 +147,7 @@ fn write_field(
     }
 }
 
-/// What came several times with one value came once. With several values it could be told in as many ways as a client
+/// What came several times with one value came once. With several values it could be read in as many ways as a client
 /// likes, and each would have a counter of its own, while the upstream believes one of them all the time.
 fn write_several<V: AsRef<[u8]>>(
     mut values: impl Iterator<Item = V>,

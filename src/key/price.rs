@@ -39,7 +39,7 @@ impl PriceError {
 }
 
 impl Price {
-    /// What a request with `fields` costs, and what was wrong with its word. Who writes nonsense pays the most.
+    /// What a request with `fields` costs, and what was wrong with its field. A field that cannot be read costs the most.
     #[must_use]
     pub fn of(&self, fields: &HeaderMap) -> (u32, Option<PriceError>) {
         let mut values = fields.get_all(&self.header).iter();

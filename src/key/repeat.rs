@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, header};
 use sha2::{Digest, Sha256};
 
-/// Longest id, in bytes. Whoever sends more is charged for every request.
+/// Longest id, in bytes. A client that sends more is charged for every request.
 pub const LONGEST_ID: usize = 256;
 
 /// The field that says the id.
@@ -97,7 +97,7 @@ impl Content {
 pub struct ContentDigest([u8; 32]);
 
 impl ContentDigest {
-    /// How much of a body is told from another, in bytes.
+    /// How much of a body is compared, in bytes.
     pub const COVERED: usize = 16 * 1024;
 
     /// Of a body that begins with `bytes`, of which no more than [`Self::COVERED`] count.
@@ -113,7 +113,7 @@ impl ContentDigest {
 pub struct RepeatId([u8; 16]);
 
 impl RepeatId {
-    /// Of nobody's request: no other has it.
+    /// Of no request: no other has it.
     #[must_use]
     pub fn random() -> Self {
         Self(fastrand::u128(..).to_be_bytes())

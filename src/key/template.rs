@@ -94,7 +94,7 @@ impl KeyTemplate {
     }
 
     /// Makes of a key that was written elsewhere, and stands in `out` from `start` on, the one that counts here: values
-    /// that nobody knows give way to the client's address, or are refused. On anything but `Key` the key is gone.
+    /// that no group knows give way to the client's address, or are refused. On anything but `Key` the key is gone.
     pub fn recognise(
         &self,
         caller: &Caller<'_>,
@@ -114,7 +114,7 @@ impl KeyTemplate {
             }
             let is_known = match piece_digest(piece) {
                 Some(_) => known.has(index, piece),
-                // Counted by address: for want of a value, where that is said to be so, else for an unknown one.
+                // Counted by address: for want of a value, where `missing` says so, else for an unknown one.
                 None => !piece.starts_with(BY_ADDRESS) || self.missing == MissingKey::Ip,
             };
             match (is_known, known.otherwise, self.parts.get(index)) {

@@ -1,4 +1,4 @@
-//! JSON Web Tokens: whose are believed, and what a verified one claims. A claim that is not verified is none.
+//! JSON Web Tokens: which are believed, and what a verified one claims. A claim that is not verified is none.
 
 use super::{Identity, TokenDoubt, credential};
 use http::{HeaderMap, HeaderName, header};
@@ -68,7 +68,7 @@ impl Verifier {
     fn verified(&self, token: &[u8]) -> Result<Map<String, Value>, TokenDoubt> {
         let head = decode_header(token).map_err(|_| TokenDoubt::Malformed)?;
         if head.crit.is_some() {
-            // It demands what nobody here understands (RFC 7515, section 4.1.11).
+            // It demands what this verifier does not understand (RFC 7515, section 4.1.11).
             return Err(TokenDoubt::Malformed);
         }
         let mut why = TokenDoubt::Unbelieved;
@@ -82,7 +82,7 @@ impl Verifier {
     }
 
     /// The keys that may have signed a token with this head: those that it names, or where there is none of that name those
-    /// that have none. Who names no key may mean any: first those that cannot be meant otherwise.
+    /// that have none. A head that names no key may mean any: first those that cannot be meant otherwise.
     fn candidates<'k>(&'k self, head: &'k Header) -> impl Iterator<Item = &'k TokenKey> {
         let is_named = |key: &TokenKey| head.kid.is_some() && key.id == head.kid;
         let by_name = self.keys.iter().any(is_named);
@@ -101,8 +101,8 @@ impl Verifier {
             .take(MOST_TRIED)
     }
 
-    /// The token itself: behind `Bearer` in `Authorization`, with or without it in other fields. Of two nobody knows
-    /// which is meant.
+    /// The token itself: behind `Bearer` in `Authorization`, with or without it in other fields. Of two it is
+    /// not known which is meant.
     fn token<'f>(&self, fields: &'f HeaderMap) -> Result<&'f [u8], TokenDoubt> {
         let mut values = fields.get_all(&self.header).iter();
         let Some(value) = values.next() else {
@@ -180,7 +180,7 @@ impl<'a> Token<'a> {
             .is_some_and(|verifier| verifier.token(self.fields).is_ok())
     }
 
-    /// Why it has no claims, if somebody has asked for one.
+    /// Why it has no claims, if a claim has been asked for.
     pub fn why_not(&self) -> Option<TokenDoubt> {
         self.claims.get()?.as_ref().err().copied()
     }
@@ -234,7 +234,7 @@ impl Identity for Token<'_> {
                     }
                 }
             }
-            // No other text is split: somebody may have called themselves "gold digger".
+            // No other text is split: a client may be called "gold digger".
             Some(Value::String(text)) if SCOPES.contains(&name) => {
                 text.split_ascii_whitespace().for_each(each);
             }

@@ -121,7 +121,7 @@ pub fn is_comparable(state: BucketState, interval: Interval) -> bool {
 
 /// Takes back the place in a queue that `ticket` was granted.
 ///
-/// Whoever came later was told a wait that counts on all in front, so that only the last place may go back: a newcomer
+/// A later request was answered a wait that counts on all in front, so that only the last place may go back: a newcomer
 /// would else be let go before it or beside it (notes: `algorithms`, section 3.7). Returns the level that is left, or
 /// nothing when nothing may go back.
 #[must_use]
@@ -152,7 +152,7 @@ pub fn refund(
         whole: now.micros(),
         part: 0,
     };
-    // What has come in again by itself is nobody's to give.
+    // What has drained already does not come back.
     let undrained = interval.sub(then, passed)?;
     let back = Some(charge.min(undrained)).filter(|back| *back > Span::default())?;
     let left = interval.sub(held, back)?;

@@ -1,4 +1,4 @@
-//! What a limit says to one request: its rule, less where less may be granted, and what a settlement must know beside it.
+//! What a limit decides about one request: its rule, less where less may be granted, and what a settlement must know.
 
 use super::rate::Cost;
 use super::verdict::{Measurement, Wait};
@@ -31,8 +31,8 @@ impl Limit {
         self.check_as_one_of(state, now, cost, NonZeroU32::MIN)
     }
 
-    /// The same where one of so many gateways counts for itself, and charges [`Limit::share`]. What it grants is told as
-    /// what the request gets of it.
+    /// The same where one of so many gateways counts for itself, and charges [`Limit::share`]. What it grants is what the request
+    /// gets of it.
     #[inline]
     #[must_use]
     pub fn check_as_one_of(
@@ -91,7 +91,7 @@ impl Limit {
             return (measured, change);
         }
         let left = rule.verdict(measured, now, Cost::new(all), false);
-        // Every unit that is granted is charged once for each gateway: what is left of that is granted to nobody.
+        // Every unit that is granted is charged once for each gateway: what is left of that is not granted.
         let unit = self.share(Cost::ONE, gateways).units().max(1);
         let left = left.remaining / u64::from(unit);
         // With nothing left the wait is the one for a single unit.

@@ -1,5 +1,5 @@
 //! Concurrency: fewer than `max` at once. A slot is a lease that is renewed while its request lives, ends with it, and
-//! lapses when nobody renews it. Twin: `lua/concurrency.lua`.
+//! lapses when it is not renewed. Twin: `lua/concurrency.lua`.
 
 use super::rate::{Cost, Span};
 use super::state::Update;
@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// What a refused request is told to wait: nobody knows when a slot comes free.
+/// The wait of a refused request, a hint: when a slot comes free is not known.
 pub const HINT: u64 = 1_000_000;
 
 /// The numbers of a limit on what is in flight.
@@ -17,7 +17,7 @@ pub const HINT: u64 = 1_000_000;
 pub struct Concurrency {
     /// How many may be in flight at once.
     pub max: NonZeroU32,
-    /// How long a lease lasts that nobody renews, in microseconds.
+    /// How long a lease lasts that is not renewed, in microseconds.
     pub ttl: u64,
 }
 
@@ -101,7 +101,7 @@ impl Concurrency {
     }
 
     /// Renews the slots from `first` on: their request lives. Those that have lapsed meanwhile are taken anew, whether
-    /// there is room or not, since it is in flight: nobody else is admitted until enough have ended.
+    /// there is room or not, since it is in flight: no other request is admitted until enough have ended.
     #[must_use]
     pub fn renew(
         &self,

@@ -45,7 +45,7 @@ impl Dedupe {
 
 impl Limit {
     /// Would `cost` be admitted at `now`, given what is remembered of its id? A repeat that goes free takes nothing and
-    /// waits for nothing, and is told what the first was granted. One too many is charged like any other, and leaves
+    /// waits for nothing, and is granted what the first was. One too many is charged like any other, and leaves
     /// what is remembered as it is. As one of so many gateways.
     #[must_use]
     pub fn check_with_id(
@@ -94,8 +94,8 @@ impl Limit {
 }
 
 impl Ticket {
-    /// May the charge go back, as far as its record goes? Not when a repeat has gone free on it, or nobody knows any
-    /// more whether one has: then the charge is that one's too.
+    /// May the charge go back, as far as its record goes? Not when a repeat has gone free on it, or the record is
+    /// gone: then the charge is the repeat's too.
     #[must_use]
     pub fn is_unrepeated(&self, record: Option<RecordState>) -> bool {
         self.record.is_none_or(|mark| {

@@ -1,8 +1,8 @@
 //! A bucket whose charges are settled later: how far it has been drained by itself must be known then.
 //!
 //! What was too much may come back as far as the bucket would not have been empty without it, at any time since. Its
-//! level was never lower than what is left of the charge itself; and as long as nobody found it empty, never lower than
-//! what is left of the level right after the charge, less what was given back to others since. So that this can be told,
+//! level was never lower than what is left of the charge itself; and as long as no request found it empty, never lower than
+//! what is left of the level right after the charge, less what was given back to others since. To know this,
 //! a state says when it was last found empty and how much has been given back since. Twin: `lua/settlement.lua`.
 
 use super::bucket;

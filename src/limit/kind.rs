@@ -43,7 +43,7 @@ impl LimitId {
     }
 }
 
-/// Who counts together.
+/// Which gateways count together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All gateways that share a store.
@@ -61,7 +61,7 @@ pub enum RuleKind {
     TokenBucket,
     /// Leaky bucket: likewise.
     LeakyBucket,
-    /// A token bucket among the rates of a list, which are told apart by their time.
+    /// A token bucket among the rates of a list, which differ by their time.
     TokenBucketOver {
         /// P in microseconds.
         period: u64,
@@ -98,7 +98,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    /// The same as one of a list of rates: buckets are told apart by their time there.
+    /// The same as one of a list of rates: buckets differ by their time there.
     #[must_use]
     pub const fn over(self, period: u64) -> Self {
         match self {

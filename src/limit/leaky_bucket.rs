@@ -21,7 +21,7 @@ pub struct LeakyBucket {
     pub max_wait: u64,
     /// The time queue + B take: what is admitted fits below it.
     pub capacity: Span,
-    /// The time B - 1 take: below this level nobody waits.
+    /// The time B - 1 take: below this level no request waits.
     pub free: Span,
     /// The highest level behind which one still waits no longer than `max_wait`.
     pub latest: Span,

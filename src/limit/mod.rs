@@ -62,22 +62,22 @@ use verdict::{Measurement, Verdict};
 pub struct Limit {
     /// Its name: its identity across reloads, and what the wire shows.
     pub name: Arc<str>,
-    /// The same as logs and reports name it: a candidate is another than its limit.
+    /// Its name in logs and reports: a candidate is another than its limit.
     shown: Arc<str>,
-    /// The same as clients know it, who tell several rates of one limit apart.
+    /// The name that clients know: it tells several rates of one limit apart.
     policy: Arc<str>,
     /// Which of the rates of a list this is, as written: `100/min`. Limits of one list share their name, differ in
     /// their counters and stand on the same requests.
     pub window: Option<Arc<str>>,
     /// What its counters depend on.
     pub kind: RuleKind,
-    /// Who counts together.
+    /// Which gateways count together.
     pub scope: Scope,
     /// Whether it decides.
     pub mode: Mode,
     /// Name and kind as a number: where its counters are filed in memory.
     pub id: LimitId,
-    /// By whom it counts.
+    /// By which key it counts.
     pub by: KeyTemplate,
     /// N and P as written.
     pub rate: Rate,
@@ -99,7 +99,7 @@ pub struct Limit {
     history: bool,
     /// Does it charge a repeated request once?
     pub dedupe: Option<Dedupe>,
-    /// Whom it does not hold for, if anyone.
+    /// Which requests it does not hold for, if any.
     pub exempt: Option<Arc<Exemption>>,
     /// When a charge goes back.
     pub refund_on: RefundCondition,
@@ -109,13 +109,13 @@ pub struct Limit {
     pub leasing: LeaseSetting,
     /// On which terms; made when they are first asked for.
     terms: lease::Made,
-    /// What it tells clients.
+    /// What it says to clients.
     pub answers: ResponsePolicy,
     /// The same limit with the numbers of groups, in the order of the file's groups: the first that a request is in holds.
     pub tiers: Vec<Tier>,
     /// The group whose numbers these are, if it is such a one.
     pub group: Option<Arc<str>>,
-    /// Where it stands in the file: its first byte. Of limits that are as tight as each other the first is told of.
+    /// Where it stands in the file: its first byte. Of limits that are as tight as each other the first is named.
     pub place: usize,
     /// Under which tag of a cluster its counters live together with those of others, if not by their own keys.
     pub with: Option<Arc<str>>,

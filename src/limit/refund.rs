@@ -34,7 +34,8 @@ impl Limit {
         made.as_ref()
     }
 
-    /// The same if anybody in this process has asked so: who asks in another way forgets what the state says beside.
+    /// That variant, if a request in this process has been charged by it: a charge without history forgets the history of
+    /// the state.
     #[must_use]
     pub fn with_history_if_asked(&self) -> Option<&Arc<Self>> {
         self.with_history.get()?.as_ref()
@@ -46,8 +47,8 @@ impl Limit {
         self.with_history.get().is_some()
     }
 
-    /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on: nobody but who came
-    /// behind it in a queue was told of it.
+    /// Takes back all of what `ticket` says was charged at `at` for a request that did not go on. Only requests
+    /// behind it in a queue have been answered a wait that counts on it.
     ///
     /// Permits of a bucket are good for as long as it is not empty without them, and this charge may be what it is not
     /// empty by. The call that brings permits leaves a state that says nothing beside: if it says for longer than 100 ms before

@@ -22,7 +22,7 @@ impl RefundCondition {
 
 impl Limit {
     /// The same, giving charges back. The state of a bucket says then what must be known for all of a charge to come
-    /// back, whoever was charged after it (`history`); a place in a queue comes back in its order.
+    /// back, whichever requests were charged after it (`history`); a place in a queue comes back in its order.
     #[must_use]
     pub fn giving_back(mut self, refund_on: RefundCondition) -> Self {
         self.refund_on = refund_on;
@@ -35,7 +35,7 @@ impl Limit {
 }
 
 impl Rule {
-    /// Is it a bucket in which nobody waits for a turn?
+    /// Is it a bucket in which no request waits for a turn?
     #[must_use]
     pub fn is_open_bucket(&self) -> bool {
         matches!(self, Self::TokenBucket(_) | Self::LeakyBucket(_)) && !self.queues()

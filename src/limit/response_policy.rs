@@ -11,7 +11,7 @@ pub struct ResponsePolicy {
     pub public_name: Option<Arc<str>>,
     /// The HTTP status of a refusal, from 400 to 599.
     pub refusal: u16,
-    /// The HTTP status for who lacks the key, likewise.
+    /// The HTTP status for a request without the key, from 400 to 599.
     pub keyless: u16,
     /// What becomes of CORS preflights.
     pub preflights: Preflights,
@@ -46,7 +46,7 @@ impl Limit {
     }
 
     /// Appends the key of a preflight that is free of it: on a counter of its own, by the limit's numbers. What is in flight is
-    /// what it is, and counted with all else, where it can be told whose it is.
+    /// what it is, and counted with all else, where the preflight says whose it is.
     pub fn write_preflight(&self, caller: &Caller<'_>, out: &mut Vec<u8>) {
         let is_told = self.rule.holds().is_some() && self.by.write(caller, out) == KeyOutcome::Key;
         if !is_told {

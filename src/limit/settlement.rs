@@ -1,7 +1,7 @@
 //! Costs that are known only afterwards: a request is charged an estimate, and what was too much or too little is settled.
 //!
 //! What was too much comes back ([`Rule::refund`]). What was too little is charged without being asked, so that a counter may hold
-//! more than its limit: a debt, for which everybody waits who comes after. Windows and logs hold any count; a bucket holds
+//! more than its limit: a debt, for which all later requests wait. Windows and logs hold any count; a bucket holds
 //! a debt up to its debt ceiling. The further charge is made by a limit of the same counters that has room for all of it.
 
 use super::dedupe::Dedupe;
@@ -37,7 +37,7 @@ impl Limit {
         self.meter.as_ref()?;
         let made = self.overdraft.get_or_init(|| {
             let rule = self.rule.without_bound()?;
-            // Who has heard no answer charges again, by the same id.
+            // A charge that had no answer is made again by the same id.
             let once = Dedupe {
                 field: IdField(HeaderName::from_static("tollgate-charge")),
                 ttl: REMEMBERED,
@@ -55,7 +55,7 @@ impl Limit {
         made.as_ref()
     }
 
-    /// Another rule of the same counters, for the gateway's own use: nobody is told of it, nobody is counted by it.
+    /// Another rule of the same counters, for the gateway's own use: no client sees it, and no request is counted by it.
     pub(super) fn alike(&self, rule: Rule) -> Self {
         let by = KeyTemplate {
             parts: Vec::new(),

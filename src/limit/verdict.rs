@@ -31,7 +31,7 @@ pub struct Measurement {
     pub back: u64,
     /// It was counted where all count for whose keys there was no room.
     pub overflow: bool,
-    /// Its counter cannot be read, which is told of limits alone that do not decide.
+    /// Its counter cannot be read. Only limits that do not decide are reported so.
     pub spoilt: bool,
 }
 
@@ -47,7 +47,7 @@ pub enum Repeat {
 }
 
 impl Measurement {
-    /// Of what nobody counted.
+    /// For a limit that was not counted.
     pub const UNKNOWN: Self = Self::admitted(Span { whole: 0, part: 0 });
 
     /// Of a counter that cannot be read: nothing is charged there.
@@ -93,7 +93,7 @@ impl Measurement {
         }
     }
 
-    /// What is said by those who never delay.
+    /// The outcome of a rule that never delays.
     pub(super) const fn outcome(&self) -> VerdictOutcome {
         match self.wait {
             Wait::Micros(0) => VerdictOutcome::Admit { delay: 0 },

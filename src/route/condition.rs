@@ -119,7 +119,7 @@ fn is_joined<V: AsRef<[u8]>>(values: impl Iterator<Item = V>, expected: &[u8]) -
     !first && left.is_empty()
 }
 
-/// As an example of a request is told: `?v=2`, ` x-version: 2`, ` by https`.
+/// As an example of a request shows it: `?v=2`, ` x-version: 2`, ` by https`.
 pub(super) struct Example<'a>(pub(super) &'a [Condition], pub(super) &'a [Condition]);
 
 impl fmt::Display for Example<'_> {

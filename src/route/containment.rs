@@ -41,7 +41,7 @@ impl PathPattern {
                 (_, Some(Segment::Rest(_))) | (None, None) => return true,
                 (Some(Segment::Literal(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) => {}
-                // In any case it takes paths that only a more general pattern would take: somebody else's, perhaps.
+                // In any case it takes paths that only a more general pattern would take, perhaps of another owner.
                 (Some(Segment::Folded(one)), Some(Segment::Literal(other)))
                     if spelled(one) == spelled(other) && !has_case(one) => {}
                 (
@@ -77,7 +77,7 @@ impl PathPattern {
         }
     }
 
-    /// As a person is told of it: with a word where case means nothing.
+    /// As people read it: with a word where case means nothing.
     #[must_use]
     pub fn told(&self) -> String {
         let folded = |segment: &Segment| matches!(segment, Segment::Folded(_));

@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-/// No more overlaps are told: nobody reads more, and pairs grow with the square.
+/// No more overlaps are reported: more are not read, and pairs grow with the square.
 const MOST_OVERLAPS: usize = 1_000;
 
 /// The host patterns a rule is filed under; any host is `None`.

@@ -112,7 +112,7 @@ impl TrieNode {
 }
 
 impl RouteList {
-    /// Adds a route and tells which it cannot be told apart from.
+    /// Adds a route. The result is the routes that match the same requests.
     pub(super) fn add(&mut self, route: usize, rule: &Rule) -> Vec<RouteClash> {
         let (methods, conditions) = (&rule.methods[..], &rule.conditions[..]);
         if self.0.iter().any(|end| end.route == route) {

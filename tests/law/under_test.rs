@@ -85,7 +85,7 @@ impl UnderTest {
     pub(super) async fn renew(&self, at: Timestamp, limit: &Arc<Limit>, ticket: Ticket) {
         if let Self::Redis { store, .. } = self {
             let key = CLIENT;
-            store.renew_at(at, [Refund { limit, key, ticket }]);
+            store.at(at).renew([Refund { limit, key, ticket }]);
             store.settle().await;
         }
     }
